@@ -1,0 +1,1 @@
+"""The public face: specification → plan → estimate, one file per estimator."""

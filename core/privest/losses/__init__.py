@@ -1,0 +1,1 @@
+"""What is minimised, each with the clipped sum over records that a gate may release."""

@@ -1,0 +1,157 @@
+"""What every manifold offers: geodesics, distances, and orthonormal coordinates of tangent spaces."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from privest.arrays import Array
+
+
+class Manifold(ABC):
+    """A Riemannian manifold whose points are float64 arrays of one shape.
+
+    Every method batches over leading axes and broadcasts them. `base`, `a`, `b`, `x` are points, `v` a
+    tangent vector in the ambient representation, of the same shape as a point.
+    """
+
+    name: ClassVar[str]
+    curvature: ClassVar[tuple[float, float]]
+    """Lower and upper bound of the sectional curvature."""
+
+    @property
+    @abstractmethod
+    def dim(self) -> int:
+        """Intrinsic dimension."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array that represents one point."""
+
+    @property
+    @abstractmethod
+    def params(self) -> Mapping[str, int | str]:
+        """What `manifolds.get(name, **params)` needs to build this manifold again."""
+
+    @property
+    @abstractmethod
+    def reference(self) -> Array:
+        """The point from which tangent vectors are transported, and the default centre."""
+
+    @property
+    @abstractmethod
+    def natural_radius(self) -> float:
+        """A search radius about the reference, for data of which nothing else is public."""
+
+    @property
+    @abstractmethod
+    def coordinate_size(self) -> int:
+        """Length of a coordinate vector: `dim`, or that of the ambient space for an embedded manifold."""
+
+    @abstractmethod
+    def random_point(self, rng: np.random.Generator) -> Array:
+        """A point of moderate spectrum or radius. Not uniform; for tests and synthetic data."""
+
+    @abstractmethod
+    def broken_rule(self, x: Array) -> Array:
+        """Which rule each point breaks: 0 for none, otherwise one more than its place in `rules`.
+
+        Args:
+            x: (..., *shape) candidate points.
+
+        Returns:
+            (...) integers as int64.
+        """
+
+    rules: ClassVar[tuple[str, ...]]
+    """What a point must be, in the order in which `broken_rule` checks it."""
+
+    @abstractmethod
+    def canonical(self, x: Array) -> Array:
+        """The exact representative of points that keep every rule within rounding."""
+
+    @abstractmethod
+    def exp(self, base: Array, v: Array) -> Array:
+        """The point at the end of the geodesic that leaves `base` with velocity `v`."""
+
+    @abstractmethod
+    def log(self, base: Array, x: Array) -> Array:
+        """The tangent vector at `base` whose geodesic reaches `x` at time one; a shortest such vector."""
+
+    @abstractmethod
+    def dist(self, a: Array, b: Array) -> Array:
+        """Geodesic distance, (...)."""
+
+    @abstractmethod
+    def inner(self, base: Array, u: Array, v: Array) -> Array:
+        """Riemannian inner product of tangent vectors, (...)."""
+
+    @abstractmethod
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        """Orthogonal projection of an ambient array onto the tangent space at `base`."""
+
+    @abstractmethod
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        """Parallel transport of a tangent vector at the reference to `base`: a linear isometry."""
+
+    @abstractmethod
+    def coordinates(self, base: Array, v: Array) -> Array:
+        """A linear isometry of the tangent space at `base` into R^coordinate_size: (..., coordinate_size)."""
+
+    @abstractmethod
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        """The adjoint of `coordinates`: its inverse on its image, and an orthogonal projection before it.
+
+        An isotropic Gaussian in coordinates therefore becomes the tangent Gaussian at `base`
+        (paper 000, Section 3): E|v|² = dim·σ² for standard deviation σ, at every base point.
+        """
+
+    def log_coordinates(self, base: Array, x: Array) -> Array:
+        """`coordinates(base, log(base, x))`, for spaces that get there on a shorter way."""
+        return self.coordinates(base, self.log(base, x))
+
+    def exp_coordinates(self, base: Array, c: Array) -> Array:
+        """`exp(base, from_coordinates(base, c))`, for spaces that get there on a shorter way."""
+        return self.exp(base, self.from_coordinates(base, c))
+
+    def belongs(self, x: Array) -> Array:
+        """Whether each point lies on the manifold within rounding: (...) booleans."""
+        return self.broken_rule(x) == 0
+
+    def norm(self, base: Array, v: Array) -> Array:
+        """Riemannian norm of tangent vectors, (...)."""
+        return np.sqrt(np.maximum(self.inner(base, v, v), 0.0))
+
+    def sample_tangent_gaussian(
+        self,
+        rng: np.random.Generator,
+        base: Array,
+        sigma: float,
+        size: int | tuple[int, ...] | None = None,
+    ) -> Array:
+        """Tangent Gaussian vectors at one base point (paper 000, Algorithm 2).
+
+        Args:
+            rng: source of randomness; for noise that protects records it comes from the gate alone.
+            base: (*shape) a point.
+            sigma: standard deviation in every orthonormal direction.
+            size: leading axes of the result; none for a single vector.
+
+        Returns:
+            (*size, *shape) tangent vectors.
+        """
+        lead = () if size is None else (size,) if isinstance(size, int) else size
+        return self.from_coordinates(base, sigma * rng.standard_normal((*lead, self.coordinate_size)))
+
+
+def at_least(dim: int, least: int, name: str) -> int:
+    """`dim`, if it is one that the manifold called `name` has.
+
+    Raises:
+        ValueError: `dim` is less than `least`.
+    """
+    if dim < least:
+        raise ValueError(f"dim of {name} must be at least {least}")
+    return dim

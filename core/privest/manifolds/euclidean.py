@@ -1,0 +1,82 @@
+"""Flat space."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, lengths
+from privest.manifolds.base import Manifold, at_least
+
+
+@dataclass(frozen=True)
+class Euclidean(Manifold):
+    """R^size with the usual metric."""
+
+    size: int
+
+    name = "euclidean"
+    curvature = (0.0, 0.0)
+    rules = ("finite",)
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+
+    @property
+    def dim(self) -> int:
+        return self.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
+    def params(self) -> Mapping[str, int | str]:
+        return {"dim": self.size}
+
+    @property
+    def reference(self) -> Array:
+        return np.zeros(self.size)
+
+    @property
+    def natural_radius(self) -> float:
+        """Of vectors whose entries are about one."""
+        return sqrt(self.size)
+
+    @property
+    def coordinate_size(self) -> int:
+        return self.size
+
+    def random_point(self, rng: np.random.Generator) -> Array:
+        return rng.standard_normal(self.size)
+
+    def broken_rule(self, x: Array) -> Array:
+        return np.where(np.isfinite(x).all(axis=-1), 0, 1)
+
+    def canonical(self, x: Array) -> Array:
+        return x
+
+    def exp(self, base: Array, v: Array) -> Array:
+        return base + v
+
+    def log(self, base: Array, x: Array) -> Array:
+        return x - base
+
+    def dist(self, a: Array, b: Array) -> Array:
+        return lengths(a - b)
+
+    def inner(self, base: Array, u: Array, v: Array) -> Array:
+        return np.sum(u * v, axis=-1)
+
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        return a
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        return v
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return v
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return c

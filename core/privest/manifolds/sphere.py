@@ -1,0 +1,117 @@
+"""The unit sphere with the metric of the space around it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import pi
+
+import numpy as np
+
+from privest.arrays import Array, lengths
+from privest.manifolds.base import Manifold, at_least
+
+_UNIT_TOLERANCE = 1e-8
+
+
+def _dot(u: Array, v: Array) -> Array:
+    return np.sum(u * v, axis=-1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class Sphere(Manifold):
+    """Unit vectors of R^size; coordinates are those of R^size.
+
+    The metric is induced, so an ambient Gaussian projected onto the tangent space is the tangent
+    Gaussian: exact, without a basis and without a cut-locus case (errata of paper 000).
+    """
+
+    size: int
+
+    name = "sphere"
+    curvature = (1.0, 1.0)
+    rules = ("finite", "of unit length")
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "size", at_least(dim, 2, self.name))
+
+    @property
+    def dim(self) -> int:
+        return self.size - 1
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
+    def params(self) -> Mapping[str, int | str]:
+        return {"dim": self.size}
+
+    @property
+    def reference(self) -> Array:
+        return np.eye(self.size)[0]
+
+    @property
+    def natural_radius(self) -> float:
+        """No two points are further apart."""
+        return pi
+
+    @property
+    def coordinate_size(self) -> int:
+        return self.size
+
+    def random_point(self, rng: np.random.Generator) -> Array:
+        return self.canonical(rng.standard_normal(self.size))
+
+    def broken_rule(self, x: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            length = lengths(x)
+            finite = np.isfinite(x).all(axis=-1)
+            return np.select([~finite, ~(np.abs(length - 1.0) <= _UNIT_TOLERANCE)], [1, 2], 0)
+
+    def canonical(self, x: Array) -> Array:
+        return x / lengths(x)[..., None]
+
+    def exp(self, base: Array, v: Array) -> Array:
+        angle = lengths(v)[..., None]
+        return self.canonical(np.cos(angle) * base + np.sinc(angle / pi) * v)
+
+    def log(self, base: Array, x: Array) -> Array:
+        """Of the antipode, whose shortest geodesics are many: one of them, always the same."""
+        base, x = np.broadcast_arrays(base, x)
+        cosine = _dot(base, x)
+        side = self.project_tangent(base, x - cosine * base)
+        sine = lengths(side)[..., None]
+        angle = np.arctan2(sine, cosine)
+        near = sine <= 1e-15
+        direction = side / np.where(near, 1.0, sine)
+        return np.where(near, np.where(cosine > 0, side, pi * self._some_direction(base)), angle * direction)
+
+    def _some_direction(self, base: Array) -> Array:
+        """A unit tangent vector at each base point: the axis most nearly tangent, projected."""
+        axis = np.eye(self.size)[np.argmin(np.abs(base), axis=-1)]
+        return self.canonical(self.project_tangent(base, axis))
+
+    def dist(self, a: Array, b: Array) -> Array:
+        """By half-angles, which lose no digits for points that are close or antipodal."""
+        return 2.0 * np.arctan2(lengths(a - b), lengths(a + b))
+
+    def inner(self, base: Array, u: Array, v: Array) -> Array:
+        return np.sum(u * v, axis=-1)
+
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        return a - _dot(base, a) * base
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        """The reflection at the bisector of reference and `base`: on tangent vectors, parallel transport.
+
+        It is stable up to the antipode, where the bisector vanishes and `v` itself is tangent.
+        """
+        bisector = base + self.reference
+        length = lengths(bisector)[..., None]
+        bisector = bisector / np.where(length == 0.0, 1.0, length)
+        return v - 2.0 * _dot(bisector, v) * bisector
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return v
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return self.project_tangent(base, c)

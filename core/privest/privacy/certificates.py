@@ -1,0 +1,83 @@
+"""What a release through the gate costs: one class per mechanism, its noise fixed before any data is read."""
+
+from dataclasses import dataclass
+from math import inf, log2, nextafter
+from typing import Literal
+
+from privest.privacy import grid
+from privest.privacy.calibration import mu_of_pure
+from privest.privacy.cost import Cost
+
+Noise = Literal["gaussian", "laplace"]
+
+
+@dataclass(frozen=True)
+class NoisySum:
+    """A sum over n records of vectors of length at most `clip`, released once with additive noise.
+
+    `gaussian`: independent normal noise of standard deviation `scale` in each of `size` coordinates.
+    `laplace`: density proportional to exp(−|z|/scale) on R^size, the Laplace mechanism for Euclidean
+    sensitivity (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1). Like the Gaussian it has no
+    preferred axes, which a tangent space does not have either, and its error is √2 below that of
+    independent Laplace noise calibrated to √size times the sensitivity.
+
+    Both are added to integers on a grid and rounded to it, a post-processing of the unrounded sum.
+    """
+
+    noise: Noise
+    n: int
+    size: int
+    clip: float
+    scale: float
+    spacing: float
+
+    @property
+    def sensitivity(self) -> float:
+        """Euclidean sensitivity of the integer sum, to one replaced record."""
+        return grid.sensitivity(self.clip, self.size, self.spacing)
+
+    @property
+    def epsilon(self) -> float:
+        """The pure ε of this release: infinite for Gaussian noise."""
+        return nextafter(self.sensitivity / self.scale, inf) if self.noise == "laplace" else inf
+
+    @property
+    def cost(self) -> Cost:
+        """The certificate, rounded up."""
+        if self.noise == "laplace":
+            mu = mu_of_pure(self.epsilon)
+        else:
+            mu = nextafter(self.sensitivity / self.scale, inf)
+        return Cost(nextafter(mu * mu, inf))
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on the sum, in any one direction."""
+        return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
+
+
+def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float) -> NoisySum:
+    """The release of least noise whose μ (`gaussian`) or ε (`laplace`) is at most `loss`.
+
+    Args:
+        noise: mechanism.
+        n: number of records.
+        size: length of the summed vector.
+        clip: bound on one record's vector.
+        loss: μ or ε to spend, positive.
+
+    Raises:
+        ValueError: the loss is so large or so small that float64 sums cannot carry it.
+    """
+    spacing = 0.0
+    while True:
+        scale = grid.sensitivity(clip, size, spacing) / loss * (1 + 1e-12)
+        if not 1e-200 < scale < 1e200:
+            raise ValueError("clip and privacy are too far apart for float64")
+        reach = 16.0 if noise == "gaussian" else 2.0 * size + 64.0
+        needed = grid.spacing_for(scale, n * clip, reach * scale)
+        if needed <= spacing:
+            return NoisySum(noise, n, size, clip, scale, spacing)
+        if log2(needed / scale) > 0:
+            raise ValueError("epsilon is too large for exact sums over this many records")
+        spacing = needed

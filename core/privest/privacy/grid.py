@@ -1,0 +1,58 @@
+"""Sums on a grid: integers, so that no order of summation and no rounding of noise can tell records apart.
+
+A chunk's clipped sum is computed in float64, rounded to multiples of the grid's spacing and added as
+int64. One replaced record touches one chunk. So the sensitivity of the integer sum is that of the exact
+sum, plus the rounding of two chunks and twice the error bound of one chunk's float arithmetic.
+"""
+
+from dataclasses import dataclass
+from math import ceil, inf, log2, nextafter, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest.arrays import Array
+from privest.records import CHUNK
+
+_UNIT = 2.0**-53
+_RESOLUTION = 32
+_CAPACITY = 2.0**62
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Multiples of `spacing`, a power of two."""
+
+    spacing: float
+
+    def quantise(self, values: Array) -> NDArray[np.int64]:
+        """The nearest grid points, as integer multiples of the spacing."""
+        return np.rint(values / self.spacing).astype(np.int64)
+
+    def values(self, integers: NDArray[np.int64]) -> Array:
+        """Integer multiples of the spacing as float64."""
+        return integers.astype(np.float64) * self.spacing
+
+
+def spacing_for(scale: float, largest_sum: float, largest_noise: float) -> float:
+    """The spacing 2^(⌈log₂ scale⌉−32), coarser where sum and noise would not fit an int64.
+
+    Args:
+        scale: standard deviation or Laplace scale of the noise on the sum.
+        largest_sum: bound on every coordinate of the sum.
+        largest_noise: what no coordinate of the noise exceeds but for a negligible probability.
+    """
+    fine = ceil(log2(scale)) - _RESOLUTION
+    fitting = ceil(log2((largest_sum + largest_noise) / _CAPACITY))
+    return 2.0 ** max(fine, fitting)
+
+
+def sensitivity(clip: float, size: int, spacing: float) -> float:
+    """Euclidean sensitivity, to one replaced record, of the integer sum in units of the values.
+
+    2·clip, g·√size for the rounding, and twice the float error of a chunk of B vectors of length at most
+    clip·(1 + (size+8)u): summed in any order it is at most B·(B + size + 16)·u·clip (Higham 2002,
+    Section 4.2), which also covers the rounding of the clipping itself.
+    """
+    arithmetic = CHUNK * (CHUNK + size + 16) * _UNIT * clip
+    return nextafter((2 * clip + 2 * arithmetic + spacing * sqrt(size)) * (1 + 1e-12), inf)

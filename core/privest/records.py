@@ -1,0 +1,60 @@
+"""Rows behind a public shape, and sums over fixed chunks of them."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest import manifolds
+from privest.arrays import Array
+from privest.manifolds import Manifold
+
+CHUNK = 4096
+"""Records in a chunk, by row index: public, and the same whatever the worker."""
+
+
+@dataclass(frozen=True)
+class PointsShape:
+    """What is public of a set of points: their number, their manifold, and where its owner expects them.
+
+    `center` (nested lists) and `radius` come from the owner's schema, never from the rows.
+    """
+
+    n: int
+    manifold: dict[str, Any]
+    center: list[Any] | None = None
+    radius: float | None = None
+
+    @cached_property
+    def space(self) -> Manifold:
+        """The manifold that `manifold` describes."""
+        return manifolds.get(**self.manifold)
+
+
+class Records:
+    """The rows of one dataset, read in chunks that depend on the row index alone.
+
+    Args:
+        rows: (n, ...) array, memory-mapped or not.
+        threads: at most this many chunks at a time; by default one for each processor.
+    """
+
+    def __init__(self, rows: Array, threads: int | None = None) -> None:
+        self._rows = rows
+        self._threads = threads or os.cpu_count() or 1
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def sum(self, of_chunk: Callable[[Array], NDArray[np.int64]]) -> NDArray[np.int64]:
+        """The exact integer sum of `of_chunk` over all chunks: the same for any number of threads."""
+        chunks = (self._rows[start : start + CHUNK] for start in range(0, len(self), CHUNK))
+        if self._threads == 1 or len(self) <= CHUNK:
+            return np.sum([of_chunk(np.asarray(chunk)) for chunk in chunks], axis=0)
+        with ThreadPoolExecutor(self._threads) as pool:
+            return np.sum(list(pool.map(of_chunk, map(np.asarray, chunks))), axis=0)

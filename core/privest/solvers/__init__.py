@@ -1,0 +1,1 @@
+"""Iterations that know a manifold and a gate, nothing else."""
