@@ -35,6 +35,32 @@ class PointsShape:
         """The manifold that `manifold` describes."""
         return manifolds.get(**self.manifold)
 
+    @cached_property
+    def search_center(self) -> Array:
+        """Of the ball in which an estimate is sought: the public centre, else the manifold's reference."""
+        return self.space.reference if self.center is None else self.point(self.center, "center")
+
+    @property
+    def search_radius(self) -> float:
+        """Of that ball: the public radius, else the manifold's natural one."""
+        return self.space.natural_radius if self.radius is None else self.radius
+
+    def point(self, given: list[Any], name: str) -> Array:
+        """A public point, given as nested lists under this name, as an array.
+
+        Raises:
+            ValueError: it is no point of the manifold.
+        """
+        try:
+            point = np.array(given, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            point = np.empty(0)
+        if point.shape != self.space.shape:
+            raise ValueError(f"{name} must be numbers of shape {list(self.space.shape)}")
+        if rule := int(self.space.broken_rule(point)):
+            raise ValueError(f"{name} must be {self.space.rules[rule - 1]}")
+        return self.space.canonical(point)
+
 
 class Records:
     """The rows of one dataset, read in chunks that depend on the row index alone.

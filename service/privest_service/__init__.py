@@ -1,1 +1,1 @@
-"""The web service: one package per domain, each with endpoints, schemas, models and its one service module."""
+"""The web service: one package per domain, with endpoints, schemas, models and one service module."""

@@ -104,14 +104,15 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
     """
     space = shape.space
     warnings: list[str] = []
-    center = _point(shape, shape.center, "center") if shape.center is not None else space.reference
-    radius = shape.radius if shape.radius is not None else space.natural_radius
+    if shape.n < 1:
+        raise ValueError("a mean needs at least one record")
+    center, radius = shape.search_center, _positive(shape.search_radius, "radius")
     if shape.radius is None:
         warnings.append(
             f"the dataset's schema names no radius; {radius:.3g} about the centre is assumed. "
             "A mean outside that ball is not found, and a tighter ball costs less noise"
         )
-    start = _point(shape, spec.start, "start") if spec.start is not None else center
+    start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
     if spec.steps is not None and not 1 <= spec.steps <= MOST_STEPS:
@@ -175,24 +176,14 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     )
 
 
-def _point(shape: PointsShape, given: list[Any], name: str) -> Array:
-    """A public point as an array.
+def _positive(value: float, name: str) -> float:
+    """The value, if lengths of its order have squares in float64.
 
     Raises:
-        ValueError: it is no point of the manifold.
+        ValueError: they have not.
     """
-    space = shape.space
-    point = np.array(given, dtype=np.float64)
-    if point.shape != space.shape:
-        raise ValueError(f"{name} must have shape {list(space.shape)}")
-    if rule := int(space.broken_rule(point)):
-        raise ValueError(f"{name} must be {space.rules[rule - 1]}")
-    return space.canonical(point)
-
-
-def _positive(value: float, name: str) -> float:
-    if not 0.0 < value < 1e100:
-        raise ValueError(f"{name} must be positive and at most 1e100")
+    if not 1e-100 <= value <= 1e100:
+        raise ValueError(f"{name} must be between 1e-100 and 1e100")
     return value
 
 

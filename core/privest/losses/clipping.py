@@ -21,7 +21,5 @@ def clipped_sum(vectors: Array, clip: float) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         length = lengths(vectors)
     finite = np.isfinite(length)
-    weight = np.where(finite, clip / np.maximum(length, clip), 0.0)
-    if not finite.all():
-        vectors = np.where(finite[:, None], vectors, 0.0)
-    return weight @ vectors
+    weight = clip / np.maximum(np.where(finite, length, clip), clip)
+    return weight @ np.where(finite[:, None], vectors, 0.0)

@@ -18,13 +18,22 @@ _LOG_LIMIT = 690.0
 
 def symmetric(a: Array) -> Array:
     """The symmetric part of (..., m, m) matrices."""
-    return 0.5 * (a + np.swapaxes(a, -1, -2))
+    return 0.5 * a + 0.5 * np.swapaxes(a, -1, -2)
 
 
 def spectral(a: Array, function: Callable[[Array], Array]) -> Array:
-    """A function of symmetric matrices through their eigenvalues, (..., m, m)."""
-    values, vectors = np.linalg.eigh(a)
-    return (vectors * function(values)[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    """A function of symmetric matrices through their eigenvalues, (..., m, m).
+
+    Total: NaN for a matrix on which LAPACK gives up, whatever else is in the batch. Near the ends of
+    float64's range it does, so that matrices are first scaled, exactly, to entries of about one.
+    """
+    size = np.abs(a).max(axis=(-1, -2), keepdims=True)
+    scale = np.ldexp(1.0, np.frexp(size)[1] - 1)
+    try:
+        values, vectors = np.linalg.eigh(a / scale)
+    except np.linalg.LinAlgError:
+        return np.stack([spectral(one, function) for one in a]) if a.ndim > 2 else np.full_like(a, np.nan)
+    return (vectors * function(values * scale[..., 0])[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def _cholesky(base: Array) -> Array:
@@ -117,7 +126,9 @@ class AffineInvariantSPD(Manifold):
         return self._pack(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        return self._congruence(_cholesky(base), spectral(self._unpack(c), _bounded_exp))
+        """Total: eigenvalues that float64 cannot tell from zero beside the largest are raised until it can."""
+        x = self._congruence(_cholesky(base), spectral(self._unpack(c), _bounded_exp))
+        return symmetric(spectral(x, lambda e: np.maximum(e, e[..., -1:] * self.size * 2.0**-48)))
 
     def dist(self, a: Array, b: Array) -> Array:
         values = np.asarray(np.linalg.eigvalsh(self._whiten(a, b)[1]), dtype=np.float64)

@@ -24,20 +24,21 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if a < -5.0 or b < -5.0:
         return float(ndtr(-a) - np.exp(epsilon + log_ndtr(-b)))
-    return 0.5 * exp(-a * a / 2) * _erfcx_drop(a / sqrt(2), b / sqrt(2))
+    return 0.5 * exp(-a * a / 2) * _erfcx_drop(a / sqrt(2), mu / sqrt(2))
 
 
-def _erfcx_drop(low: float, high: float) -> float:
-    """erfcx(low) − erfcx(high); for a short interval as the integral of −erfcx′ = 2/√π − 2x·erfcx(x)."""
-    if high - low > 0.2:
-        return float(erfcx(low) - erfcx(high))
-    x = low + (high - low) * (_NODES + 1) / 2
+def _erfcx_drop(low: float, width: float) -> float:
+    """erfcx(low) − erfcx(low + width); if that is short as the integral of −erfcx′ = 2/√π − 2x·erfcx(x)."""
+    if width > 0.2:
+        return float(erfcx(low) - erfcx(low + width))
+    x = low + width * (_NODES + 1) / 2
+    far = np.maximum(x, 25.0)
     slope = np.where(
         x < 25.0,
         2 / sqrt(pi) - 2 * x * erfcx(x),
-        (1 / x**2 - 1.5 / x**4 + 3.75 / x**6 - 13.125 / x**8) / sqrt(pi),
+        (1 / far**2 - 1.5 / far**4 + 3.75 / far**6 - 13.125 / far**8) / sqrt(pi),
     )
-    return float((high - low) / 2 * (_WEIGHTS @ slope))
+    return float(width / 2 * (_WEIGHTS @ slope))
 
 
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float:
@@ -53,6 +54,11 @@ def largest(holds: Callable[[float], bool], low: float, high: float) -> float:
     return low
 
 
+def _tail(delta: float) -> float:
+    """√(2 log(2/δ)), more than the δ-quantile of a normal variable."""
+    return sqrt(2 * (log(2) - log(delta)))
+
+
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ for which a μ-Gaussian private mechanism is (ε, δ)-private.
 
@@ -64,10 +70,8 @@ def mu_for(epsilon: float, delta: float) -> float:
     if not (0.0 < epsilon < inf and 0.0 < delta < 1.0):
         raise ValueError("epsilon must be positive and finite, delta between 0 and 1")
     # μ²/2 − μ·√(2 log(1/tail)) <= ε bounds the answer, with the tail on the side where δ lies.
-    tail = sqrt(2 * log(2 / min(delta, 1 - delta))) + 2
-    found = largest(
-        lambda mu: gaussian_delta(epsilon, mu) <= delta, 0.0, tail + sqrt(tail**2 + 2 * epsilon) + tail
-    )
+    high = 3 * (_tail(min(delta, 1 - delta)) + 2) + sqrt(2) * sqrt(epsilon)
+    found = largest(lambda mu: gaussian_delta(epsilon, mu) <= delta, 0.0, high)
     return found * (1 - _MARGIN)
 
 
@@ -84,9 +88,28 @@ def epsilon_for(mu: float, delta: float) -> float:
     mu = nextafter(mu * (1 + _MARGIN), inf)
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    high = mu * mu / 2 + mu * (sqrt(2 * log(2 / delta)) + 2)
+    high = mu * mu / 2 + mu * (_tail(delta) + 2)
+    if high == inf:
+        return inf
     below = largest(lambda epsilon: gaussian_delta(epsilon, mu) > delta, 0.0, high)
     return nextafter(below, inf) * (1 + _MARGIN)
+
+
+def epsilon_within(mu: float, delta: float) -> float:
+    """The largest ε >= 0 for which `mu_for(ε, delta)` is at most μ: what a remainder of μ still admits.
+
+    At most the exact optimum; 0 where no query of this δ fits.
+
+    Raises:
+        ValueError: μ negative or δ outside (0, 1).
+    """
+    if not (0.0 <= mu < inf and 0.0 < delta < 1.0):
+        raise ValueError("mu must not be negative, delta between 0 and 1")
+    mu *= 1 - _MARGIN
+    if mu == 0.0 or gaussian_delta(0.0, mu) <= delta:
+        return 0.0
+    high = mu * mu / 2 + mu * (_tail(delta) + 2)
+    return largest(lambda epsilon: gaussian_delta(epsilon, mu) > delta, 0.0, high)
 
 
 def mu_of_pure(epsilon: float) -> float:
@@ -100,4 +123,4 @@ def mu_of_pure(epsilon: float) -> float:
         mu = 2 * sqrt(2) * float(erfcinv(2 / (1 + exp(epsilon))))
     else:
         mu = 2 * sqrt(2) * float(erfinv(tanh(epsilon / 2)))
-    return mu * (1 + _MARGIN)
+    return nextafter(mu * (1 + _MARGIN), inf) if epsilon > 0.0 else 0.0

@@ -71,8 +71,8 @@ def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float) -> N
     """
     spacing = 0.0
     while True:
-        scale = grid.sensitivity(clip, size, spacing) / loss * (1 + 1e-12)
-        if not 1e-200 < scale < 1e200:
+        scale = grid.sensitivity(clip, size, spacing) / loss * (1 + 1e-12) if loss > 0.0 else inf
+        if not (1e-100 <= clip <= 1e100 and 1e-150 < scale < 1e150):
             raise ValueError("clip and privacy are too far apart for float64")
         reach = 16.0 if noise == "gaussian" else 2.0 * size + 64.0
         needed = grid.spacing_for(scale, n * clip, reach * scale)

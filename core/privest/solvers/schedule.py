@@ -2,10 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import sqrt, tan, tanh
+from math import log, sqrt, tan, tanh
 
 _MOST_STEPS = 60
 _GROWTHS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 15.0, 30.0, 100.0)
+_WIDEST = 100.0
+"""Logarithm of the largest share over the least: beyond, squares of shares leave float64."""
+
 _TRAVEL = 0.7
 """Share of the clip by which a step nears a far-off mean. Measured on SPD(11): see docs/benchmarks.md."""
 
@@ -56,7 +59,7 @@ def _predict(
     for share in shares:
         reached = sqrt(squared)
         nearer = max(contraction * reached, reached - _TRAVEL * step * clip)
-        added = step**2 * noise_variance(share)
+        added = min(step**2 * noise_variance(share), 1e300)
         squared = nearer**2 + added
         noise = contraction**2 * noise + added
     return squared, noise
@@ -94,8 +97,11 @@ def schedule(
         )
         return Schedule(step, shares, sqrt(squared), sqrt(noise))
 
+    def fits(count: int, growth: float) -> bool:
+        return count * log(growth) < _WIDEST
+
     counts = (steps,) if steps is not None else range(1, _MOST_STEPS + 1)
     return min(
-        (candidate(count, growth) for count in counts for growth in _GROWTHS),
+        (candidate(count, growth) for count in counts for growth in _GROWTHS if fits(count, growth)),
         key=lambda s: (s.error, len(s.shares)),
     )

@@ -1,0 +1,91 @@
+"""The application: routes of all domains over the services of one process."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter, FastAPI
+from pydantic import BaseModel
+
+from privest_service import problems, telemetry
+from privest_service.database import Database
+from privest_service.datasets import endpoints as datasets
+from privest_service.datasets.store import Store
+from privest_service.estimates import endpoints as estimates
+from privest_service.estimates.engine import Engine
+from privest_service.ledger import endpoints as ledger
+from privest_service.owners import endpoints as owners
+from privest_service.problems import Unavailable, documented
+from privest_service.security import endpoints as security
+from privest_service.security.dependencies import ServicesDep
+from privest_service.services import Services
+from privest_service.settings import Settings
+
+_DESCRIPTION = """\
+Private statistical estimation, charged to the budget of whoever owns the data.
+
+Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
+"""
+
+probes = APIRouter(tags=["operations"])
+
+
+class Health(BaseModel):
+    """That a probe was answered."""
+
+    status: str = "ok"
+
+
+@probes.get("/healthz")
+def healthz() -> Health:
+    """The process is alive."""
+    return Health()
+
+
+@probes.get("/readyz", responses=documented(Unavailable))
+def readyz(services: ServicesDep) -> Health:
+    """The process can answer queries: its database answers and its workers are up."""
+    try:
+        services.database.ping()
+    except Exception:
+        raise Unavailable("the database does not answer") from None
+    if not services.engine.healthy:
+        raise Unavailable("the workers are down")
+    return Health()
+
+
+def create_app(settings: Settings | None) -> FastAPI:
+    """The application; without settings only its interface, for openapi.yaml."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        assert settings is not None  # noqa: S101 - the interface alone is never served
+        store = Store(settings.data_dir)
+        tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
+        settings.secret  # noqa: B018 - made or refused now, not at the first upload
+        database = Database(settings.url)
+        engine = Engine(database, store, workers=settings.workers, job_timeout=settings.job_timeout)
+        engine.start()
+        app.state.services = Services(settings, database, store, engine)
+        try:
+            yield
+        finally:
+            engine.stop()
+            database.close()
+
+    app = FastAPI(
+        title="Privest",
+        version="1",
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        generate_unique_id_function=lambda route: route.name,
+        docs_url=None,
+        redoc_url=None,
+        max_body_size=settings.max_request_bytes if settings else None,
+    )
+    problems.install(app)
+    telemetry.install(app)
+    app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
+    for router in (owners.router, security.router, estimates.router, ledger.router, probes):
+        app.include_router(router)
+    return app

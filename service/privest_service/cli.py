@@ -1,0 +1,93 @@
+"""The command line: `privest serve`, `migrate`, `demo`, `openapi`, `verify-ledger`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from pydantic import ValidationError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="privest", description="Private statistical estimation, with a ledger."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="migrate the database, then answer requests")
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=int, default=8000)
+    commands.add_parser("migrate", help="bring the database to the present schema")
+    commands.add_parser("demo", help="show the main job on real data")
+    commands.add_parser("openapi", help="print openapi.yaml")
+    commands.add_parser("verify-ledger", help="check every account against its chain of entries")
+    given = parser.parse_args(arguments)
+    # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    try:
+        if given.command == "serve":
+            return _serve(given.host, given.port)
+        return {"migrate": _migrate, "demo": _demo, "openapi": _openapi, "verify-ledger": _verify}[
+            given.command
+        ]()
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            name = "_".join(map(str, fault["loc"])).upper()
+            print(f"PRIVEST_{name}: {fault['msg']}", file=sys.stderr)
+        return 2
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _serve(host: str, port: int) -> int:
+    import uvicorn  # noqa: PLC0415 - each command imports what it needs
+
+    from privest_service import telemetry  # noqa: PLC0415
+    from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.settings import Settings  # noqa: PLC0415
+
+    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    telemetry.configure()
+    _migrate()
+    uvicorn.run(create_app(settings), host=host, port=port, access_log=False, server_header=False)
+    return 0
+
+
+def _migrate() -> int:
+    from privest_service.database import Database  # noqa: PLC0415
+    from privest_service.database.migrate import migrate  # noqa: PLC0415
+    from privest_service.settings import Settings  # noqa: PLC0415
+
+    database = Database(Settings().url)  # pyright: ignore[reportCallIssue] - from the environment
+    migrate(database)
+    database.close()
+    return 0
+
+
+def _demo() -> int:
+    from privest_service.demo.story import main as demo  # noqa: PLC0415
+
+    return demo()
+
+
+def _openapi() -> int:
+    from privest_service.interface import document  # noqa: PLC0415
+
+    sys.stdout.write(document())
+    return 0
+
+
+def _verify() -> int:
+    from privest_service.database import Database  # noqa: PLC0415
+    from privest_service.ledger.verify import verify  # noqa: PLC0415
+    from privest_service.settings import Settings  # noqa: PLC0415
+
+    database = Database(Settings().url)  # pyright: ignore[reportCallIssue] - from the environment
+    with database.read() as session:
+        report = verify(session)
+    database.close()
+    for fault in report.faults:
+        print(fault)
+    print(f"{report.accounts} accounts, {report.entries} entries: {len(report.faults)} faults")
+    return 1 if report.faults else 0

@@ -1,0 +1,31 @@
+"""Brings a database to the present schema, once, however many processes start together."""
+
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+
+from privest_service.database.engine import Database
+
+
+def _tree() -> Path:
+    """The Alembic tree: inside the package once installed, beside it in a checkout.
+
+    The checkout comes first: an editable install leaves a stale copy in the package.
+    """
+    here = Path(__file__).resolve().parents[1]
+    checkout = here.parents[1] / "migrations"
+    return checkout if (checkout / "env.py").exists() else here / "migrations"
+
+
+def config(database: Database) -> Config:
+    """Alembic's configuration for this database."""
+    configuration = Config()
+    configuration.set_main_option("script_location", str(_tree()))
+    configuration.attributes["engine"] = database.engine
+    return configuration
+
+
+def migrate(database: Database) -> None:
+    """Upgrade to the newest revision, under a lock (see migrations/env.py)."""
+    command.upgrade(config(database), "head")

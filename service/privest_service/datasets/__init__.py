@@ -1,0 +1,1 @@
+"""Datasets: validated rows behind public facts, and who may ask about them."""

@@ -1,0 +1,152 @@
+"""Datasets and grants."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, File, Form, Response, UploadFile
+from pydantic import TypeAdapter
+
+from privest_service.datasets import service
+from privest_service.datasets.ingest import Format
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import (
+    DatasetList,
+    DatasetSchema,
+    DatasetView,
+    DummyRows,
+    GrantView,
+    NewGrant,
+)
+from privest_service.ledger.models import Account
+from privest_service.ledger.schemas import Amount
+from privest_service.ledger.service import limits_of
+from privest_service.ledger.units import Limits
+from privest_service.owners.service import require_owner
+from privest_service.problems import (
+    DatasetInvalid,
+    Forbidden,
+    Invalid,
+    NotFound,
+    TooLarge,
+    Unavailable,
+    UnsupportedMediaType,
+    documented,
+)
+from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.service import require_analyst
+
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+
+_SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
+_FORMATS: dict[str, Format] = {"text/csv": "csv", "application/x-npy": "npy"}
+_ENDINGS: dict[str, Format] = {".csv": "csv", ".npy": "npy"}
+
+
+def _format(file: UploadFile) -> Format:
+    """By content type, else by the ending of the file's name.
+
+    Raises:
+        UnsupportedMediaType: neither names a format that is read.
+    """
+    media_type = (file.content_type or "").partition(";")[0].strip().lower()
+    name = (file.filename or "").lower()
+    form = _FORMATS.get(media_type) or next(
+        (form for ending, form in _ENDINGS.items() if name.endswith(ending)), None
+    )
+    if form is None:
+        raise UnsupportedMediaType("upload npy or csv, with that ending or its content type")
+    return form
+
+
+def _view(dataset: Dataset, caller_id: str) -> DatasetView:
+    schema = _SCHEMA.validate_json(dataset.dataset_schema)
+    return DatasetView(
+        id=dataset.id,
+        kind=dataset.kind,
+        n=dataset.n,
+        shape=[dataset.n, *schema.shape(dataset.n).space.shape],
+        schema=schema,
+        created_at=dataset.created_at,
+        fingerprint=dataset.fingerprint if caller_id == dataset.owner_id else None,
+    )
+
+
+@router.post(
+    "",
+    status_code=201,
+    responses=documented(Forbidden, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+)
+async def create_dataset(
+    caller: CallerDep,
+    services: ServicesDep,
+    file: Annotated[UploadFile, File(description="npy or csv")],
+    declared: Annotated[str, Form(alias="schema", description="JSON of a dataset schema")],
+) -> DatasetView:
+    """Upload records. Each is checked against the schema before any of them is stored."""
+    caller.must_be("owner")
+    schema = _SCHEMA.validate_json(declared)
+    dataset = await service.register(services, caller.id, file.file, _format(file), schema)
+    return _view(dataset, caller.id)
+
+
+@router.get("")
+def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
+    """The datasets that the caller owns or was granted."""
+    with services.database.read() as session:
+        found = service.visible(session, caller)
+        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found])
+
+
+@router.get("/{dataset_id}", responses=documented(NotFound))
+def read_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DatasetView:
+    """Public facts of a dataset."""
+    with services.database.read() as session:
+        return _view(service.require(session, caller, dataset_id), caller.id)
+
+
+@router.delete("/{dataset_id}", status_code=204, responses=documented(Forbidden, NotFound))
+def delete_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+    """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
+    with services.database.write() as session:
+        dataset = service.require_own(session, caller, dataset_id)
+        service.delete(session, dataset)
+    service.remove_rows(services.store, dataset)
+    return Response(status_code=204)
+
+
+@router.get("/{dataset_id}/dummy", responses=documented(NotFound))
+def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DummyRows:
+    """Synthetic records from the schema alone, to try code on: free, and private by construction."""
+    with services.database.read() as session:
+        dataset = service.require(session, caller, dataset_id)
+    return DummyRows(rows=service.dummy_rows(_SCHEMA.validate_json(dataset.dataset_schema)))
+
+
+@router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))
+def put_grant(
+    dataset_id: str, analyst_id: str, body: NewGrant, caller: CallerDep, services: ServicesDep
+) -> GrantView:
+    """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
+    with services.database.write() as session:
+        dataset = service.require_own(session, caller, dataset_id)
+        require_analyst(session, analyst_id)
+        cap = None
+        if body.epsilon is not None and body.delta is not None:
+            account = session.get_one(Account, require_owner(session, dataset.owner_id).account_id)
+            try:
+                cap = Limits.of(body.epsilon, body.delta, limits_of(account).composition)
+            except ValueError as error:
+                raise Invalid(str(error)) from None
+        service.put_grant(session, dataset_id, analyst_id, cap)
+    shown = Amount(epsilon=body.epsilon or 0.0, delta=body.delta or 0.0) if cap else None
+    return GrantView(dataset=dataset_id, analyst=analyst_id, cap=shown)
+
+
+@router.delete(
+    "/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(Forbidden, NotFound)
+)
+def delete_grant(dataset_id: str, analyst_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+    """Revoke a grant at once."""
+    with services.database.write() as session:
+        service.require_own(session, caller, dataset_id)
+        service.revoke_grant(session, dataset_id, analyst_id)
+    return Response(status_code=204)

@@ -1,0 +1,158 @@
+"""Reading and validating an upload, in a worker process: hostile files never meet the web process.
+
+What is wrong is told by record index, field and rule, to the owner who uploads; never by value.
+"""
+
+import csv
+import hashlib
+import hmac
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from privest import manifolds
+from privest.arrays import Array
+from privest.records import CHUNK
+from privest_service.problems import Fault
+
+Format = Literal["npy", "csv"]
+
+_MOST_FAULTS = 20
+_LEAST_RECORDS = 2
+
+
+class RefusedUploadError(Exception):
+    """The upload breaks these rules."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        super().__init__(faults)
+        self.faults = faults
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """Public size and the owner's fingerprint of accepted rows."""
+
+    n: int
+    fingerprint: str
+
+
+def ingest(
+    source: str, form: Format, manifold: dict[str, Any], target: str, owner_id: str, secret: bytes
+) -> Ingested:
+    """Validate a file of points and write them as a float64 npy file.
+
+    Args:
+        source: the uploaded file.
+        form: its format.
+        manifold: of which every record must be a point.
+        target: where the rows go.
+        owner_id: whose rows they are; keys the fingerprint together with `secret`.
+        secret: of the service.
+
+    Raises:
+        RefusedUploadError: with the first faults, by record.
+    """
+    space = manifolds.get(**manifold)
+    rows = _read(Path(source), form, space.shape)
+    n = len(rows)
+    if n < _LEAST_RECORDS:
+        raise RefusedUploadError([Fault(rule=f"a dataset has at least {_LEAST_RECORDS} records")])
+    mark = hmac.new(secret, f"{owner_id}\0{manifold}\0{n}\0".encode(), hashlib.sha256)
+    written = np.lib.format.open_memmap(target, mode="w+", dtype=np.float64, shape=(n, *space.shape))
+    faults: list[Fault] = []
+    for start, chunk in _chunks(rows):
+        broken = np.asarray(space.broken_rule(chunk))
+        for index in np.flatnonzero(broken)[: _MOST_FAULTS - len(faults)]:
+            rule = space.rules[int(broken[index]) - 1]
+            faults.append(
+                Fault(record=start + int(index), field=_field(chunk[index]), rule=f"must be {rule}")
+            )
+        if len(faults) == _MOST_FAULTS:
+            break
+        if not faults:
+            exact = np.ascontiguousarray(space.canonical(chunk))
+            written[start : start + len(chunk)] = exact
+            mark.update(exact.tobytes())
+    if faults:
+        raise RefusedUploadError(faults)
+    written.flush()
+    os.chmod(target, 0o600)  # noqa: PTH101
+    return Ingested(n, mark.hexdigest())
+
+
+def _chunks(rows: Array) -> Iterator[tuple[int, Array]]:
+    for start in range(0, len(rows), CHUNK):
+        yield start, np.asarray(rows[start : start + CHUNK], dtype=np.float64)
+
+
+def _field(record: Array) -> str | None:
+    """Where a record is not a number, if it is a single place that is at fault."""
+    places = np.argwhere(~np.isfinite(record))
+    return "".join(f"[{i}]" for i in places[0]) if len(places) else None
+
+
+def _refuse(rule: str, record: int | None = None, field: str | None = None) -> RefusedUploadError:
+    return RefusedUploadError([Fault(record=record, field=field, rule=rule)])
+
+
+def _read(source: Path, form: Format, shape: tuple[int, ...]) -> Array:
+    """The records of a file as (n, *shape), memory-mapped where the format allows.
+
+    Raises:
+        RefusedUploadError: it is not such a file.
+    """
+    return _read_npy(source, shape) if form == "npy" else _read_csv(source, shape)
+
+
+def _read_npy(source: Path, shape: tuple[int, ...]) -> Array:
+    try:
+        # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
+        rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
+    except (ValueError, OSError, EOFError, TypeError, OverflowError):
+        raise _refuse("not a whole npy file of numbers (pickled objects are never read)") from None
+    if not isinstance(rows, np.ndarray):
+        raise _refuse("not a whole npy file of numbers")
+    if rows.dtype.kind not in "fiu":
+        raise _refuse("entries must be real numbers")
+    if rows.shape[1:] != shape or rows.ndim == 0:
+        raise _refuse(f"the array must have shape (n, {', '.join(map(str, shape))})")
+    return rows
+
+
+def _read_csv(source: Path, shape: tuple[int, ...]) -> Array:
+    """One record a line, all columns in order; a matrix row by row. A first line of names is passed over."""
+    width = int(np.prod(shape))
+    values: list[Array] = []
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as file:
+            lines = csv.reader(file, strict=True)
+            for number, line in enumerate(line for line in lines if line):
+                if number == 0 and not any(map(_is_number, line)):
+                    continue
+                if len(line) != width:
+                    raise _refuse(f"must have {width} columns", record=len(values))
+                values.append(_numbers(line, len(values)))
+    except (csv.Error, UnicodeDecodeError):
+        raise _refuse("not a CSV file in UTF-8", record=len(values)) from None
+    return np.array(values, dtype=np.float64).reshape(-1, *shape)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _numbers(line: list[str], record: int) -> Array:
+    try:
+        return np.array(line, dtype=np.float64)
+    except ValueError:
+        column = next(i for i, text in enumerate(line) if not _is_number(text))
+        raise _refuse("must be a number", record=record, field=f"[{column}]") from None

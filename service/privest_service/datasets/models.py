@@ -1,0 +1,35 @@
+"""Tables: datasets and grants."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, ForeignKey, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from privest_service.database import Base, Moment, now
+
+
+class Dataset(Base):
+    """The public facts of one upload; its rows are in the store, under the same id."""
+
+    __tablename__ = "datasets"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"), index=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    dataset_schema: Mapped[str] = mapped_column(Text)
+    n: Mapped[int] = mapped_column(BigInteger)
+    fingerprint: Mapped[str] = mapped_column(String(64))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    deleted_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class Grant(Base):
+    """That an analyst may ask about a dataset, perhaps up to a cap of its own."""
+
+    __tablename__ = "grants"
+
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
+    analyst_id: Mapped[str] = mapped_column(ForeignKey("analysts.id"), primary_key=True)
+    account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)

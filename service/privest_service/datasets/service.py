@@ -1,0 +1,180 @@
+"""Datasets and grants: registered, found, shared, deleted."""
+
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from sqlalchemy import or_, select, update
+from sqlalchemy.orm import Session
+
+from privest_service.database import now
+from privest_service.database.tables import new_id
+from privest_service.datasets.ingest import Format, Ingested, RefusedUploadError, ingest
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.schemas import DatasetSchema
+from privest_service.datasets.store import Store
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account
+from privest_service.ledger.units import Limits
+from privest_service.problems import DatasetInvalid, Forbidden, NotFound
+from privest_service.security.principals import Principal
+from privest_service.services import Services
+
+_DUMMY_ROWS = 20
+
+
+async def register(
+    services: Services, owner_id: str, upload: BinaryIO, form: Format, schema: DatasetSchema
+) -> Dataset:
+    """Validate an upload in a worker and make it a dataset; nothing half-written is ever visible.
+
+    Raises:
+        DatasetInvalid: the file breaks a rule of its schema.
+    """
+    store, dataset_id = services.store, new_id("ds")
+    source, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
+    try:
+        await services.engine.in_thread(_spool, upload, source)
+        accepted: Ingested = await services.engine.in_worker(
+            ingest,
+            str(source),
+            form,
+            schema.manifold.model_dump(),
+            str(draft),
+            owner_id,
+            services.settings.secret,
+        )
+        dataset = Dataset(
+            id=dataset_id,
+            owner_id=owner_id,
+            kind=schema.kind,
+            dataset_schema=schema.model_dump_json(),
+            n=accepted.n,
+            fingerprint=accepted.fingerprint,
+        )
+
+        def publish() -> None:
+            store.adopt(draft, owner_id, dataset_id)
+            try:
+                with services.database.write() as session:
+                    session.add(dataset)
+            except BaseException:
+                store.remove(owner_id, dataset_id)
+                raise
+
+        await services.engine.in_thread(publish)
+        return dataset
+    except RefusedUploadError as refused:
+        raise DatasetInvalid(faults=refused.faults) from None
+    finally:
+        source.unlink(missing_ok=True)
+        draft.unlink(missing_ok=True)
+
+
+def _spool(upload: BinaryIO, target: Path) -> None:
+    with target.open("xb") as file:
+        shutil.copyfileobj(upload, file, 2**20)
+
+
+def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
+    """A dataset that the caller owns or was granted.
+
+    Raises:
+        NotFound: there is none for this caller.
+    """
+    dataset = session.get(Dataset, dataset_id)
+    if dataset is None or dataset.deleted_at is not None:
+        raise NotFound
+    if dataset.owner_id != principal.id and find_grant(session, dataset_id, principal.id) is None:
+        raise NotFound
+    return dataset
+
+
+def require_own(session: Session, principal: Principal, dataset_id: str) -> Dataset:
+    """A dataset that the caller owns.
+
+    Raises:
+        Forbidden: it was granted to the caller, who is not its owner.
+        NotFound: there is none for this caller.
+    """
+    dataset = require(session, principal, dataset_id)
+    if dataset.owner_id != principal.id:
+        raise Forbidden
+    return dataset
+
+
+def visible(session: Session, principal: Principal) -> list[Dataset]:
+    """All datasets that the caller owns or was granted, newest first."""
+    granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, Grant.revoked_at.is_(None))
+    return list(
+        session.scalars(
+            select(Dataset)
+            .where(
+                Dataset.deleted_at.is_(None),
+                or_(Dataset.owner_id == principal.id, Dataset.id.in_(granted)),
+            )
+            .order_by(Dataset.created_at.desc(), Dataset.id)
+        )
+    )
+
+
+def delete(session: Session, dataset: Dataset) -> None:
+    """Withdraw a dataset: queries that no worker has claimed are voided, the ledger's entries stay."""
+    session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
+    ledger.void_waiting(session, dataset_id=dataset.id)
+
+
+def remove_rows(store: Store, dataset: Dataset) -> None:
+    """Delete the rows, once the withdrawal is committed."""
+    store.remove(dataset.owner_id, dataset.id)
+
+
+def find_grant(session: Session, dataset_id: str, analyst_id: str) -> Grant | None:
+    """The grant in force, if there is one."""
+    grant = session.get(Grant, (dataset_id, analyst_id))
+    return grant if grant is not None and grant.revoked_at is None else None
+
+
+def put_grant(session: Session, dataset_id: str, analyst_id: str, cap: Limits | None) -> Grant:
+    """Grant, grant anew, or raise the cap of a grant; what was spent under a cap stays spent.
+
+    Raises:
+        Invalid: a cap would fall.
+    """
+    grant = session.get(Grant, (dataset_id, analyst_id))
+    if grant is None:
+        grant = Grant(dataset_id=dataset_id, analyst_id=analyst_id)
+        session.add(grant)
+    elif grant.revoked_at is not None:
+        grant.revoked_at, grant.created_at = None, now()
+    if cap is None:
+        grant.account_id = None
+    elif grant.account_id is None:
+        grant.account_id = ledger.open_account(session, "analyst", cap).id
+    elif ledger.limits_of(session.get_one(Account, grant.account_id)) != cap:
+        ledger.raise_limits(session, grant.account_id, cap)
+    return grant
+
+
+def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
+    """End a grant at once; the analyst's queries that no worker has claimed are voided.
+
+    Raises:
+        NotFound: there is none in force.
+    """
+    grant = find_grant(session, dataset_id, analyst_id)
+    if grant is None:
+        raise NotFound
+    grant.revoked_at = now()
+    ledger.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
+
+
+def dummy_rows(schema: DatasetSchema) -> list[object]:
+    """Synthetic records about the public centre; the schema is all they know."""
+    shape = schema.shape(_DUMMY_ROWS)
+    space = shape.space
+    rng = np.random.default_rng(0)
+    steps = rng.standard_normal((_DUMMY_ROWS, space.coordinate_size))
+    steps *= min(shape.search_radius, 1.0) / np.sqrt(space.coordinate_size)
+    return space.exp_coordinates(shape.search_center, steps).tolist()

@@ -1,0 +1,43 @@
+"""Rows on disk: one float64 npy file for each dataset, in a folder for each owner."""
+
+import os
+from pathlib import Path
+
+
+class Store:
+    """Files under one directory. A dataset's file appears whole, at once, or not at all.
+
+    Args:
+        root: the data directory.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._rows = root.resolve() / "rows"
+        self.incoming = root.resolve() / "incoming"
+        """Where uploads stay until they are validated; on the same file system as the rows."""
+        for folder in (self._rows, self.incoming):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def path(self, owner_id: str, dataset_id: str) -> Path:
+        """The file of a dataset's rows."""
+        return self._rows / owner_id / f"{dataset_id}.npy"
+
+    def adopt(self, draft: Path, owner_id: str, dataset_id: str) -> None:
+        """Move validated rows to their place, durably."""
+        path = self.path(owner_id, dataset_id)
+        path.parent.mkdir(exist_ok=True, mode=0o700)
+        _sync(draft)
+        draft.replace(path)
+        _sync(path.parent)
+
+    def remove(self, owner_id: str, dataset_id: str) -> None:
+        """Delete a dataset's rows."""
+        self.path(owner_id, dataset_id).unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""Estimates: planned from public facts, charged, then run by worker processes."""

@@ -1,0 +1,151 @@
+"""Estimates, their plans, and jobs. The routes of each kind come from its entry in `kinds`."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import BaseModel, create_model
+
+from privest_service.estimates import service
+from privest_service.estimates.kinds import KINDS, Kind
+from privest_service.estimates.schemas import FINAL, EstimateRequest, JobView, PlanView
+from privest_service.problems import (
+    AccountFrozen,
+    BudgetExceeded,
+    Forbidden,
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    Invalid,
+    NotFound,
+    Unavailable,
+    documented,
+)
+from privest_service.security.dependencies import CallerDep, ServicesDep
+
+router = APIRouter(prefix="/v1", tags=["estimates"])
+
+_LONGEST_WAIT = 600.0
+_REFUSALS = (Forbidden, NotFound)
+
+
+def _wait_of(prefer: str | None) -> float:
+    """Seconds in `Prefer: wait=N` (RFC 7240); 0 without it, and unknown preferences are ignored."""
+    for preference in (prefer or "").split(","):
+        name, _, value = preference.strip().partition("=")
+        if name.lower() == "wait" and value.strip('"').isdecimal():
+            return min(float(value.strip('"')), _LONGEST_WAIT)
+    return 0.0
+
+
+def _idempotency_key(key: str | None) -> str:
+    if not key:
+        raise IdempotencyKeyMissing("send a fresh random string; the same one again repeats the answer")
+    if len(key) > 200 or not key.isprintable():
+        raise Invalid("an Idempotency-Key has at most 200 printable characters")
+    return key
+
+
+def _routes(kind: Kind) -> None:
+    """Add the two calls of one kind of estimate."""
+    snake = kind.name.replace("-", "_")
+    name = "".join(map(str.capitalize, snake.split("_")))
+    body_type: Any = create_model(f"{name}Request", __base__=(EstimateRequest, kind.options))
+    job_type: Any = create_model(
+        f"{name}Job",
+        __base__=JobView,
+        estimate=(kind.estimate | None, None),
+        uncertainty=(kind.expected | None, None),
+    )
+    plan_type: Any = create_model(f"{name}Plan", __base__=PlanView, expected_error=(kind.expected, ...))
+
+    @router.post(
+        f"/estimates/{kind.name}",
+        name=f"estimate_{snake}",
+        description=f"{kind.title}, charged to the owner's budget. Waits as long as `Prefer: wait=N` says.",
+        response_model=job_type,
+        responses=documented(
+            *_REFUSALS,
+            IdempotencyKeyMissing,
+            IdempotencyKeyReused,
+            BudgetExceeded,
+            AccountFrozen,
+            Unavailable,
+        )
+        | {202: {"model": job_type, "description": "not finished yet; poll `Location`"}},
+    )
+    async def estimate(
+        body: body_type,
+        request: Request,
+        caller: CallerDep,
+        services: ServicesDep,
+        idempotency_key: Annotated[str | None, Header(description="required")] = None,
+        prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
+    ) -> Response:
+        key = _idempotency_key(idempotency_key)
+        answer = await services.engine.in_thread(service.submit, services, caller, kind, body, key)
+        if seconds := _wait_of(prefer):
+            await services.engine.wait(
+                answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
+            )
+
+        def look() -> JobView:
+            with services.database.read() as session:
+                job = service.require_job(session, caller, answer.job_id)
+                return service.view(session, caller, job, reused=answer.reused)
+
+        job = await services.engine.in_thread(look)
+        return _answer(job, str(request.url_for("read_job", job_id=job.id).path))
+
+    @router.post(
+        f"/estimates/{kind.name}/plan",
+        name=f"plan_{snake}",
+        description="The exact cost of the same request, and the error to expect. Charges nothing.",
+        response_model=plan_type,
+        responses=documented(*_REFUSALS),
+    )
+    def plan(body: body_type, caller: CallerDep, services: ServicesDep) -> PlanView:
+        with services.database.read() as session:
+            return service.plan_view(service.resolve(session, caller, kind, body))
+
+
+def _answer(job: BaseModel, location: str) -> Response:
+    done = getattr(job, "state", None) in FINAL
+    headers = {} if done else {"Location": location, "Retry-After": "1"}
+    return JSONResponse(job.model_dump(mode="json"), 200 if done else 202, headers)
+
+
+for _kind in KINDS.values():
+    _routes(_kind)
+
+
+@router.get("/jobs/{job_id}", responses=documented(NotFound) | {304: {"description": "not changed"}})
+def read_job(job_id: str, request: Request, caller: CallerDep, services: ServicesDep) -> JobView:
+    """A job's state and, when it is committed, its answer. Send the ETag back to learn of changes alone."""
+    with services.database.read() as session:
+        job = service.require_job(session, caller, job_id)
+        tag = f'"{job.state}"'
+        if request.headers.get("If-None-Match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})  # pyright: ignore[reportReturnType]
+        body = service.view(session, caller, job)
+    return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})  # pyright: ignore[reportReturnType]
+
+
+@router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
+async def watch_job(job_id: str, caller: CallerDep, services: ServicesDep) -> AsyncIterator[ServerSentEvent]:
+    """The states of a job as they come, until its end."""
+
+    def state() -> str:
+        with services.database.read() as session:
+            return service.require_job(session, caller, job_id).state
+
+    seen = ""
+    while seen not in FINAL:
+        now = await services.engine.in_thread(state)
+        if now != seen:
+            seen = now
+            yield ServerSentEvent(event="state", data=seen)
+        else:
+            await asyncio.sleep(0.2)

@@ -1,0 +1,206 @@
+"""The engine: takes reserved jobs, claims them, runs them in worker processes, stores what comes back.
+
+The claim is committed before a worker is told of the job, and only the process that claimed a job
+stores its end. A worker that crashes, hangs or throws leaves a failed job, which stays charged.
+"""
+
+import asyncio
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as WorkerTimeoutError
+from datetime import timedelta
+from multiprocessing import get_context
+from typing import Any, ParamSpec, TypeVar
+
+import structlog
+from anyio import to_thread
+from pebble import ProcessExpired, ProcessFuture, ProcessPool
+
+from privest_service.database import Database, now
+from privest_service.datasets.store import Store
+from privest_service.estimates.kinds import run_job
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Job
+from privest_service.problems import Unavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PATIENCE = 1.0
+"""Seconds between looks for jobs that another process reserved or left behind."""
+
+_LEASE_MARGIN = 60.0
+"""Seconds by which a lease outlives the time that its run may take."""
+
+log = structlog.get_logger()
+
+
+class Engine:
+    """Worker processes and the thread that feeds them.
+
+    Args:
+        database: where jobs wait.
+        store: where rows are.
+        workers: worker processes; as many jobs run at a time.
+        job_timeout: seconds that one run may take.
+    """
+
+    def __init__(self, database: Database, store: Store, *, workers: int, job_timeout: float) -> None:
+        self._database = database
+        self._store = store
+        self._workers = workers
+        self._job_timeout = job_timeout
+        self._slots = threading.Semaphore(workers)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Runs end in this thread: never in the pool's own, which must go on to watch its workers.
+        self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
+        self._pool: ProcessPool | None = None
+        self._intake: ProcessPool | None = None
+        self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
+
+    # Life
+
+    def start(self) -> None:
+        """Start the workers and take up whatever waits; to be called in the running event loop."""
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
+        self._loop = asyncio.get_running_loop()
+        context = get_context("forkserver")
+        context.set_forkserver_preload(["privest_service.estimates.worker"])
+        self._pool = ProcessPool(max_workers=self._workers, context=context)
+        # Uploads have a worker of their own, so that no claimed job waits behind them while its lease runs.
+        self._intake = ProcessPool(max_workers=1, context=context)
+        self._feeder.start()
+
+    def stop(self) -> None:
+        """Claim nothing more, let claimed runs end, and stop the workers."""
+        self._stopping.set()
+        self._wake.set()
+        self._feeder.join()
+        for pool in (self._pool, self._intake):
+            if pool is not None:
+                pool.close()
+                pool.join()
+        self._ends.shutdown()
+
+    @property
+    def healthy(self) -> bool:
+        """Whether jobs are being taken up."""
+        return self._feeder.is_alive() and self._pool is not None and self._pool.active
+
+    # For requests
+
+    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what blocks in a thread of the web process."""
+        return await to_thread.run_sync(lambda: function(*args, **kwargs))
+
+    async def in_worker(self, function: Callable[..., T], *args: Any) -> T:
+        """Run a function over an upload in a worker process, which a hostile one may crash or hang.
+
+        Raises:
+            Unavailable: it did.
+        """
+        if self._intake is None or not self._intake.active:
+            raise Unavailable
+        future: ProcessFuture[T] = self._intake.schedule(function, args=args, timeout=self._job_timeout)
+        try:
+            return await asyncio.wrap_future(future)
+        except (WorkerTimeoutError, ProcessExpired, CancelledError, OSError):
+            raise Unavailable("the upload could not be processed; nothing was stored") from None
+
+    def notify(self) -> None:
+        """A job was reserved."""
+        self._wake.set()
+
+    async def wait(self, job_id: str, seconds: float, is_over: Callable[[], bool]) -> None:
+        """Wait until a job ends or the time is up, holding neither a thread nor a database session.
+
+        Args:
+            job_id: the job.
+            seconds: to wait at most.
+            is_over: asks the database; called in a thread, now and then, as another process may end it.
+        """
+        ended = asyncio.Event()
+        self._waiters[job_id].add(ended)
+        deadline = asyncio.get_running_loop().time() + seconds
+        try:
+            while not await self.in_thread(is_over):
+                left = deadline - asyncio.get_running_loop().time()
+                if left <= 0:
+                    return
+                try:
+                    await asyncio.wait_for(ended.wait(), min(left, _PATIENCE))
+                except TimeoutError:
+                    continue
+        finally:
+            self._waiters[job_id].discard(ended)
+            if not self._waiters[job_id]:
+                del self._waiters[job_id]
+
+    # For jobs
+
+    def _feed(self) -> None:
+        """Claim jobs one by one, as workers become free."""
+        while not self._stopping.is_set():
+            self._slots.acquire()
+            try:
+                job = None if self._stopping.is_set() else self._claim()
+            except Exception:
+                log.exception("claiming failed")  # the database; no rows were read yet
+                job = None
+            if job is None:
+                self._slots.release()
+                self._wake.wait(_PATIENCE)
+                self._wake.clear()
+            else:
+                self._run(job)
+
+    def _claim(self) -> Job | None:
+        with self._database.read() as session:
+            quiet = not ledger.waiting(session) and not ledger.overdue(session, now())
+        if quiet:
+            return None
+        with self._database.write() as session:
+            for job_id in ledger.fail_overdue(session, now()):
+                log.warning("job lost", job=job_id)
+            return ledger.claim_next(session, timedelta(seconds=self._job_timeout + _LEASE_MARGIN))
+
+    def _run(self, job: Job) -> None:
+        assert self._pool is not None  # noqa: S101 - the feeder starts after the pool
+        path = str(self._store.path(job.owner_id, job.dataset_id))
+        try:
+            future = self._pool.schedule(run_job, args=(job.kind, job.plan, path), timeout=self._job_timeout)
+        except RuntimeError:  # the pool broke down
+            self._ends.submit(self._end, job.id, None)
+            return
+        future.add_done_callback(lambda done: self._ends.submit(self._end, job.id, done))
+
+    def _end(self, job_id: str, run: ProcessFuture[str] | None) -> None:
+        """Store the end of a run. Why one failed is not looked at: it may tell of the rows."""
+        self._slots.release()
+        result = None
+        if run is not None and not run.cancelled() and run.exception() is None:
+            result = run.result()
+        try:
+            with self._database.write() as session:
+                if result is None:
+                    ledger.fail(session, job_id)
+                else:
+                    ledger.commit(session, job_id, result)
+        except Exception:
+            # The lease will end the job; the answer is dropped with this line.
+            log.exception("storing the end of a job failed", job=job_id)
+        else:
+            log.info("job ended", job=job_id, state="failed" if result is None else "committed")
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._announce, job_id)
+        self._wake.set()
+
+    def _announce(self, job_id: str) -> None:
+        for waiter in self._waiters.get(job_id, ()):
+            waiter.set()

@@ -1,0 +1,133 @@
+"""The kinds of estimates: how a request becomes a plan, and how a worker runs it.
+
+The web process plans; what only runs need (noise, solvers over rows) is imported by `run_job`, in a worker.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from privest.estimators import frechet_mean
+from privest.privacy.certificates import NoisySum
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.records import PointsShape
+from privest_service.inputs import Input
+
+
+class Plan(Protocol):
+    """What every plan of the core has."""
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """As requested."""
+        ...
+
+    @property
+    def cost(self) -> Cost:
+        """As certified."""
+        ...
+
+    @property
+    def releases(self) -> tuple[NoisySum, ...]:
+        """What the gate will answer."""
+        ...
+
+    @property
+    def mechanism(self) -> str:
+        """In words."""
+        ...
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """For the analyst."""
+        ...
+
+
+class FrechetMeanOptions(Input):
+    """Choices about a Fréchet mean; what is left out follows from public facts."""
+
+    start: Annotated[list[Any] | None, Field(description="first iterate, as nested lists")] = None
+    clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
+    step_size: Annotated[float | None, Field(gt=0, le=100)] = None
+    steps: Annotated[int | None, Field(ge=1, le=frechet_mean.MOST_STEPS)] = None
+
+
+class Uncertainty(BaseModel):
+    """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
+
+    standard_deviation: Annotated[float, Field(description="root mean square distance")]
+    radius_95: Annotated[float, Field(description="not exceeded with probability 0.95")]
+
+
+class FrechetMeanEstimate(BaseModel):
+    """The private mean."""
+
+    point: Annotated[list[Any], Field(description="a point of the manifold, as nested lists")]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One estimator, as the service knows it."""
+
+    name: str
+    title: str
+    dataset_kind: str
+    options: type[Input]
+    estimate: type[BaseModel]
+    expected: type[BaseModel]
+    plan: Callable[[Any, PointsShape, PrivacyTarget], Plan]
+    plans: TypeAdapter[Any]
+    uncertainty: Callable[[Any], BaseModel]
+    run: Callable[[Any, str], BaseModel]
+
+
+def _plan_frechet_mean(
+    options: FrechetMeanOptions, shape: PointsShape, target: PrivacyTarget
+) -> frechet_mean.FrechetMeanPlan:
+    return frechet_mean.plan(frechet_mean.FrechetMeanSpec(**options.model_dump()), shape, target)
+
+
+def _frechet_mean_uncertainty(plan: frechet_mean.FrechetMeanPlan) -> Uncertainty:
+    return Uncertainty(
+        standard_deviation=plan.expected_error.standard_deviation, radius_95=plan.expected_error.radius_95
+    )
+
+
+def _run_frechet_mean(plan: frechet_mean.FrechetMeanPlan, path: str) -> FrechetMeanEstimate:
+    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
+
+    gate = worker.gate(path, plan.statistic, plan.releases)
+    return FrechetMeanEstimate(point=frechet_mean.run(plan, gate).tolist())
+
+
+FRECHET_MEAN = Kind(
+    name="frechet-mean",
+    title="The private Fréchet mean of points on a manifold",
+    dataset_kind="points",
+    options=FrechetMeanOptions,
+    estimate=FrechetMeanEstimate,
+    expected=Uncertainty,
+    plan=_plan_frechet_mean,
+    plans=TypeAdapter(frechet_mean.FrechetMeanPlan),
+    uncertainty=_frechet_mean_uncertainty,
+    run=_run_frechet_mean,
+)
+
+KINDS = {kind.name: kind for kind in (FRECHET_MEAN,)}
+
+
+def run_job(kind: str, plan: str, path: str) -> str:
+    """Run a plan over the rows in a file: the work of a worker process.
+
+    Args:
+        kind: name of the estimator.
+        plan: the plan as JSON, exactly as it was charged.
+        path: of the rows.
+
+    Returns:
+        the estimate as JSON.
+    """
+    found = KINDS[kind]
+    return found.run(found.plans.validate_json(plan), path).model_dump_json()

@@ -1,0 +1,92 @@
+"""Requests and answers about estimates; each kind's own part is in `kinds`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
+
+from privest_service.inputs import Input
+from privest_service.ledger.schemas import Delta
+
+State = Literal["reserved", "claimed", "committed", "failed", "voided"]
+
+FINAL: frozenset[str] = frozenset({"committed", "failed", "voided"})
+
+
+class DatasetRef(Input):
+    """A registered dataset."""
+
+    id: Annotated[str, Field(max_length=40)]
+
+
+class RequestedPrivacy(Input):
+    """(ε, δ) of this query, under replacement of one record."""
+
+    epsilon: Annotated[float, Field(gt=0, description="ε, above 0")]
+    delta: Annotated[
+        Delta | None,
+        Field(description="δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0"),
+    ] = None
+
+
+class EstimateRequest(Input):
+    """What every kind of estimate is asked with."""
+
+    dataset: DatasetRef
+    privacy: RequestedPrivacy
+    reuse: Annotated[
+        bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
+    ] = True
+
+
+class Privacy(BaseModel):
+    """What a run guarantees: the cost that its releases are certified for."""
+
+    epsilon: float
+    delta: float
+    mu: float
+    slack: float
+    adjacency: Literal["replace-one"] = "replace-one"
+    mechanism: str
+
+
+class ChargeView(BaseModel):
+    """What one account was charged."""
+
+    scope: str
+    epsilon: float
+    delta: float
+    mu_squared: float
+    slack: float
+
+
+class JobView(BaseModel):
+    """A job; each kind's own answer narrows `estimate` and `uncertainty`."""
+
+    id: str
+    kind: str
+    state: State
+    estimate: Any = None
+    uncertainty: Any = None
+    privacy: Privacy
+    charges: list[ChargeView]
+    reused: bool
+
+
+class ReleaseView(BaseModel):
+    """One noisy sum that the gate will release."""
+
+    noise: Literal["gaussian", "laplace"]
+    scale: Annotated[float, Field(description="of the noise on the mean: σ, or Laplace scale")]
+    clip: float
+    mu_squared: float
+
+
+class PlanView(BaseModel):
+    """The exact cost of a query and what to expect of it; charges nothing, reads no row."""
+
+    kind: str
+    privacy: Privacy
+    steps: int
+    releases: list[ReleaseView]
+    warnings: list[str]
+    expected_error: Any

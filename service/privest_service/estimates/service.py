@@ -1,0 +1,270 @@
+"""From a request to a charged job, and from a job to its answer."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from math import sqrt
+from typing import Any
+
+import rfc8785
+from sqlalchemy import select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from privest.privacy.cost import PrivacyTarget
+from privest_service.database.tables import new_id
+from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import DatasetSchema
+from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.schemas import (
+    FINAL,
+    ChargeView,
+    EstimateRequest,
+    JobView,
+    PlanView,
+    Privacy,
+    ReleaseView,
+)
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job
+from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
+from privest_service.owners.models import Owner
+from privest_service.problems import IdempotencyKeyReused, Invalid, NotFound, Unavailable
+from privest_service.security.principals import Principal
+from privest_service.services import Services
+
+_COMMON = frozenset(EstimateRequest.model_fields)
+
+
+def _digest(content: Any) -> str:
+    """SHA-256 of a JSON document in canonical form (RFC 8785)."""
+    return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, resolved against the public facts of its dataset."""
+
+    kind: Kind
+    dataset: Dataset
+    accounts: tuple[int, ...]
+    plan: Plan
+    since: datetime
+    """From when on this caller may see answers: its grant, or the dataset's own beginning."""
+    digest: str
+    """The same for the same submitter, dataset and resolved choices."""
+
+    @property
+    def charge(self) -> Charge:
+        """For every account."""
+        return Charge.of(self.plan.target, self.plan.cost)
+
+
+def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
+    """Plan a request.
+
+    Raises:
+        Invalid: a choice is out of range, or the dataset is of another kind.
+        NotFound: the caller has no such dataset.
+    """
+    caller.must_be("owner", "analyst")
+    dataset = datasets.require(session, caller, request.dataset.id)
+    if dataset.kind != kind.dataset_kind:
+        raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
+    owner = session.get_one(Owner, dataset.owner_id)
+    account = session.get_one(Account, owner.account_id)
+    grant = datasets.find_grant(session, dataset.id, caller.id)
+    cap = () if grant is None or grant.account_id is None else (grant.account_id,)
+
+    delta = request.privacy.delta
+    if delta is None:
+        pure = account.composition == "basic" and account.delta_limit == 0
+        delta = 0.0 if pure else dataset.n**-1.5
+    chosen = kind.options.model_validate(request.model_dump(exclude=set(_COMMON)))
+    shape = DatasetSchema.model_validate_json(dataset.dataset_schema).shape(dataset.n)
+    try:
+        plan = kind.plan(chosen, shape, PrivacyTarget(request.privacy.epsilon, delta))
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+    resolved = {
+        "kind": kind.name,
+        "dataset": dataset.id,
+        "epsilon": plan.target.epsilon,
+        "delta": plan.target.delta,
+        "options": chosen.model_dump(),
+    }
+    since = grant.created_at if grant else dataset.created_at
+    return Question(kind, dataset, (account.id, *cap), plan, since, _digest(resolved))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The job that answers a request, and whether it was there before."""
+
+    job_id: str
+    reused: bool
+
+
+def replay(
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+) -> Answer | None:
+    """What this caller got under this key before; None if the key is new.
+
+    Raises:
+        IdempotencyKeyReused: the key came with another request.
+    """
+    bound = ledger.find_by_key(session, caller.id, key)
+    if bound is None:
+        return None
+    if bound.body_digest != _body_digest(kind, request):
+        raise IdempotencyKeyReused
+    return Answer(bound.job_id, bound.reused)
+
+
+def _body_digest(kind: Kind, request: EstimateRequest) -> str:
+    return _digest({"kind": kind.name, "body": request.model_dump(mode="json")})
+
+
+def submit(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Answer:
+    """Charge a request and put its job in the queue, or find the job that answers it already.
+
+    Raises:
+        Problem: whatever refuses the request; nothing is then charged and the key stays free.
+    """
+    with services.database.read() as session:
+        if known := replay(session, caller, kind, request, key):
+            return known
+        question = resolve(session, caller, kind, request)
+        if ledger.waiting(session) >= services.settings.max_waiting_jobs:
+            raise Unavailable("too many jobs wait; try again later")
+    plan = kind.plans.dump_json(question.plan).decode()
+    try:
+        with services.database.write() as session:
+            # Between planning and now the grant or the dataset may be gone, or the key be taken.
+            if known := replay(session, caller, kind, request, key):
+                return known
+            datasets.require(session, caller, question.dataset.id)
+            bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
+            if request.reuse and (earlier := _answered(session, caller, question)):
+                bound.job_id, bound.reused = earlier, True
+                session.add(bound)
+                return Answer(earlier, reused=True)
+            job = Job(
+                id=new_id("job"),
+                kind=kind.name,
+                submitter_id=caller.id,
+                owner_id=question.dataset.owner_id,
+                dataset_id=question.dataset.id,
+                spec_digest=question.digest,
+                plan=plan,
+            )
+            bound.job_id = job.id
+            ledger.reserve(session, job, dict.fromkeys(question.accounts, question.charge), bound)
+    except IntegrityError:
+        # The same key, at the same moment, in another process: its job is the answer.
+        with services.database.read() as session:
+            if known := replay(session, caller, kind, request, key):
+                return known
+        raise
+    services.engine.notify()
+    return Answer(job.id, reused=False)
+
+
+def _answered(session: Session, caller: Principal, question: Question) -> str | None:
+    """A job of this caller that answers the same question or is about to."""
+    return session.scalar(
+        select(Job.id)
+        .where(
+            Job.submitter_id == caller.id,
+            Job.spec_digest == question.digest,
+            Job.state.in_(("reserved", "claimed", "committed")),
+            Job.created_at >= question.since,
+        )
+        .order_by(Job.created_at, Job.id)
+        .limit(1)
+    )
+
+
+def is_over(services: Services, job_id: str) -> bool:
+    """Whether a job has reached its end."""
+    with services.database.read() as session:
+        return session.scalar(select(Job.state).where(Job.id == job_id)) in FINAL
+
+
+def require_job(session: Session, caller: Principal, job_id: str) -> Job:
+    """A job that the caller submitted, or that was charged to it.
+
+    Raises:
+        NotFound: there is none for this caller.
+    """
+    job = session.get(Job, job_id)
+    if job is None or caller.id not in (job.submitter_id, job.owner_id):
+        raise NotFound
+    return job
+
+
+def view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
+    """A job as its submitter reads it; its owner reads what was charged, not the answer."""
+    kind = KINDS[job.kind]
+    plan = kind.plans.validate_json(job.plan)
+    mine = caller.id == job.submitter_id
+    charged = session.execute(
+        select(Entry, Account.scope)
+        .join(Account, Account.id == Entry.account_id)
+        .where(Entry.job_id == job.id, Entry.kind == "debit")
+        .order_by(Entry.account_id)
+    ).all()
+    answered = mine and job.result is not None
+    return JobView(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,  # pyright: ignore[reportArgumentType]
+        estimate=json.loads(job.result) if answered and job.result else None,
+        uncertainty=kind.uncertainty(plan) if answered else None,
+        privacy=privacy(plan),
+        charges=[
+            ChargeView(
+                scope=scope,
+                epsilon=as_number(entry.epsilon, EPSILON),
+                delta=as_number(entry.delta, PROBABILITY),
+                mu_squared=as_number(entry.mu_squared, MU_SQUARED),
+                slack=as_number(entry.slack, PROBABILITY),
+            )
+            for entry, scope in charged
+        ],
+        reused=reused,
+    )
+
+
+def privacy(plan: Plan) -> Privacy:
+    """What a plan guarantees."""
+    return Privacy(
+        epsilon=plan.target.epsilon,
+        delta=plan.target.delta,
+        mu=sqrt(plan.cost.mu_squared),
+        slack=plan.cost.slack,
+        mechanism=plan.mechanism,
+    )
+
+
+def plan_view(question: Question) -> PlanView:
+    """A plan as an analyst reads it."""
+    plan = question.plan
+    return PlanView(
+        kind=question.kind.name,
+        privacy=privacy(plan),
+        steps=len(plan.releases),
+        releases=[
+            ReleaseView(
+                noise=release.noise,
+                scale=release.scale / release.n,
+                clip=release.clip,
+                mu_squared=release.cost.mu_squared,
+            )
+            for release in plan.releases
+        ],
+        warnings=list(plan.warnings),
+        expected_error=question.kind.uncertainty(plan),
+    )

@@ -1,0 +1,1 @@
+"""The ledger: accounts with limits, movements of budget in a hash chain, and the jobs that cause them."""

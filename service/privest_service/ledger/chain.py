@@ -1,0 +1,28 @@
+"""The hash chain over an account's entries, on canonical bytes (RFC 8785)."""
+
+import hashlib
+from datetime import UTC
+
+import rfc8785
+
+from privest_service.ledger.models import Entry
+
+
+def entry_hash(entry: Entry) -> str:
+    """SHA-256 over everything the entry says, the hash of its predecessor included.
+
+    Amounts go in as strings: RFC 8785 has only the integers that a float64 holds.
+    """
+    content = {
+        "account": entry.account_id,
+        "seq": entry.seq,
+        "kind": entry.kind,
+        "job": entry.job_id,
+        "epsilon": str(entry.epsilon),
+        "delta": str(entry.delta),
+        "mu_squared": str(entry.mu_squared),
+        "slack": str(entry.slack),
+        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "prev": entry.prev,
+    }
+    return hashlib.sha256(rfc8785.dumps(content)).hexdigest()

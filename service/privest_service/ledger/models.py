@@ -1,0 +1,119 @@
+"""Tables: accounts, their entries, jobs with their transitions, and idempotency keys."""
+
+from datetime import datetime
+
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, String, Text
+from sqlalchemy.orm import Mapped, mapped_column
+
+from privest_service.database import Base, Moment, now
+
+_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys by itself
+
+
+class Account(Base):
+    """Limits and sums of one budget: an owner's, or an analyst's cap on one dataset.
+
+    The CHECKs stand behind the guarded update in `service`; they can never be what refuses a charge.
+    """
+
+    __tablename__ = "accounts"
+    __table_args__ = (
+        CheckConstraint(
+            "composition <> 'gdp' OR (mu_squared_spent <= mu_squared_limit AND slack_spent <= slack_limit)",
+            name="gdp_within_limits",
+        ),
+        CheckConstraint(
+            "composition <> 'basic' OR (epsilon_spent <= epsilon_limit AND delta_spent <= delta_limit)",
+            name="basic_within_limits",
+        ),
+        CheckConstraint(
+            "epsilon_spent >= 0 AND delta_spent >= 0 AND mu_squared_spent >= 0 AND slack_spent >= 0",
+            name="not_negative",
+        ),
+    )
+
+    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    scope: Mapped[str] = mapped_column(String(10))
+    composition: Mapped[str] = mapped_column(String(10))
+    epsilon_limit: Mapped[int] = mapped_column(BigInteger)
+    delta_limit: Mapped[int] = mapped_column(BigInteger)
+    mu_squared_limit: Mapped[int] = mapped_column(BigInteger)
+    slack_limit: Mapped[int] = mapped_column(BigInteger)
+    epsilon_spent: Mapped[int] = mapped_column(BigInteger, default=0)
+    delta_spent: Mapped[int] = mapped_column(BigInteger, default=0)
+    mu_squared_spent: Mapped[int] = mapped_column(BigInteger, default=0)
+    slack_spent: Mapped[int] = mapped_column(BigInteger, default=0)
+    frozen: Mapped[bool] = mapped_column(default=False)
+    seq: Mapped[int] = mapped_column(BigInteger, default=0)
+    head: Mapped[str] = mapped_column(String(64), default="")
+
+
+class Entry(Base):
+    """One movement of budget: never updated, never deleted.
+
+    A debit or a void carries amounts; a limit entry carries the account's new limits.
+    """
+
+    __tablename__ = "entries"
+
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
+    kind: Mapped[str] = mapped_column(String(10))
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    epsilon: Mapped[int] = mapped_column(BigInteger)
+    delta: Mapped[int] = mapped_column(BigInteger)
+    mu_squared: Mapped[int] = mapped_column(BigInteger)
+    slack: Mapped[int] = mapped_column(BigInteger)
+    at: Mapped[datetime] = mapped_column(Moment)
+    prev: Mapped[str] = mapped_column(String(64))
+    hash: Mapped[str] = mapped_column(String(64))
+
+
+class Job(Base):
+    """One run, from its reservation to its end."""
+
+    __tablename__ = "jobs"
+    __table_args__ = (
+        CheckConstraint(
+            "state IN ('reserved', 'claimed', 'committed', 'failed', 'voided')", name="known_state"
+        ),
+        CheckConstraint("(state = 'committed') = (result IS NOT NULL)", name="result_when_committed"),
+        Index("ix_jobs_waiting", "state", "created_at"),
+        Index("ix_jobs_reuse", "submitter_id", "spec_digest"),
+    )
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40))
+    submitter_id: Mapped[str] = mapped_column(String(40))
+    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"))
+    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    spec_digest: Mapped[str] = mapped_column(String(64))
+    plan: Mapped[str] = mapped_column(Text)
+    state: Mapped[str] = mapped_column(String(10), default="reserved")
+    lease_until: Mapped[datetime | None] = mapped_column(Moment)
+    result: Mapped[str | None] = mapped_column(Text)
+    receipt: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class Transition(Base):
+    """A state that a job entered, and when: append-only."""
+
+    __tablename__ = "job_transitions"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    state: Mapped[str] = mapped_column(String(10), primary_key=True)
+    at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class IdempotencyKey(Base):
+    """A principal's key, bound for ever to one body and the job that answered it."""
+
+    __tablename__ = "idempotency_keys"
+
+    principal_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    key: Mapped[str] = mapped_column(String(200), primary_key=True)
+    body_digest: Mapped[str] = mapped_column(String(64))
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
+    reused: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)

@@ -1,0 +1,143 @@
+"""Privacy as integers: what is stored, and how it is rounded. Costs up, limits down, no tolerance.
+
+μ² is counted in 1e-12, ε in 1e-9, slack and δ in 1e-18.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
+from fractions import Fraction
+from math import ceil, floor, inf, nextafter, sqrt
+from typing import Literal
+
+from privest.privacy.calibration import mu_for
+from privest.privacy.cost import Cost, PrivacyTarget
+
+Composition = Literal["gdp", "basic"]
+
+MU_SQUARED = 10**12
+EPSILON = 10**9
+PROBABILITY = 10**18
+
+_MOST = 2**61
+"""More than any limit and less than half of an int64: what is larger is stored as this, and refused."""
+
+_SLACK_SHARE = 10
+"""One part in this many of a gdp budget's δ is kept for slack."""
+
+
+def _decimal(value: float | Decimal) -> Decimal:
+    """The number as it was written: the shortest decimal that is this float."""
+    return value if isinstance(value, Decimal) else Decimal(repr(value))
+
+
+def _units(value: float | Decimal, per_one: int, rounding: str) -> int:
+    with localcontext(prec=60):
+        return int((_decimal(value) * per_one).to_integral_value(rounding=rounding))
+
+
+def _up(value: float | Decimal, per_one: int) -> int:
+    return min(_units(value, per_one, ROUND_CEILING), _MOST)
+
+
+def _down(value: float | Decimal, per_one: int) -> int:
+    return min(_units(value, per_one, ROUND_FLOOR), _MOST - 1)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one query costs, in both currencies, as integers."""
+
+    epsilon: int
+    delta: int
+    mu_squared: int
+    slack: int
+
+    @classmethod
+    def of(cls, target: PrivacyTarget, cost: Cost) -> "Charge":
+        """The charge for a query of (ε, δ) whose run is certified to cost this."""
+        return cls(
+            epsilon=_up(target.epsilon, EPSILON),
+            delta=_up(target.delta, PROBABILITY),
+            # The certificate is a float64, so its exact value is what is rounded.
+            mu_squared=min(ceil(Fraction(cost.mu_squared) * MU_SQUARED), _MOST),
+            slack=min(ceil(Fraction(cost.slack) * PROBABILITY), _MOST),
+        )
+
+    def __neg__(self) -> "Charge":
+        return Charge(-self.epsilon, -self.delta, -self.mu_squared, -self.slack)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """A budget (E, Δ), and for `gdp` the two sums into which it is turned once and for all."""
+
+    composition: Composition
+    epsilon: int
+    delta: int
+    mu_squared: int
+    slack: int
+
+    @classmethod
+    def of(cls, epsilon: float | Decimal, delta: float | Decimal, composition: Composition) -> "Limits":
+        """The limits of a budget.
+
+        For `gdp`, slack is limited to Δ/10, and μ² to the largest value with δ_Gμ(E) <= Δ − slack limit.
+
+        Raises:
+            ValueError: ε not positive, δ outside [0, 1), or a `gdp` budget that has no room for any query.
+        """
+        units = _down(epsilon, EPSILON), _down(delta, PROBABILITY)
+        if epsilon <= 0 or not 0 <= delta < 1:
+            raise ValueError("epsilon must be positive, delta at least 0 and less than 1")
+        if composition == "basic":
+            if units[0] == 0:
+                raise ValueError("epsilon must be at least 1e-9")
+            return cls("basic", *units, 0, 0)
+        slack = units[1] // _SLACK_SHARE
+        if slack == 0:
+            raise ValueError(
+                "a gdp budget needs a positive delta; for pure differential privacy choose composition basic"
+            )
+        mu = mu_for(_below(units[0], EPSILON), _below(units[1] - slack, PROBABILITY)) if units[0] else 0.0
+        mu_squared = min(floor(Fraction(mu) ** 2 * MU_SQUARED), _MOST - 1)
+        if mu_squared == 0:
+            raise ValueError("this budget is too small for any query")
+        return cls("gdp", *units, mu_squared, slack)
+
+    @property
+    def room(self) -> PrivacyTarget:
+        """What a gdp budget leaves for queries without slack: (E, Δ − slack limit), rounded down."""
+        return PrivacyTarget(_below(self.epsilon, EPSILON), _below(self.delta - self.slack, PROBABILITY))
+
+
+def _below(units: int, per_one: int) -> float:
+    """The number of units as a float that is not more than it."""
+    value = units / per_one
+    return value if Fraction(value) <= Fraction(units, per_one) else nextafter(value, 0.0)
+
+
+def _above(units: int, per_one: int) -> float:
+    """The number of units as a float that is not less than it."""
+    value = units / per_one
+    return value if Fraction(value) >= Fraction(units, per_one) else nextafter(value, inf)
+
+
+def as_number(units: int, per_one: int) -> float:
+    """The number of units, for people."""
+    return units / per_one
+
+
+def as_exact(units: int, per_one: int) -> Decimal:
+    """The number of units, exactly."""
+    with localcontext(prec=60):
+        return Decimal(units) / per_one
+
+
+def mu_above(mu_squared: int) -> float:
+    """A μ that is not less than the root of this many units of μ²."""
+    return nextafter(sqrt(_above(mu_squared, MU_SQUARED)), inf) if mu_squared else 0.0
+
+
+def mu_below(mu_squared: int) -> float:
+    """A μ that is not more than the root of this many units of μ²."""
+    return nextafter(sqrt(_below(mu_squared, MU_SQUARED)), 0.0) if mu_squared > 0 else 0.0

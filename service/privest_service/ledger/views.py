@@ -1,0 +1,106 @@
+"""Budgets and entries as their owner reads them."""
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from privest.privacy.calibration import epsilon_for, epsilon_within
+from privest_service.ledger.models import Account, Entry, Job
+from privest_service.ledger.schemas import Amount, Budget, EntryView, LedgerPage, Spent
+from privest_service.ledger.service import limits_of
+from privest_service.ledger.units import (
+    EPSILON,
+    MU_SQUARED,
+    PROBABILITY,
+    as_number,
+    mu_above,
+    mu_below,
+)
+
+
+def budget(session: Session, account: Account) -> Budget:
+    """Limit, spent and remaining of an account.
+
+    For gdp, spent ε is the least with slack limit + δ_Gμ(ε) <= Δ at the spent μ², rounded up, and
+    remaining is the largest ε that one more query without slack may have, at δ = Δ − slack limit.
+    """
+    limits = limits_of(account)
+    basic = Amount(
+        epsilon=as_number(account.epsilon_spent, EPSILON),
+        delta=as_number(account.delta_spent, PROBABILITY),
+    )
+    mu = mu_above(account.mu_squared_spent)
+    if limits.composition == "gdp":
+        room = limits.room
+        untouched = account.mu_squared_spent == 0 and account.slack_spent == 0
+        spent = Amount(
+            epsilon=0.0 if untouched else epsilon_for(mu, room.delta),
+            delta=0.0 if untouched else as_number(limits.delta, PROBABILITY),
+        )
+        rest = mu_below(limits.mu_squared - account.mu_squared_spent)
+        left = epsilon_within(rest, room.delta)
+        remaining = Amount(epsilon=left, delta=room.delta if left > 0 else 0.0)
+    else:
+        spent = basic
+        remaining = Amount(
+            epsilon=as_number(limits.epsilon - account.epsilon_spent, EPSILON),
+            delta=as_number(limits.delta - account.delta_spent, PROBABILITY),
+        )
+    return Budget(
+        composition=limits.composition,
+        frozen=account.frozen,
+        limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
+        spent=Spent(
+            epsilon=spent.epsilon,
+            delta=spent.delta,
+            mu=mu,
+            slack=as_number(account.slack_spent, PROBABILITY),
+        ),
+        remaining=remaining,
+        queries=_queries(session, account.id),
+        basic=basic,
+    )
+
+
+def _queries(session: Session, account_id: int) -> int:
+    """Charged entries that were not voided."""
+    counts = dict(
+        session.execute(
+            select(Entry.kind, func.count()).where(Entry.account_id == account_id).group_by(Entry.kind)
+        )
+        .tuples()
+        .all()
+    )
+    return counts.get("debit", 0) - counts.get("void", 0)
+
+
+def page(session: Session, account_id: int, *, limit: int, before: int | None) -> LedgerPage:
+    """Entries of an account before a place in its chain, newest first."""
+    rows = session.execute(
+        select(Entry, Job)
+        .outerjoin(Job, Job.id == Entry.job_id)
+        .where(Entry.account_id == account_id, *([Entry.seq < before] if before is not None else []))
+        .order_by(Entry.seq.desc())
+        .limit(limit)
+    ).all()
+    entries = [_view(entry, job) for entry, job in rows]
+    more = bool(entries) and entries[-1].seq > 1
+    return LedgerPage(entries=entries, next=str(entries[-1].seq) if more else None)
+
+
+def _view(entry: Entry, job: Job | None) -> EntryView:
+    return EntryView(
+        seq=entry.seq,
+        kind=entry.kind,  # pyright: ignore[reportArgumentType]
+        job=entry.job_id,
+        estimate=job.kind if job else None,
+        dataset=job.dataset_id if job else None,
+        submitter=job.submitter_id if job else None,
+        state=job.state if job else None,
+        epsilon=as_number(entry.epsilon, EPSILON),
+        delta=as_number(entry.delta, PROBABILITY),
+        mu_squared=as_number(entry.mu_squared, MU_SQUARED),
+        slack=as_number(entry.slack, PROBABILITY),
+        at=entry.at,
+        prev=entry.prev,
+        hash=entry.hash,
+    )

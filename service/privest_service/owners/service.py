@@ -1,0 +1,30 @@
+"""Owners: made with their budget, found."""
+
+from sqlalchemy.orm import Session
+
+from privest_service.database.tables import new_id
+from privest_service.ledger import service as ledger
+from privest_service.ledger.units import Limits
+from privest_service.owners.models import Owner
+from privest_service.problems import NotFound
+from privest_service.security.service import issue_key
+
+
+def create_owner(session: Session, name: str, limits: Limits) -> tuple[Owner, str]:
+    """A new owner with its budget, and its first key."""
+    owner_id = new_id("own")
+    account = ledger.open_account(session, "owner", limits)
+    owner = Owner(id=owner_id, name=name, account_id=account.id)
+    session.add(owner)
+    return owner, issue_key(session, "owner", owner_id)[1]
+
+
+def require_owner(session: Session, owner_id: str) -> Owner:
+    """The owner.
+
+    Raises:
+        NotFound: there is none with this id.
+    """
+    if owner := session.get(Owner, owner_id):
+        return owner
+    raise NotFound

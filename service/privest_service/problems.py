@@ -1,0 +1,241 @@
+"""Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
+
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from typing import Any, ClassVar
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, ValidationError
+from starlette.exceptions import HTTPException
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Fault(BaseModel):
+    """Where a request or an upload is wrong, and which rule it breaks; never a value."""
+
+    location: str | None = Field(None, description="field of the request")
+    record: int | None = Field(None, description="index of the record in an upload, from 0")
+    field: str | None = Field(None, description="field of that record")
+    rule: str
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457."""
+
+    type: str
+    title: str
+    status: int
+    detail: str | None = None
+    faults: list[Fault] | None = None
+
+
+class Problem(Exception):  # noqa: N818 - the RFC's word
+    """Base of what the service answers instead of a result."""
+
+    slug: ClassVar[str]
+    status: ClassVar[HTTPStatus]
+    title: ClassVar[str]
+
+    def __init__(
+        self,
+        detail: str | None = None,
+        *,
+        faults: Sequence[Fault] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(self.slug)
+        self.detail = detail
+        self.faults = faults
+        self.headers = headers
+
+    def response(self) -> JSONResponse:
+        """The problem document."""
+        document = ProblemDocument(
+            type=f"urn:privest:problem:{self.slug}",
+            title=self.title,
+            status=self.status,
+            detail=self.detail,
+            faults=list(self.faults) if self.faults else None,
+        )
+        return JSONResponse(
+            document.model_dump(exclude_none=True), self.status, self.headers, media_type=MEDIA_TYPE
+        )
+
+
+class Unauthenticated(Problem):
+    """No key, or one that opens nothing."""
+
+    slug, status, title = "unauthenticated", HTTPStatus.UNAUTHORIZED, "A valid API key is needed"
+
+
+class Forbidden(Problem):
+    """The key's role may not do this."""
+
+    slug, status, title = "forbidden", HTTPStatus.FORBIDDEN, "This key may not do that"
+
+
+class NotFound(Problem):
+    """No such thing, or somebody else's."""
+
+    slug, status, title = "not-found", HTTPStatus.NOT_FOUND, "There is no such thing"
+
+
+class IdempotencyKeyMissing(Problem):
+    """A charged request without an Idempotency-Key."""
+
+    slug, status = "idempotency-key-missing", HTTPStatus.BAD_REQUEST
+    title = "An Idempotency-Key header is needed"
+
+
+class IdempotencyKeyReused(Problem):
+    """The key came with another body before."""
+
+    slug, status = "idempotency-key-reused", HTTPStatus.UNPROCESSABLE_ENTITY
+    title = "This Idempotency-Key was used for another request"
+
+
+class Invalid(Problem):
+    """A request that breaks a rule."""
+
+    slug, status, title = "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "The request is not valid"
+
+
+class DatasetInvalid(Problem):
+    """An upload that breaks a rule of its schema."""
+
+    slug, status = "dataset-invalid", HTTPStatus.UNPROCESSABLE_ENTITY
+    title = "The dataset is not valid"
+
+
+class BudgetExceeded(Problem):
+    """What was asked costs more than is left."""
+
+    slug, status, title = "budget-exceeded", HTTPStatus.CONFLICT, "The privacy budget does not cover this"
+
+
+class AccountFrozen(Problem):
+    """The owner or an administrator froze the budget."""
+
+    slug, status, title = "account-frozen", HTTPStatus.CONFLICT, "The privacy budget is frozen"
+
+
+class TooLarge(Problem):
+    """A body beyond the limit."""
+
+    slug, status, title = "too-large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large"
+
+
+class UnsupportedMediaType(Problem):
+    """A format that is not read."""
+
+    slug, status = "unsupported-media-type", HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    title = "This format is not read here"
+
+
+class Unavailable(Problem):
+    """Not now."""
+
+    slug, status, title = "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "Not possible at the moment"
+
+
+_BY_STATUS: dict[int, type[Problem]] = {
+    401: Unauthenticated,
+    403: Forbidden,
+    404: NotFound,
+    400: Invalid,
+    413: TooLarge,
+    415: UnsupportedMediaType,
+    422: Invalid,
+    503: Unavailable,
+}
+
+# The validator's messages for these repeat what was submitted.
+_RULES = {
+    "union_tag_invalid": "is not one of the known values",
+    "extra_forbidden": "is not a known field",
+    "json_invalid": "is not JSON",
+    "value_error": None,
+}
+
+
+def faults_of(errors: Iterable[Any]) -> list[Fault]:
+    """Validation errors without inputs: the place by known field names, and the rule."""
+    faults: list[Fault] = []
+    for error in errors:
+        place = [part for part in error["loc"] if part not in ("body", "query", "header", "path")]
+        if error["type"] == "extra_forbidden":
+            place = [*place[:-1], "(unknown field)"]
+        rule = _RULES.get(error["type"]) or error["msg"].removeprefix("Value error, ")
+        faults.append(Fault(location=".".join(map(str, place)) or None, rule=rule))
+    return faults
+
+
+def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint for openapi.yaml."""
+    by_status: dict[int | str, dict[str, Any]] = {}
+    for problem in (Unauthenticated, Invalid, *problems):
+        entry = by_status.setdefault(
+            int(problem.status),
+            {
+                "description": "",
+                "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+            },
+        )
+        entry["description"] = "; ".join(filter(None, [entry["description"], problem.slug]))
+    return by_status
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error with a problem document, and describe that document in the interface."""
+    _describe(app)
+
+    @app.exception_handler(Problem)
+    def problem(_: Request, error: Problem) -> JSONResponse:
+        return error.response()
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return Invalid(faults=faults_of(error.errors())).response()
+
+    @app.exception_handler(ValidationError)
+    def invalid_part(_: Request, error: ValidationError) -> JSONResponse:
+        return Invalid(faults=faults_of(error.errors())).response()
+
+    @app.exception_handler(HTTPException)
+    def plain(_: Request, error: HTTPException) -> JSONResponse:
+        if known := _BY_STATUS.get(error.status_code):
+            return known().response()
+        return _blank(error.status_code, dict(error.headers or {}))
+
+    @app.exception_handler(RecursionError)
+    def too_deep(_: Request, __: Exception) -> JSONResponse:
+        return Invalid("the document is nested too deeply").response()
+
+    @app.exception_handler(Exception)
+    def unforeseen(_: Request, __: Exception) -> JSONResponse:
+        return _blank(500, {})
+
+
+def _describe(app: FastAPI) -> None:
+    """Put the problem document among the schemas, where `documented` refers to it."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        schemas = document["components"]["schemas"]
+        if ProblemDocument.__name__ not in schemas:
+            schema = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
+            schemas.update(schema.pop("$defs"))
+            schemas[ProblemDocument.__name__] = schema
+        return document
+
+    app.openapi = openapi
+
+
+def _blank(status: int, headers: dict[str, str]) -> JSONResponse:
+    """A problem that says no more than its status."""
+    document = ProblemDocument(type="about:blank", title=HTTPStatus(status).phrase, status=status)
+    return JSONResponse(document.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)

@@ -1,0 +1,46 @@
+"""What endpoints ask for: the running services and the caller."""
+
+import secrets
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from privest_service.problems import Unauthenticated
+from privest_service.security import service
+from privest_service.security.principals import Principal
+from privest_service.services import Services
+
+_bearer = HTTPBearer(auto_error=False, description="an API key")
+
+
+def services(request: Request) -> Services:
+    """The running services."""
+    return request.app.state.services
+
+
+def caller(
+    services: Annotated[Services, Depends(services)],
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Principal:
+    """Whoever holds the key in the Authorization header.
+
+    Raises:
+        Unauthenticated: no key, or one that opens nothing.
+    """
+    refused = Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+    if credentials is None:
+        raise refused
+    given = credentials.credentials
+    admin = services.settings.admin_key.get_secret_value()
+    if secrets.compare_digest(given.encode(), admin.encode()):
+        return Principal("admin", "admin")
+    with services.database.read() as session:
+        principal = service.recognise(session, given)
+    if principal is None:
+        raise refused
+    return principal
+
+
+ServicesDep = Annotated[Services, Depends(services)]
+CallerDep = Annotated[Principal, Depends(caller)]

@@ -1,0 +1,31 @@
+"""Tables: analysts, and the API keys of owners and analysts."""
+
+from datetime import datetime
+
+from sqlalchemy import String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from privest_service.database import Base, Moment, now
+
+
+class Analyst(Base):
+    """Somebody who may ask where an owner granted it."""
+
+    __tablename__ = "analysts"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    name: Mapped[str] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class ApiKey(Base):
+    """The SHA-256 of a key; the key itself is shown once and kept nowhere."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    role: Mapped[str] = mapped_column(String(10))
+    principal_id: Mapped[str] = mapped_column(String(40), index=True)
+    digest: Mapped[str] = mapped_column(String(64), unique=True)
+    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    revoked_at: Mapped[datetime | None] = mapped_column(Moment)

@@ -1,0 +1,65 @@
+"""Analysts and keys: made, rotated, revoked, recognised."""
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from privest_service.database import now
+from privest_service.database.tables import new_id
+from privest_service.problems import NotFound
+from privest_service.security.keys import Role, digest, new_key, well_formed
+from privest_service.security.models import Analyst, ApiKey
+from privest_service.security.principals import Principal
+
+
+def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
+    """A new analyst and its first key."""
+    analyst = Analyst(id=new_id("anl"), name=name)
+    session.add(analyst)
+    return analyst, issue_key(session, "analyst", analyst.id)[1]
+
+
+def issue_key(session: Session, role: Role, principal_id: str) -> tuple[ApiKey, str]:
+    """One more key of a principal: its record, and the key itself for the only time."""
+    key = new_key(role)
+    record = ApiKey(id=new_id("key"), role=role, principal_id=principal_id, digest=digest(key))
+    session.add(record)
+    return record, key
+
+
+def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
+    """Make a key useless from the next request on.
+
+    Raises:
+        NotFound: the principal has no such key.
+    """
+    revoked = session.scalar(
+        update(ApiKey)
+        .where(ApiKey.id == key_id, ApiKey.principal_id == principal_id)
+        .values(revoked_at=now())
+        .returning(ApiKey.id)
+    )
+    if revoked is None:
+        raise NotFound
+
+
+def require_analyst(session: Session, analyst_id: str) -> Analyst:
+    """The analyst.
+
+    Raises:
+        NotFound: there is none with this id.
+    """
+    if analyst := session.get(Analyst, analyst_id):
+        return analyst
+    raise NotFound
+
+
+def recognise(session: Session, key: str) -> Principal | None:
+    """Whose key this is; None where it opens nothing."""
+    if not well_formed(key):
+        return None
+    found = session.execute(
+        select(ApiKey.role, ApiKey.principal_id).where(
+            ApiKey.digest == digest(key), ApiKey.revoked_at.is_(None)
+        )
+    ).one_or_none()
+    return Principal(found.role, found.principal_id) if found else None
