@@ -1,7 +1,7 @@
 """Rows behind a public shape, and sums over fixed chunks of them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +16,9 @@ from privest.manifolds import Manifold
 
 CHUNK = 4096
 """Records in a chunk, by row index: public, and the same whatever the worker."""
+
+_BLOCK_BYTES = 2**20
+"""Rows of a chunk are taken this many bytes at a time: what is made of them stays in the cache."""
 
 
 @dataclass(frozen=True)
@@ -82,5 +85,17 @@ class Records:
         chunks = (self._rows[start : start + CHUNK] for start in range(0, len(self), CHUNK))
         if self._threads == 1 or len(self) <= CHUNK:
             return np.sum([of_chunk(np.asarray(chunk)) for chunk in chunks], axis=0)
-        with ThreadPoolExecutor(self._threads) as pool:
-            return np.sum(list(pool.map(of_chunk, map(np.asarray, chunks))), axis=0)
+        return np.sum(list(self._pool.map(of_chunk, map(np.asarray, chunks))), axis=0)
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        """The threads of this dataset; they end with it."""
+        return ThreadPoolExecutor(self._threads, thread_name_prefix="chunks")
+
+
+def blocks(chunk: Array) -> Iterator[Array]:
+    """The rows of a chunk in pieces that fit the cache; where it is cut follows from its shape alone."""
+    row_bytes = max(1, chunk.nbytes // max(1, len(chunk)))
+    size = max(1, _BLOCK_BYTES // row_bytes)
+    for start in range(0, len(chunk), size):
+        yield chunk[start : start + size]

@@ -64,7 +64,13 @@ def create_app(settings: Settings | None) -> FastAPI:
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         settings.secret  # noqa: B018 - made or refused now, not at the first upload
         database = Database(settings.url)
-        engine = Engine(database, store, workers=settings.workers, job_timeout=settings.job_timeout)
+        engine = Engine(
+            database,
+            store,
+            settings.signer,
+            workers=settings.workers,
+            job_timeout=settings.job_timeout,
+        )
         engine.start()
         app.state.services = Services(settings, database, store, engine)
         try:

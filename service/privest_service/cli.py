@@ -50,7 +50,14 @@ def _serve(host: str, port: int) -> int:
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     telemetry.configure()
     _migrate()
-    uvicorn.run(create_app(settings), host=host, port=port, access_log=False, server_header=False)
+    uvicorn.run(
+        create_app(settings),
+        host=host,
+        port=port,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=30,  # for callers that wait; claimed jobs are run to their end after that
+    )
     return 0
 
 

@@ -1,13 +1,51 @@
 """What everything that a caller sends has in common."""
 
-from typing import Annotated
+from math import isfinite
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from fastapi import Request
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+from privest_service.problems import NotFound
+
+_DEEPEST = 8
+
+Name = Annotated[
+    str,
+    StringConstraints(
+        strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"
+    ),
+]
+Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
+
+
+def _numbers(given: Any, depth: int = 0) -> Any:
+    """Nested lists of finite numbers, with every number as a float."""
+    if isinstance(given, list) and depth < _DEEPEST:
+        return [_numbers(part, depth + 1) for part in given]
+    try:
+        if type(given) in (int, float) and isfinite(given):
+            return float(given)
+    except OverflowError:
+        pass
+    raise ValueError("must be nested lists of finite numbers")
+
+
+Point = Annotated[list[Any], AfterValidator(_numbers)]
+"""A point of a manifold as nested lists: floats alone, so that equal points have one canonical form."""
 
 
 class Input(BaseModel):
-    """Base of request bodies: unknown fields, infinities and NaN are refused."""
+    """Base of request bodies: unknown fields, infinities, NaN and numbers in strings are refused."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
+def nameable(request: Request) -> None:
+    """Turn away paths with names that nothing has, and that not every database could even look for.
+
+    Raises:
+        NotFound: a name in the path is not printable ASCII.
+    """
+    if not all(name.isascii() and name.isprintable() for name in request.path_params.values()):
+        raise NotFound

@@ -16,9 +16,9 @@ MEDIA_TYPE = "application/problem+json"
 class Fault(BaseModel):
     """Where a request or an upload is wrong, and which rule it breaks; never a value."""
 
-    location: str | None = Field(None, description="field of the request")
-    record: int | None = Field(None, description="index of the record in an upload, from 0")
-    field: str | None = Field(None, description="field of that record")
+    location: str | None = Field(default=None, description="field of the request")
+    record: int | None = Field(default=None, description="index of the record in an upload, from 0")
+    field: str | None = Field(default=None, description="field of that record")
     rule: str
 
 

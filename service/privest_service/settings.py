@@ -2,12 +2,15 @@
 
 import os
 import secrets
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from privest_service.ledger.receipts import Signer, new_signing_key
 
 
 class Settings(BaseSettings):
@@ -26,6 +29,9 @@ class Settings(BaseSettings):
 
     secret_file: Path | None = None
     """32 bytes or more that key the fingerprints; made in the data directory on SQLite, else required."""
+
+    signing_key_file: Path | None = None
+    """Ed25519 private key in PEM that signs receipts; made in the data directory on SQLite, else required."""
 
     engine: Literal["local"] = "local"
     """What runs the jobs: worker processes of this machine."""
@@ -55,28 +61,43 @@ class Settings(BaseSettings):
         """The service secret, made on first use where that is allowed.
 
         Raises:
-            ValueError: PostgreSQL without a secret file: replicas must share one.
+            ValueError: it is missing or too short.
         """
-        path = self.secret_file
-        if path is None:
-            if not self.url.startswith("sqlite"):
-                raise ValueError("set PRIVEST_SECRET_FILE: on PostgreSQL every replica needs the same secret")
-            path = self.data_dir / "secret"
-            _make_private_file(path, secrets.token_bytes(32))
-        content = path.read_bytes()
+        content = self._key_file(self.secret_file, "secret", lambda: secrets.token_bytes(32)).read_bytes()
         if len(content) < 32:
             raise ValueError("PRIVEST_SECRET_FILE must hold at least 32 bytes")
         return content
 
+    @cached_property
+    def signer(self) -> Signer:
+        """What signs receipts; its key is made on first use where that is allowed.
 
-def _make_private_file(path: Path, content: bytes) -> None:
+        Raises:
+            ValueError: the key is missing or of another kind.
+        """
+        return Signer(self._key_file(self.signing_key_file, "signing_key", new_signing_key))
+
+    def _key_file(self, given: Path | None, name: str, make: Callable[[], bytes]) -> Path:
+        """The file that was given, or one of the service's own in the data directory."""
+        if given is not None:
+            if not given.is_file():
+                raise ValueError(f"PRIVEST_{name.upper()}_FILE does not name a file")
+            return given
+        if not self.url.startswith("sqlite"):
+            raise ValueError(f"set PRIVEST_{name.upper()}_FILE: replicas on PostgreSQL must share it")
+        path = self.data_dir / name
+        _make_private_file(path, make)
+        return path
+
+
+def _make_private_file(path: Path, make: Callable[[], bytes]) -> None:
     """Create the file, readable by its owner alone, unless it is there; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         return
     draft = path.with_suffix(f".{os.getpid()}.{secrets.token_hex(4)}")
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123
-        file.write(content)
+        file.write(make())
         file.flush()
         os.fsync(file.fileno())
     try:

@@ -14,7 +14,7 @@ from privest.privacy.certificates import Noise, NoisySum, noisy_sum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.records import PointsShape
 from privest.solvers.gradient_descent import Oracle, gradient_descent
-from privest.solvers.schedule import Schedule, schedule
+from privest.solvers.schedule import Schedule, hessian_bounds, schedule
 
 MOST_STEPS = 1000
 """Of a request that names the number of steps."""
@@ -106,7 +106,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
     warnings: list[str] = []
     if shape.n < 1:
         raise ValueError("a mean needs at least one record")
-    center, radius = shape.search_center, _positive(shape.search_radius, "radius")
+    center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
     if shape.radius is None:
         warnings.append(
             f"the dataset's schema names no radius; {radius:.3g} about the centre is assumed. "
@@ -119,26 +119,25 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         raise ValueError(f"steps must be between 1 and {MOST_STEPS}")
 
     noise: Noise = "laplace" if target.delta == 0 else "gaussian"
+    with np.errstate(over="ignore"):
+        distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     loss = target.epsilon if noise == "laplace" else mu_for(target.epsilon, target.delta)
 
     def release(share: float) -> NoisySum:
         part = loss * (share if noise == "laplace" else sqrt(share)) * (1 - 1e-12)
         return noisy_sum(noise, n=shape.n, size=space.coordinate_size, clip=clip, loss=part)
 
-    unit = release(1.0)
-
-    def variance_of_mean(share: float) -> float:
-        thinned = share**2 if noise == "laplace" else share
-        return space.dim * unit.variance / (shape.n**2 * thinned)
-
     chosen = schedule(
-        variance_of_mean,
+        space.dim * release(1.0).variance / shape.n**2,
+        power=2 if noise == "laplace" else 1,
         curvature=space.curvature if space.dim > 1 else (0.0, 0.0),
-        distance=radius + float(space.dist(center, start)),
+        distance=distance,
         clip=clip,
         steps=spec.steps,
         step_size=step_size,
     )
+    if chosen.step_size >= 2 / hessian_bounds(space.curvature, clip)[1]:
+        warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
     releases = tuple(release(share) for share in chosen.shares)
     cost = sum((r.cost for r in releases), Cost())
     _certify(releases, cost, target)
@@ -176,14 +175,14 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     )
 
 
-def _positive(value: float, name: str) -> float:
-    """The value, if lengths of its order have squares in float64.
+def _positive(value: float, name: str, most: float = 1e100) -> float:
+    """The value, if it is in a range where squares of lengths stay in float64.
 
     Raises:
-        ValueError: they have not.
+        ValueError: it is not.
     """
-    if not 1e-100 <= value <= 1e100:
-        raise ValueError(f"{name} must be between 1e-100 and 1e100")
+    if not 1e-100 <= value <= most:
+        raise ValueError(f"{name} must be between 1e-100 and {most:g}")
     return value
 
 

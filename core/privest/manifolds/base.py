@@ -19,6 +19,8 @@ class Manifold(ABC):
     name: ClassVar[str]
     curvature: ClassVar[tuple[float, float]]
     """Lower and upper bound of the sectional curvature."""
+    widest_radius: ClassVar[float] = 1e100
+    """Of a search ball: float64 holds its points, and those a step of its diameter away."""
 
     @property
     @abstractmethod

@@ -54,6 +54,7 @@ class AffineInvariantSPD(Manifold):
 
     name = "spd"
     curvature = (-0.5, 0.0)
+    widest_radius = 100.0
     rules = ("finite", "symmetric", "positive definite")
 
     def __init__(self, dim: int) -> None:
@@ -126,7 +127,7 @@ class AffineInvariantSPD(Manifold):
         return self._pack(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        """Total: eigenvalues that float64 cannot tell from zero beside the largest are raised until it can."""
+        """Total: eigenvalues lost in float64 beside the largest are raised until they are held."""
         x = self._congruence(_cholesky(base), spectral(self._unpack(c), _bounded_exp))
         return symmetric(spectral(x, lambda e: np.maximum(e, e[..., -1:] * self.size * 2.0**-48)))
 

@@ -14,6 +14,9 @@ from scipy.special import erfcinv, erfcx, erfinv, log_ndtr, ndtr
 _MARGIN = 2e-10
 """Relative; far above the rounding errors of this module and below the 1e-9 it promises."""
 
+_COVER = 1 - 2.0**-50
+"""Of δ: near δ = 1, where a margin of μ is lost in rounding, this one is not."""
+
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
@@ -22,8 +25,10 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     if mu == 0.0:
         return max(0.0, -float(np.expm1(epsilon)))
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
-    if a < -5.0 or b < -5.0:
+    if b < -5.0:
         return float(ndtr(-a) - np.exp(epsilon + log_ndtr(-b)))
+    if a < -5.0:
+        return float(ndtr(-a)) - 0.5 * exp(-a * a / 2) * float(erfcx(b / sqrt(2)))
     return 0.5 * exp(-a * a / 2) * _erfcx_drop(a / sqrt(2), mu / sqrt(2))
 
 
@@ -70,6 +75,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     if not (0.0 < epsilon < inf and 0.0 < delta < 1.0):
         raise ValueError("epsilon must be positive and finite, delta between 0 and 1")
     # μ²/2 − μ·√(2 log(1/tail)) <= ε bounds the answer, with the tail on the side where δ lies.
+    delta *= _COVER
     high = 3 * (_tail(min(delta, 1 - delta)) + 2) + sqrt(2) * sqrt(epsilon)
     found = largest(lambda mu: gaussian_delta(epsilon, mu) <= delta, 0.0, high)
     return found * (1 - _MARGIN)
@@ -85,7 +91,7 @@ def epsilon_for(mu: float, delta: float) -> float:
     """
     if not (0.0 <= mu < inf and 0.0 < delta < 1.0):
         raise ValueError("mu must not be negative, delta between 0 and 1")
-    mu = nextafter(mu * (1 + _MARGIN), inf)
+    mu, delta = nextafter(mu * (1 + _MARGIN), inf), delta * _COVER
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
     high = mu * mu / 2 + mu * (_tail(delta) + 2)

@@ -10,7 +10,7 @@ from privest.arrays import Array
 from privest.privacy.certificates import NoisySum
 from privest.privacy.grid import Grid
 from privest.privacy.noise import NoiseSource, SystemNoise
-from privest.records import Records
+from privest.records import Records, blocks
 
 
 class Statistic(Protocol):
@@ -81,7 +81,10 @@ class Gate:
         grid = Grid(release.spacing)
 
         def of_chunk(rows: Array) -> NDArray[np.int64]:
-            return grid.quantise(self._statistic.clipped_sum(point, rows, release.clip))
+            total = np.zeros(release.size)
+            for block in blocks(rows):
+                total += self._statistic.clipped_sum(point, block, release.clip)
+            return grid.quantise(total)
 
         exact = self._records.sum(of_chunk)
         noise = self._noise.draw(release.noise, release.scale, release.size)

@@ -1,19 +1,22 @@
 """How many gradient steps, how long, and how the budget is divided over them: from public facts alone."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import log, sqrt, tan, tanh
+from math import sqrt, tan, tanh
+
+import numpy as np
+
+from privest.arrays import Array
 
 _MOST_STEPS = 60
 _GROWTHS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 9.0, 15.0, 30.0, 100.0)
 _WIDEST = 100.0
 """Logarithm of the largest share over the least: beyond, squares of shares leave float64."""
 
-_TRAVEL = 0.7
-"""Share of the clip by which a step nears a far-off mean. Measured on SPD(11): see docs/benchmarks.md."""
+_LEAST_HESSIAN = 0.3
+"""Assumed where geometry promises less: records all around a sphere."""
 
-_LEAST_CURVATURE = 0.3
-"""Hessian assumed where geometry promises less: records all around a sphere."""
+_TYPICAL = 0.7
+"""Distance of a typical record from the mean, in clips. It decides what is left of earlier noise."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Schedule:
     error: float
     """Root mean square distance to the clipped mean that was predicted, from the worst start."""
     noise_error: float
-    """Its part that the noise alone makes."""
+    """Its part that the noise alone makes, for records at a typical distance from their mean."""
 
 
 def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, float]:
@@ -33,7 +36,7 @@ def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, 
 
     With sectional curvature in [−k², K²] they are c·K/tan(c·K), at most 1, and c·k/tanh(c·k), at least 1
     (Hessian comparison; the constant ζ of paper 000, Section 2). Records beyond the clip have a
-    Hessian between 0 and the same upper bound, so that 2/upper bounds the stable step on any data.
+    Hessian between 0 and the same upper bound, so that steps below 2/upper are stable on any data.
     """
     low, high = 1.0, 1.0
     if curvature[1] > 0:
@@ -42,32 +45,13 @@ def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, 
     if curvature[0] < 0:
         angle = clip * sqrt(-curvature[0])
         high = angle / tanh(angle)
-    return max(low, _LEAST_CURVATURE), high
-
-
-def _predict(
-    shares: tuple[float, ...],
-    noise_variance: Callable[[float], float],
-    *,
-    distance: float,
-    clip: float,
-    step: float,
-    contraction: float,
-) -> tuple[float, float]:
-    """Square of the predicted distance to the mean after the last step, and its part that is noise."""
-    squared, noise = distance**2, 0.0
-    for share in shares:
-        reached = sqrt(squared)
-        nearer = max(contraction * reached, reached - _TRAVEL * step * clip)
-        added = min(step**2 * noise_variance(share), 1e300)
-        squared = nearer**2 + added
-        noise = contraction**2 * noise + added
-    return squared, noise
+    return max(low, _LEAST_HESSIAN), high
 
 
 def schedule(
-    noise_variance: Callable[[float], float],
+    variance: float,
     *,
+    power: int,
     curvature: tuple[float, float],
     distance: float,
     clip: float,
@@ -76,32 +60,56 @@ def schedule(
 ) -> Schedule:
     """The schedule of least predicted error.
 
+    A step of size η is taken to shorten the distance D to the mean by the slower of the factor
+    max|1 − ηh| over Hessian eigenvalues h, and the share η·C/√(D² + C²) that clipped records pull from
+    afar (docs/benchmarks.md has it measured). Earlier noise shrinks likewise, but by the Hessian of
+    records at a typical distance: for the least favourable ones, all at the clip, twice the budget would
+    go into steps that only few data sets need.
+
     Args:
-        noise_variance: total variance of the noise on one mean, as a function of its share of the loss.
+        variance: total variance of the noise on one mean that has the whole loss for itself.
+        power: that of the share by which it is divided: 1 where shares are of μ², 2 of ε.
         curvature: bounds on the sectional curvature.
         distance: public bound on the distance from the start to the mean.
         clip: bound on one record's gradient.
         steps: number of steps, if it is given.
-        step_size: length of a step, if it is given; else 2/(least + largest Hessian eigenvalue).
+        step_size: length of a step, if it is given; else 1 over the largest Hessian eigenvalue.
     """
     low, high = hessian_bounds(curvature, clip)
-    step = step_size if step_size is not None else 2 / (low + high)
-    contraction = max(abs(1 - step * low), abs(1 - step * high))
+    step = step_size if step_size is not None else 1 / high
 
-    def candidate(count: int, growth: float) -> Schedule:
-        weights = [growth**-k for k in range(count)][::-1]
-        total = sum(weights)
-        shares = tuple(weight / total for weight in weights)
-        squared, noise = _predict(
-            shares, noise_variance, distance=distance, clip=clip, step=step, contraction=min(contraction, 1.0)
-        )
-        return Schedule(step, shares, sqrt(squared), sqrt(noise))
+    def contraction(bounds: tuple[float, float]) -> float:
+        return min(1.0, max(abs(1 - step * bound) for bound in bounds))
 
-    def fits(count: int, growth: float) -> bool:
-        return count * log(growth) < _WIDEST
+    worst, typical = contraction((low, high)), contraction(hessian_bounds(curvature, _TYPICAL * clip))
 
-    counts = (steps,) if steps is not None else range(1, _MOST_STEPS + 1)
-    return min(
-        (candidate(count, growth) for count in counts for growth in _GROWTHS if fits(count, growth)),
-        key=lambda s: (s.error, len(s.shares)),
+    counts = np.arange(1, _MOST_STEPS + 1) if steps is None else np.array([steps])
+    count, growth = (grid.ravel() for grid in np.meshgrid(counts, _GROWTHS, indexing="ij"))
+    fits = count * np.log(growth) < _WIDEST
+    count, growth = count[fits], growth[fits]
+    total = np.where(growth > 1, (1 - growth**-count) / (1 - 1 / np.maximum(growth, 1.01)), count)
+
+    bias = np.full(len(count), distance)
+    noise = np.zeros(len(count))
+    for k in range(int(count.max())):
+        on = k < count
+        share = growth ** np.where(on, k - count + 1.0, 0.0) / total
+        with np.errstate(over="ignore"):
+            added = np.minimum(step**2 * variance / share**power, 1e300)
+        slow = 1 - step * clip / np.sqrt(bias**2 + noise + clip**2)
+        bias = np.where(on, bias * np.maximum(worst, slow), bias)
+        noise = np.where(on, np.maximum(typical, slow) ** 2 * noise + added, noise)
+    error = bias**2 + noise
+    best = int(np.argmin(error))
+    return Schedule(
+        step,
+        _shares(int(count[best]), float(growth[best])),
+        sqrt(float(error[best])),
+        sqrt(float(noise[best])),
     )
+
+
+def _shares(count: int, growth: float) -> tuple[float, ...]:
+    """Shares that grow by a constant factor from step to step and add up to one."""
+    weights: Array = growth ** np.arange(1.0 - count, 1.0)
+    return tuple((weights / weights.sum()).tolist())

@@ -1,5 +1,6 @@
 """Datasets and grants."""
 
+from pathlib import PurePath
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Response, UploadFile
@@ -49,9 +50,7 @@ def _format(file: UploadFile) -> Format:
     """
     media_type = (file.content_type or "").partition(";")[0].strip().lower()
     name = (file.filename or "").lower()
-    form = _FORMATS.get(media_type) or next(
-        (form for ending, form in _ENDINGS.items() if name.endswith(ending)), None
-    )
+    form = _FORMATS.get(media_type) or _ENDINGS.get(PurePath(name).suffix)
     if form is None:
         raise UnsupportedMediaType("upload npy or csv, with that ending or its content type")
     return form
@@ -64,7 +63,7 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
         kind=dataset.kind,
         n=dataset.n,
         shape=[dataset.n, *schema.shape(dataset.n).space.shape],
-        schema=schema,
+        dataset_schema=schema,
         created_at=dataset.created_at,
         fingerprint=dataset.fingerprint if caller_id == dataset.owner_id else None,
     )

@@ -7,7 +7,6 @@ import csv
 import hashlib
 import hmac
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +15,7 @@ import numpy as np
 
 from privest import manifolds
 from privest.arrays import Array
-from privest.records import CHUNK
+from privest.records import blocks
 from privest_service.problems import Fault
 
 Format = Literal["npy", "csv"]
@@ -65,7 +64,9 @@ def ingest(
     mark = hmac.new(secret, f"{owner_id}\0{manifold}\0{n}\0".encode(), hashlib.sha256)
     written = np.lib.format.open_memmap(target, mode="w+", dtype=np.float64, shape=(n, *space.shape))
     faults: list[Fault] = []
-    for start, chunk in _chunks(rows):
+    start = 0
+    for block in blocks(rows):
+        chunk = np.asarray(block, dtype=np.float64)
         broken = np.asarray(space.broken_rule(chunk))
         for index in np.flatnonzero(broken)[: _MOST_FAULTS - len(faults)]:
             rule = space.rules[int(broken[index]) - 1]
@@ -78,16 +79,12 @@ def ingest(
             exact = np.ascontiguousarray(space.canonical(chunk))
             written[start : start + len(chunk)] = exact
             mark.update(exact.tobytes())
+        start += len(chunk)
     if faults:
         raise RefusedUploadError(faults)
     written.flush()
     os.chmod(target, 0o600)  # noqa: PTH101
     return Ingested(n, mark.hexdigest())
-
-
-def _chunks(rows: Array) -> Iterator[tuple[int, Array]]:
-    for start in range(0, len(rows), CHUNK):
-        yield start, np.asarray(rows[start : start + CHUNK], dtype=np.float64)
 
 
 def _field(record: Array) -> str | None:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from privest.records import PointsShape
 from privest_service.inputs import Input
@@ -41,7 +41,7 @@ class PointsSchema(Input):
 
     kind: Literal["points"]
     manifold: Annotated[EuclideanSpace | SphereSpace | SPDSpace, Field(discriminator="name")]
-    center: list[Any] | None = Field(None, description="a point of the manifold, as nested lists")
+    center: list[Any] | None = Field(default=None, description="a point of the manifold, as nested lists")
     radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
     @model_validator(mode="after")
@@ -62,11 +62,13 @@ DatasetSchema = PointsSchema
 class DatasetView(BaseModel):
     """Public facts; the fingerprint for its owner alone."""
 
+    model_config = ConfigDict(validate_by_name=True)
+
     id: str
     kind: str
     n: Annotated[int, Field(description="number of records, public")]
     shape: Annotated[list[int], Field(description="shape of all records together")]
-    dataset_schema: Annotated[DatasetSchema, Field(alias="schema", serialization_alias="schema")]
+    dataset_schema: Annotated[DatasetSchema, Field(alias="schema")]
     created_at: datetime
     fingerprint: str | None = None
 

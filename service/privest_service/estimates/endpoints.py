@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel
 
 from privest_service.estimates import service
 from privest_service.estimates.kinds import KINDS, Kind
-from privest_service.estimates.schemas import FINAL, EstimateRequest, JobView, PlanView
+from privest_service.estimates.schemas import FINAL, JobView, PlanView
+from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -51,21 +52,13 @@ def _idempotency_key(key: str | None) -> str:
 def _routes(kind: Kind) -> None:
     """Add the two calls of one kind of estimate."""
     snake = kind.name.replace("-", "_")
-    name = "".join(map(str.capitalize, snake.split("_")))
-    body_type: Any = create_model(f"{name}Request", __base__=(EstimateRequest, kind.options))
-    job_type: Any = create_model(
-        f"{name}Job",
-        __base__=JobView,
-        estimate=(kind.estimate | None, None),
-        uncertainty=(kind.expected | None, None),
-    )
-    plan_type: Any = create_model(f"{name}Plan", __base__=PlanView, expected_error=(kind.expected, ...))
+    request_type: Any = kind.request
 
     @router.post(
         f"/estimates/{kind.name}",
         name=f"estimate_{snake}",
         description=f"{kind.title}, charged to the owner's budget. Waits as long as `Prefer: wait=N` says.",
-        response_model=job_type,
+        response_model=kind.job,
         responses=documented(
             *_REFUSALS,
             IdempotencyKeyMissing,
@@ -74,10 +67,10 @@ def _routes(kind: Kind) -> None:
             AccountFrozen,
             Unavailable,
         )
-        | {202: {"model": job_type, "description": "not finished yet; poll `Location`"}},
+        | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
     )
     async def estimate(
-        body: body_type,
+        body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
         caller: CallerDep,
         services: ServicesDep,
@@ -103,10 +96,14 @@ def _routes(kind: Kind) -> None:
         f"/estimates/{kind.name}/plan",
         name=f"plan_{snake}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
-        response_model=plan_type,
+        response_model=kind.plan_view,
         responses=documented(*_REFUSALS),
     )
-    def plan(body: body_type, caller: CallerDep, services: ServicesDep) -> PlanView:
+    def plan(
+        body: request_type,  # pyright: ignore[reportInvalidTypeForm]
+        caller: CallerDep,
+        services: ServicesDep,
+    ) -> PlanView:
         with services.database.read() as session:
             return service.plan_view(service.resolve(session, caller, kind, body))
 
@@ -133,8 +130,26 @@ def read_job(job_id: str, request: Request, caller: CallerDep, services: Service
     return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})  # pyright: ignore[reportReturnType]
 
 
+@router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))
+def read_receipt(job_id: str, caller: CallerDep, services: ServicesDep) -> Receipt:
+    """The signed receipt of a committed job, for its submitter and for the owner it was charged to."""
+    with services.database.read() as session:
+        job = service.require_job(session, caller, job_id)
+        if job.receipt is None:
+            raise NotFound("a receipt exists once the job is committed")
+        return Receipt.model_validate_json(job.receipt)
+
+
+def _known_job(job_id: str, caller: CallerDep, services: ServicesDep) -> str:
+    """The id of a job of the caller, looked up before its stream begins: then 404 can no longer be said."""
+    with services.database.read() as session:
+        return service.require_job(session, caller, job_id).id
+
+
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
-async def watch_job(job_id: str, caller: CallerDep, services: ServicesDep) -> AsyncIterator[ServerSentEvent]:
+async def watch_job(
+    job_id: Annotated[str, Depends(_known_job)], caller: CallerDep, services: ServicesDep
+) -> AsyncIterator[ServerSentEvent]:
     """The states of a job as they come, until its end."""
 
     def state() -> str:

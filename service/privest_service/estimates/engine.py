@@ -9,7 +9,7 @@ import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from datetime import timedelta
 from multiprocessing import get_context
@@ -24,6 +24,7 @@ from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
+from privest_service.ledger.receipts import Signer
 from privest_service.problems import Unavailable
 
 P = ParamSpec("P")
@@ -44,13 +45,17 @@ class Engine:
     Args:
         database: where jobs wait.
         store: where rows are.
+        signer: signs the receipts of committed jobs.
         workers: worker processes; as many jobs run at a time.
         job_timeout: seconds that one run may take.
     """
 
-    def __init__(self, database: Database, store: Store, *, workers: int, job_timeout: float) -> None:
+    def __init__(
+        self, database: Database, store: Store, signer: Signer, *, workers: int, job_timeout: float
+    ) -> None:
         self._database = database
         self._store = store
+        self._signer = signer
         self._workers = workers
         self._job_timeout = job_timeout
         self._slots = threading.Semaphore(workers)
@@ -180,7 +185,7 @@ class Engine:
             return
         future.add_done_callback(lambda done: self._ends.submit(self._end, job.id, done))
 
-    def _end(self, job_id: str, run: ProcessFuture[str] | None) -> None:
+    def _end(self, job_id: str, run: Future[str] | None) -> None:
         """Store the end of a run. Why one failed is not looked at: it may tell of the rows."""
         self._slots.release()
         result = None
@@ -191,7 +196,7 @@ class Engine:
                 if result is None:
                     ledger.fail(session, job_id)
                 else:
-                    ledger.commit(session, job_id, result)
+                    ledger.commit(session, job_id, result, self._signer)
         except Exception:
             # The lease will end the job; the answer is dropped with this line.
             log.exception("storing the end of a job failed", job=job_id)

@@ -13,7 +13,7 @@ from privest.estimators import frechet_mean
 from privest.privacy.certificates import NoisySum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.records import PointsShape
-from privest_service.inputs import Input
+from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
 
 class Plan(Protocol):
@@ -35,6 +35,11 @@ class Plan(Protocol):
         ...
 
     @property
+    def expected_error(self) -> Any:
+        """By the noise, from public facts."""
+        ...
+
+    @property
     def mechanism(self) -> str:
         """In words."""
         ...
@@ -45,8 +50,8 @@ class Plan(Protocol):
         ...
 
 
-class FrechetMeanOptions(Input):
-    """Choices about a Fréchet mean; what is left out follows from public facts."""
+class FrechetMeanRequest(EstimateRequest):
+    """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
     start: Annotated[list[Any] | None, Field(description="first iterate, as nested lists")] = None
     clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
@@ -67,6 +72,21 @@ class FrechetMeanEstimate(BaseModel):
     point: Annotated[list[Any], Field(description="a point of the manifold, as nested lists")]
 
 
+class FrechetMeanJob(JobView):
+    """A Fréchet mean, once its job is committed."""
+
+    estimate: FrechetMeanEstimate | None = None
+    uncertainty: Uncertainty | None = None
+
+
+class FrechetMeanPlanView(PlanView):
+    """The plan of a Fréchet mean."""
+
+    step_size: float
+    radius: Annotated[float, Field(description="of the public ball in which the mean is sought")]
+    expected_error: Uncertainty
+
+
 @dataclass(frozen=True)
 class Kind:
     """One estimator, as the service knows it."""
@@ -74,25 +94,27 @@ class Kind:
     name: str
     title: str
     dataset_kind: str
-    options: type[Input]
-    estimate: type[BaseModel]
-    expected: type[BaseModel]
+    request: type[EstimateRequest]
+    job: type[JobView]
+    plan_view: type[PlanView]
     plan: Callable[[Any, PointsShape, PrivacyTarget], Plan]
     plans: TypeAdapter[Any]
-    uncertainty: Callable[[Any], BaseModel]
     run: Callable[[Any, str], BaseModel]
+
+    def options(self, request: EstimateRequest) -> dict[str, Any]:
+        """The choices of a request that are this kind's own."""
+        return request.model_dump(exclude=set(EstimateRequest.model_fields))
+
+    @property
+    def own_plan_fields(self) -> set[str]:
+        """What this kind shows of its plans besides what every kind does."""
+        return set(self.plan_view.model_fields) - set(PlanView.model_fields)
 
 
 def _plan_frechet_mean(
-    options: FrechetMeanOptions, shape: PointsShape, target: PrivacyTarget
+    options: dict[str, Any], shape: PointsShape, target: PrivacyTarget
 ) -> frechet_mean.FrechetMeanPlan:
-    return frechet_mean.plan(frechet_mean.FrechetMeanSpec(**options.model_dump()), shape, target)
-
-
-def _frechet_mean_uncertainty(plan: frechet_mean.FrechetMeanPlan) -> Uncertainty:
-    return Uncertainty(
-        standard_deviation=plan.expected_error.standard_deviation, radius_95=plan.expected_error.radius_95
-    )
+    return frechet_mean.plan(frechet_mean.FrechetMeanSpec(**options), shape, target)
 
 
 def _run_frechet_mean(plan: frechet_mean.FrechetMeanPlan, path: str) -> FrechetMeanEstimate:
@@ -106,12 +128,11 @@ FRECHET_MEAN = Kind(
     name="frechet-mean",
     title="The private Fréchet mean of points on a manifold",
     dataset_kind="points",
-    options=FrechetMeanOptions,
-    estimate=FrechetMeanEstimate,
-    expected=Uncertainty,
+    request=FrechetMeanRequest,
+    job=FrechetMeanJob,
+    plan_view=FrechetMeanPlanView,
     plan=_plan_frechet_mean,
     plans=TypeAdapter(frechet_mean.FrechetMeanPlan),
-    uncertainty=_frechet_mean_uncertainty,
     run=_run_frechet_mean,
 )
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from privest_service.inputs import Input
+from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
 State = Literal["reserved", "claimed", "committed", "failed", "voided"]
@@ -69,6 +70,7 @@ class JobView(BaseModel):
     uncertainty: Any = None
     privacy: Privacy
     charges: list[ChargeView]
+    receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
 
 

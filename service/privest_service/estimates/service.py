@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import sqrt
 from typing import Any
@@ -29,13 +29,12 @@ from privest_service.estimates.schemas import (
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job
+from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
 from privest_service.owners.models import Owner
 from privest_service.problems import IdempotencyKeyReused, Invalid, NotFound, Unavailable
 from privest_service.security.principals import Principal
 from privest_service.services import Services
-
-_COMMON = frozenset(EstimateRequest.model_fields)
 
 
 def _digest(content: Any) -> str:
@@ -82,10 +81,10 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else dataset.n**-1.5
-    chosen = kind.options.model_validate(request.model_dump(exclude=set(_COMMON)))
+    options = kind.options(request)
     shape = DatasetSchema.model_validate_json(dataset.dataset_schema).shape(dataset.n)
     try:
-        plan = kind.plan(chosen, shape, PrivacyTarget(request.privacy.epsilon, delta))
+        plan = kind.plan(options, shape, PrivacyTarget(request.privacy.epsilon, delta))
     except ValueError as error:
         raise Invalid(str(error)) from None
     resolved = {
@@ -93,7 +92,7 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
         "dataset": dataset.id,
         "epsilon": plan.target.epsilon,
         "delta": plan.target.delta,
-        "options": chosen.model_dump(),
+        "options": options,
     }
     since = grant.created_at if grant else dataset.created_at
     return Question(kind, dataset, (account.id, *cap), plan, since, _digest(resolved))
@@ -217,12 +216,12 @@ def view(session: Session, caller: Principal, job: Job, *, reused: bool = False)
         .order_by(Entry.account_id)
     ).all()
     answered = mine and job.result is not None
-    return JobView(
+    return kind.job(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
         estimate=json.loads(job.result) if answered and job.result else None,
-        uncertainty=kind.uncertainty(plan) if answered else None,
+        uncertainty=asdict(plan.expected_error) if answered else None,
         privacy=privacy(plan),
         charges=[
             ChargeView(
@@ -234,6 +233,7 @@ def view(session: Session, caller: Principal, job: Job, *, reused: bool = False)
             )
             for entry, scope in charged
         ],
+        receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
         reused=reused,
     )
 
@@ -251,9 +251,11 @@ def privacy(plan: Plan) -> Privacy:
 
 def plan_view(question: Question) -> PlanView:
     """A plan as an analyst reads it."""
-    plan = question.plan
-    return PlanView(
-        kind=question.kind.name,
+    kind, plan = question.kind, question.plan
+    own = {name: getattr(plan, name) for name in kind.own_plan_fields}
+    return kind.plan_view(
+        **own,
+        kind=kind.name,
         privacy=privacy(plan),
         steps=len(plan.releases),
         releases=[
@@ -266,5 +268,5 @@ def plan_view(question: Question) -> PlanView:
             for release in plan.releases
         ],
         warnings=list(plan.warnings),
-        expected_error=question.kind.uncertainty(plan),
+        expected_error=asdict(plan.expected_error),
     )

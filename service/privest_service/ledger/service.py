@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from privest_service.database import now
 from privest_service.ledger.chain import entry_hash
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
+from privest_service.ledger.receipts import Signer
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 
@@ -214,9 +215,22 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
     return _move(session, Job.id == chosen, "reserved", "claimed", lease_until=now() + lease)
 
 
-def commit(session: Session, job_id: str, result: str) -> bool:
-    """Store the answer of a claimed job; false if its lease ran out before."""
-    return _move(session, Job.id == job_id, "claimed", "committed", result=result) is not None
+def commit(session: Session, job_id: str, result: str, signer: Signer) -> bool:
+    """Store the answer of a claimed job with its receipt; false if its lease ran out before."""
+    job = _move(session, Job.id == job_id, "claimed", "committed", result=result)
+    if job is None:
+        return False
+    job.receipt = signer.receipt(job, debits_of(session, job_id), result).model_dump_json()
+    return True
+
+
+def debits_of(session: Session, job_id: str) -> list[Entry]:
+    """The debits of a job, by account."""
+    return list(
+        session.scalars(
+            select(Entry).where(Entry.job_id == job_id, Entry.kind == "debit").order_by(Entry.account_id)
+        )
+    )
 
 
 def fail(session: Session, job_id: str) -> bool:
@@ -238,10 +252,7 @@ def void(session: Session, job_id: str) -> bool:
     """Give back the whole charge of a job that was not claimed; false if it was."""
     if _move(session, Job.id == job_id, "reserved", "voided") is None:
         return False
-    debits = session.scalars(
-        select(Entry).where(Entry.job_id == job_id, Entry.kind == "debit").order_by(Entry.account_id)
-    ).all()
-    for entry in debits:
+    for entry in debits_of(session, job_id):
         back = -Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
         found = session.execute(
             update(Account)

@@ -1,0 +1,54 @@
+# The commands of the project; each installs what it needs first.
+# uv comes by pip where it is missing, into a folder of its own beside the environment.
+.DEFAULT_GOAL := help
+.PHONY: help install demo serve test check bench prove openapi
+
+export OMP_NUM_THREADS ?= 1
+
+PYTHON ?= python3
+PORT ?= 8000
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
+INSTALLED := $(VENV)/.installed
+PYTEST := $(BIN)/pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+install: $(INSTALLED) ## the environment from uv.lock in ./.venv
+
+.uv/bin/uv:
+	$(PYTHON) -m venv .uv
+	.uv/bin/pip install --quiet "uv>=0.9"
+
+$(INSTALLED): uv.lock pyproject.toml $(filter .uv/bin/uv,$(UV))
+	$(UV) sync --locked --quiet --python $(PYTHON)
+	@touch $@
+
+demo: install ## the main job on real data, start to end
+	@$(BIN)/privest demo
+
+serve: install ## the service on this machine
+	$(BIN)/privest serve --port $(PORT)
+
+test: install ## all tests
+	$(PYTEST)
+
+check: install ## lint, types, imports, interface, Dockerfile
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache > .import-report || (cat .import-report; rm -f .import-report; exit 1)
+	@rm -f .import-report
+	$(BIN)/privest openapi | diff - openapi.yaml
+	$(BIN)/hadolint Dockerfile
+
+openapi: install ## write openapi.yaml anew
+	$(BIN)/privest openapi > openapi.yaml
+
+bench: install ## timings and accuracy, into docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+prove: install ## the long proofs
+	$(PYTEST) -m prove

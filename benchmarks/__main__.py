@@ -1,0 +1,5 @@
+"""All benchmarks, one after another."""
+
+from benchmarks import frechet_mean
+
+frechet_mean.main()

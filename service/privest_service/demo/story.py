@@ -1,0 +1,183 @@
+"""`privest demo`: an owner, real data, private answers over HTTP, the bill, and a query that is refused."""
+
+import io
+import json
+import uuid
+from typing import Any
+
+import httpx
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from privest import manifolds
+from privest.arrays import Array
+from privest_service.demo import descriptors
+from privest_service.demo.server import running_service
+
+EPSILONS = (0.1, 0.5, 2.0)
+BUDGET = {"epsilon": 4.0, "delta": 1e-3, "composition": "gdp"}
+
+
+def main() -> int:
+    """Tell the story on a service of its own; returns the exit status."""
+    console = Console(highlight=False)
+    progress = Progress(
+        SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console
+    )
+    with progress:
+        step = progress.add_task("starting the service")
+        with running_service() as (address, admin_key):
+            story = Story(address, admin_key)
+            progress.update(step, description="registering an owner with a budget")
+            story.register_owner()
+            for digit in descriptors.DIGITS:
+                progress.update(step, description=f"uploading the images of digit {digit}")
+                story.upload(digit)
+            for epsilon in EPSILONS:
+                for digit in descriptors.DIGITS:
+                    progress.update(step, description=f"private mean of digit {digit} at ε = {epsilon}")
+                    story.ask(digit, epsilon)
+            progress.update(step, description="reading the bill, and asking once more")
+            budget, refusal = story.budget(), story.ask_too_much()
+    story.show(console, budget, refusal)
+    return 0
+
+
+class Story:
+    """One owner's visit, with what it learned.
+
+    Args:
+        address: of the service.
+        admin_key: opens it.
+    """
+
+    def __init__(self, address: str, admin_key: str) -> None:
+        self._admin = httpx.Client(base_url=address, headers=_bearer(admin_key), timeout=120)
+        self._owner = self._admin
+        self._owner_id = ""
+        self._datasets: dict[int, str] = {}
+        self._rows: dict[int, Array] = {}
+        self._steps: dict[tuple[int, float], int] = {}
+        self._answers: dict[tuple[int, float], dict[str, Any]] = {}
+
+    def register_owner(self) -> None:
+        """Make the owner and take up its key."""
+        made = _ok(self._admin.post("/v1/owners", json={"name": "digit archive", "budget": BUDGET}))
+        self._owner_id = made["id"]
+        self._owner = httpx.Client(base_url=self._admin.base_url, headers=_bearer(made["key"]), timeout=120)
+
+    def upload(self, digit: int) -> None:
+        """Upload one class as a dataset, with what is public about it."""
+        self._rows[digit] = descriptors.digit_descriptors(digit)
+        file = io.BytesIO()
+        np.save(file, self._rows[digit])
+        made = _ok(
+            self._owner.post(
+                "/v1/datasets",
+                files={"file": ("digits.npy", file.getvalue())},
+                data={"schema": json.dumps(descriptors.schema())},
+            )
+        )
+        self._datasets[digit] = made["id"]
+
+    def _request(self, digit: int, epsilon: float) -> dict[str, Any]:
+        return {
+            "dataset": {"id": self._datasets[digit]},
+            "privacy": {"epsilon": epsilon},
+            "clip": descriptors.PUBLIC_CLIP,
+        }
+
+    def _estimate(self, digit: int, epsilon: float) -> httpx.Response:
+        return self._owner.post(
+            "/v1/estimates/frechet-mean",
+            json=self._request(digit, epsilon),
+            headers={"Idempotency-Key": str(uuid.uuid4()), "Prefer": "wait=60"},
+        )
+
+    def ask(self, digit: int, epsilon: float) -> None:
+        """One private mean, after a look at its plan."""
+        plan = self._owner.post("/v1/estimates/frechet-mean/plan", json=self._request(digit, epsilon))
+        self._steps[digit, epsilon] = _ok(plan)["steps"]
+        self._answers[digit, epsilon] = _ok(self._estimate(digit, epsilon))
+
+    def ask_too_much(self) -> httpx.Response:
+        """One query more than the budget covers."""
+        return self._estimate(descriptors.DIGITS[0], BUDGET["epsilon"])
+
+    def budget(self) -> dict[str, Any]:
+        """The bill."""
+        return _ok(self._owner.get(f"/v1/owners/{self._owner_id}/budget"))
+
+    def show(self, console: Console, budget: dict[str, Any], refusal: httpx.Response) -> None:
+        """Print what came of it."""
+        first, second = descriptors.DIGITS
+        space = manifolds.get(**descriptors.schema()["manifold"])
+        exact = {digit: descriptors.frechet_mean(rows) for digit, rows in self._rows.items()}
+        apart = float(space.dist(exact[first], exact[second]))
+
+        means = Table(
+            title=f"\nPrivate Fréchet means of handwritten digits {first} and {second} "
+            f"(covariance descriptors, SPD {space.shape[0]}×{space.shape[1]})",
+            caption=f"The two classes' own means are {apart:.2f} apart.",
+        )
+        for column in ("ε", "digit", "records", "steps", "expected", "off by", "nearest class mean"):
+            means.add_column(column, justify="right")
+        for epsilon in EPSILONS:
+            for digit in descriptors.DIGITS:
+                answer = self._answers[digit, epsilon]
+                point = np.array(answer["estimate"]["point"])
+                distances = {other: float(space.dist(point, exact[other])) for other in exact}
+                nearest = min(distances, key=lambda other: distances[other])
+                means.add_row(
+                    f"{epsilon:g}",
+                    str(digit),
+                    str(len(self._rows[digit])),
+                    str(self._steps[digit, epsilon]),
+                    f"{answer['uncertainty']['standard_deviation']:.2f}",
+                    f"{distances[digit]:.2f}",
+                    f"{nearest} {'✓' if nearest == digit else '✗'}",
+                )
+            means.add_section()
+        console.print(means)
+        console.print(
+            "“expected” is the error that the plan foretold before any record was read; “off by” is the\n"
+            "true one, which only the owner can know. The larger ε, the closer the answer, and the less\n"
+            "it protects. At ε = 0.1 so few records give next to nothing: which mean is nearest is chance.\n"
+        )
+
+        bill = Table(title="The bill")
+        for column in ("", "ε", "δ"):
+            bill.add_column(column, justify="right")
+        rows = (
+            ("budget", budget["limit"]),
+            (f"spent by {budget['queries']} queries", budget["spent"]),
+            ("the same, by adding ε and δ", budget["basic"]),
+            ("largest further query", budget["remaining"]),
+        )
+        for name, amount in rows:
+            bill.add_row(name, f"{amount['epsilon']:.3f}", f"{amount['delta']:.2g}")
+        console.print(bill)
+
+        problem = refusal.json()
+        console.print(
+            f"\nOne more query, at ε = {BUDGET['epsilon']:g}:  "
+            f"HTTP {refusal.status_code}  {problem['type']}\n  “{problem['title']}.”  "
+            "Nothing was charged, and no record was read.\n"
+        )
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _ok(response: httpx.Response) -> dict[str, Any]:
+    """The body of a successful answer.
+
+    Raises:
+        RuntimeError: with the problem document otherwise.
+    """
+    if response.status_code not in (200, 201):
+        raise RuntimeError(f"{response.request.method} {response.request.url.path}: {response.text}")
+    return response.json()

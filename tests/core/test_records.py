@@ -1,0 +1,48 @@
+"""Sums over fixed chunks: exact, complete, and the same whatever the threads."""
+
+import numpy as np
+import pytest
+
+from privest.records import CHUNK, PointsShape, Records
+
+COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
+
+
+@pytest.mark.parametrize("n", COUNTS)
+def test_every_row_is_summed_once_in_public_chunks(n):
+    rows = np.arange(n, dtype=np.float64)[:, None]
+    seen: list[tuple[float, int]] = []
+
+    def of_chunk(chunk):
+        seen.append((chunk[0, 0], len(chunk)))
+        return chunk.sum(axis=0).astype(np.int64)
+
+    total = Records(rows, threads=3).sum(of_chunk)
+    assert np.all(total == n * (n - 1) // 2)
+    assert sorted(seen) == [(start, min(CHUNK, n - start)) for start in range(0, n, CHUNK)]
+
+
+def test_sums_do_not_depend_on_threads():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((5 * CHUNK + 11, 4)) * 1e15
+    sums = [
+        Records(rows, threads=t).sum(lambda c: np.rint(c).sum(axis=0).astype(np.int64)) for t in (1, 2, 7)
+    ]
+    assert all((s == sums[0]).all() for s in sums)
+
+
+def test_an_error_in_a_thread_is_not_swallowed():
+    def broken(chunk):
+        raise RuntimeError("no sum")
+
+    with pytest.raises(RuntimeError, match="no sum"):
+        Records(np.zeros((3 * CHUNK, 1)), threads=2).sum(broken)
+
+
+def test_a_public_shape_knows_its_ball():
+    shape = PointsShape(5, {"name": "sphere", "dim": 3})
+    assert shape.search_radius == pytest.approx(np.pi)
+    np.testing.assert_array_equal(shape.search_center, shape.space.reference)
+    named = PointsShape(5, {"name": "sphere", "dim": 3}, center=[0.0, 0.6, 0.8], radius=0.5)
+    assert named.search_radius == 0.5
+    np.testing.assert_allclose(named.search_center, [0.0, 0.6, 0.8], rtol=1e-15)

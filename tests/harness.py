@@ -1,0 +1,254 @@
+"""A started service and its callers, as tests use them: over real HTTP, never a test client."""
+
+import io
+import itertools
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from privest import manifolds
+
+T = TypeVar("T")
+
+ADMIN_KEY = "admin-key-of-the-tests"
+SPD3 = {"kind": "points", "manifold": {"name": "spd", "dim": 3}, "radius": 1.0}
+
+
+def until(found: Callable[[], T], seconds: float = 30.0) -> T:
+    """What `found` returns as soon as it is true; fails at the deadline."""
+    deadline = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def private_key_pem() -> bytes:
+    """A fresh Ed25519 key, as PRIVEST_SIGNING_KEY_FILE holds it."""
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+class Server:
+    """`privest serve` in a process of its own, ready when the constructor returns.
+
+    Args:
+        directory: for data, secrets and logs.
+        database_url: of a database.
+        settings: further PRIVEST_… settings, by their names in lower case.
+    """
+
+    def __init__(self, directory: Path, database_url: str, **settings: object) -> None:
+        self.directory, self.database_url = directory, database_url
+        self.data_dir = directory / "data"
+        self.log = directory / "server.log"
+        secret, key = directory / "secret", directory / "signing.pem"
+        if not secret.exists():
+            secret.write_bytes(secrets.token_bytes(32))
+            key.write_bytes(private_key_pem())
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        given = {
+            "admin_key": ADMIN_KEY,
+            "data_dir": self.data_dir,
+            "database_url": database_url,
+            "secret_file": secret,
+            "signing_key_file": key,
+            "workers": 1,
+        } | settings
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+        environment |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()}
+        command = [str(Path(sys.executable).with_name("privest")), "serve", "--port", str(port)]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            until(self._ready, 60)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _ready(self) -> bool:
+        assert self.process.poll() is None, self.log.read_text()[-2000:]
+        try:
+            return httpx.get(f"{self.url}/readyz").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def stop(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def admin(self) -> "Caller":
+        """The administrator."""
+        return Caller(self, "admin", ADMIN_KEY)
+
+    def owner(self, epsilon: float = 1.0, delta: float = 1e-5, composition: str = "gdp") -> "Caller":
+        """A new owner with this budget."""
+        budget = {"epsilon": epsilon, "delta": delta, "composition": composition}
+        made = self.admin.post("/v1/owners", json={"name": "An owner", "budget": budget})
+        assert made.status_code == 201, made.text
+        return Caller(self, made.json()["id"], made.json()["key"])
+
+    def analyst(self) -> "Caller":
+        """A new analyst."""
+        made = self.admin.post("/v1/analysts", json={"name": "An analyst"})
+        assert made.status_code == 201, made.text
+        return Caller(self, made.json()["id"], made.json()["key"])
+
+
+_clients: dict[str, httpx.Client] = {}
+_fresh = itertools.count()
+
+
+@dataclass
+class Caller:
+    """Whoever holds a key, and what they do with it."""
+
+    server: Server
+    id: str
+    key: str
+    headers: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.headers = {"Authorization": f"Bearer {self.key}"}
+        self._http = _clients.setdefault(self.server.url, httpx.Client(base_url=self.server.url, timeout=60))
+
+    def request(
+        self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any
+    ) -> httpx.Response:
+        """One call."""
+        return self._http.request(method, path, headers=self.headers | (headers or {}), **content)
+
+    def get(self, path: str, **content: Any) -> httpx.Response:
+        """One GET."""
+        return self.request("GET", path, **content)
+
+    def post(self, path: str, **content: Any) -> httpx.Response:
+        """One POST."""
+        return self.request("POST", path, **content)
+
+    def put(self, path: str, **content: Any) -> httpx.Response:
+        """One PUT."""
+        return self.request("PUT", path, **content)
+
+    def patch(self, path: str, **content: Any) -> httpx.Response:
+        """One PATCH."""
+        return self.request("PATCH", path, **content)
+
+    def delete(self, path: str, **content: Any) -> httpx.Response:
+        """One DELETE."""
+        return self.request("DELETE", path, **content)
+
+    # Datasets
+
+    def upload(self, content: bytes, schema: object, name: str = "rows.npy", media: str = "") -> httpx.Response:
+        """Try to register a file under a schema."""
+        file = (name, content, media or "application/octet-stream")
+        declared = schema if isinstance(schema, str) else json.dumps(schema)
+        return self.post("/v1/datasets", files={"file": file}, data={"schema": declared})
+
+    def dataset(self, rows: np.ndarray | None = None, schema: dict[str, Any] | None = None) -> str:
+        """Register rows; by default 60 matrices of SPD(3)."""
+        answer = self.upload(npy(spd(60) if rows is None else rows), schema or SPD3)
+        assert answer.status_code == 201, answer.text
+        return answer.json()["id"]
+
+    def grant(self, dataset: str, analyst: "Caller", **cap: float) -> httpx.Response:
+        """Let an analyst ask about a dataset."""
+        return self.put(f"/v1/datasets/{dataset}/grants/{analyst.id}", json=cap)
+
+    # Estimates
+
+    def estimate(
+        self, dataset: str, *, epsilon: float = 0.1, key: str | None = None, wait: int = 50, **body: Any
+    ) -> httpx.Response:
+        """Ask for a Fréchet mean, with a fresh key unless one is given."""
+        headers = {"Idempotency-Key": key or f"key-{next(_fresh)}"}
+        if wait:
+            headers["Prefer"] = f"wait={wait}"
+        return self.post("/v1/estimates/frechet-mean", headers=headers, json=body_of(dataset, epsilon, **body))
+
+    def plan(self, dataset: str, *, epsilon: float = 0.1, **body: Any) -> httpx.Response:
+        """Ask what that would cost."""
+        return self.post("/v1/estimates/frechet-mean/plan", json=body_of(dataset, epsilon, **body))
+
+    def ended(self, job: str) -> dict[str, Any]:
+        """A job, once it is over."""
+
+        def look() -> dict[str, Any] | None:
+            body = self.get(f"/v1/jobs/{job}").json()
+            return body if body["state"] in ("committed", "failed", "voided") else None
+
+        return until(look, 60)
+
+    # Budgets
+
+    def budget(self) -> dict[str, Any]:
+        """Where this owner's budget stands."""
+        return self.get(f"/v1/owners/{self.id}/budget").json()
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """All entries of this owner, newest first."""
+        return self.get(f"/v1/owners/{self.id}/ledger", params={"limit": 500}).json()["entries"]
+
+
+def body_of(dataset: str, epsilon: float, **more: Any) -> dict[str, Any]:
+    """A request for an estimate."""
+    privacy = {"epsilon": epsilon} | ({"delta": more.pop("delta")} if "delta" in more else {})
+    return {"dataset": {"id": dataset}, "privacy": privacy} | more
+
+
+def npy(rows: np.ndarray, **how: Any) -> bytes:
+    """An array as an npy file."""
+    file = io.BytesIO()
+    np.save(file, rows, **how)
+    return file.getvalue()
+
+
+def csv_of(rows: np.ndarray) -> bytes:
+    """An array as a CSV file, one record a line, every digit kept."""
+    return "".join(",".join(map(repr, map(float, row))) + "\n" for row in rows.reshape(len(rows), -1)).encode()
+
+
+def spd(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
+    """Matrices around the identity."""
+    space = manifolds.get("spd", dim=dim)
+    steps = np.random.default_rng(seed).standard_normal((n, space.dim)) * 0.3 / np.sqrt(space.dim)
+    return space.exp_coordinates(np.eye(dim), steps)
+
+
+def problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:
+    """The problem document of a response, which must be one of this status and type."""
+    assert response.status_code == status, (response.status_code, response.text[:500])
+    assert response.headers["content-type"] == "application/problem+json"
+    document = response.json()
+    assert document["type"].endswith(f":{slug}"), document
+    assert document["status"] == status
+    assert document["title"]
+    return document

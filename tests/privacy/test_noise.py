@@ -1,0 +1,123 @@
+"""The generator itself: right laws, never the same twice, never more memory than it may.
+
+False-alarm rate 1e-9 for each statistical test, on a fixed key.
+"""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from privest.privacy import noise
+from privest.privacy.certificates import NoisySum
+from privest.privacy.noise import SystemNoise
+
+ALARM = 1e-9
+DRAWS = 20_000
+
+
+@pytest.fixture
+def keyed(monkeypatch):
+    """The operating system's key is fixed, the generator is the real one."""
+    monkeypatch.setattr(noise.secrets, "randbits", lambda bits: 2**bits // 3)
+
+
+@pytest.mark.parametrize("size", [1, 3, 66])
+def test_gaussian_noise_is_gaussian(keyed, size):
+    source = SystemNoise(DRAWS)
+    z = np.concatenate([source.draw("gaussian", 2.5, size) for _ in range(DRAWS // size)])
+    assert stats.kstest(z / 2.5, "norm").pvalue > ALARM
+    assert stats.anderson(z / 2.5, "norm", method="interpolate").statistic < 5.0
+    low, high = stats.chi2.ppf([ALARM / 2, 1 - ALARM / 2], len(z))
+    assert low < np.sum((z / 2.5) ** 2) < high
+    pairs = z[: len(z) // 2 * 2].reshape(-1, 2)
+    assert abs(np.corrcoef(pairs.T)[0, 1]) < 6.2 / np.sqrt(len(pairs))
+
+
+def test_gaussian_tails_are_there(keyed):
+    """Of two million draws 5.4e-5·N lie beyond 4σ... a Poisson count; none beyond 8σ, but for 2e-9."""
+    z = np.abs(SystemNoise(2_000_000).draw("gaussian", 1.0, 2_000_000))
+    expected = 2_000_000 * 2 * stats.norm.sf(4)
+    assert stats.poisson.ppf(ALARM / 2, expected) <= np.sum(z > 4) <= stats.poisson.isf(ALARM / 2, expected)
+    assert z.max() < 8
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 66])
+def test_laplace_noise_has_a_gamma_length_and_a_uniform_direction(keyed, size):
+    source = SystemNoise(1000)
+    z = np.stack([source.draw("laplace", 0.4, size) for _ in range(DRAWS // 2)]) / 0.4
+    length = np.linalg.norm(z, axis=1)
+    assert stats.kstest(length, stats.gamma(size).cdf).pvalue > ALARM
+    direction = z / length[:, None]
+    axis = np.linspace(1, 2, size)
+    along = direction @ (axis / np.linalg.norm(axis))
+    if size == 1:
+        assert abs(np.sum(along)) < 6.2 * np.sqrt(len(along))
+    else:
+        half = (size - 1) / 2
+        assert stats.kstest((along + 1) / 2, stats.beta(half, half).cdf).pvalue > ALARM
+        assert stats.spearmanr(np.abs(along), length).pvalue > ALARM
+    variance = NoisySum("laplace", 1, size, 1.0, 1.0, 0.0).variance
+    assert np.mean(z**2) == pytest.approx(variance, rel=0.2)
+
+
+def test_two_sources_share_nothing():
+    a, b = (SystemNoise(100).draw("gaussian", 1.0, 100) for _ in range(2))
+    assert not np.intersect1d(a, b).size
+
+
+@pytest.mark.parametrize("expected", [0, 1, 7, 50, 10_000])
+@pytest.mark.parametrize("size", [1, 3, 64])
+def test_no_variate_is_used_twice(keyed, expected, size):
+    source = SystemNoise(expected)
+    z = np.concatenate([source.draw("gaussian", 1.0, size) for _ in range(200)])
+    assert len(np.unique(z)) == len(z) == 200 * size
+
+
+def test_draws_do_not_change_later(keyed):
+    source = SystemNoise(30)
+    first = source.draw("gaussian", 1.0, 3)
+    kept = first.copy()
+    for _ in range(50):
+        source.draw("laplace", 1.0, 3)
+    np.testing.assert_array_equal(first, kept)
+
+
+class Counting:
+    """Stands in for numpy's generator; keeps what was asked of it."""
+
+    def __init__(self):
+        self.asked = []
+
+    def standard_normal(self, size):
+        self.asked.append(size)
+        return np.ones(size)
+
+
+def test_blocks_are_bounded(monkeypatch):
+    counting = Counting()
+    monkeypatch.setattr(noise, "_generator", lambda: counting)
+    source = SystemNoise(10**12)
+    for _ in range(3):
+        source.draw("gaussian", 1.0, 1000)
+    assert counting.asked == [64 * 2**20 // 8]
+    few = SystemNoise(6)
+    for _ in range(3):
+        few.draw("gaussian", 1.0, 2)
+    assert counting.asked[1:] == [6]
+
+
+def test_the_generator_is_keyed_by_the_operating_system(monkeypatch):
+    asked = []
+    monkeypatch.setattr(noise.secrets, "randbits", lambda bits: asked.append(bits) or len(asked))
+    a, b = SystemNoise(1), SystemNoise(1)
+    assert all(bits >= 128 for bits in asked)
+    assert len(asked) >= 2
+    assert a.draw("gaussian", 1.0, 1) != b.draw("gaussian", 1.0, 1)
+
+
+@pytest.mark.parametrize("cipher", ["AESCounter", "ChaCha"])
+def test_all_bits_of_the_key_matter(cipher):
+    width = 128 if cipher == "AESCounter" else 256
+    make = getattr(noise, cipher)
+    words = {int(make(key=key).random_raw()) for key in (1, 1 + 2 ** (width - 1), 1 + 2 ** (width // 2), 2)}
+    assert len(words) == 4

@@ -1,0 +1,161 @@
+"""The cost computed again from the noise that was really drawn: never more than the plan says."""
+
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privest.estimators import frechet_mean
+from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.losses.squared_distance import SquaredDistance
+from privest.privacy.calibration import epsilon_for, mu_for
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.noise import SystemNoise
+from privest.records import CHUNK, PointsShape, Records
+
+MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
+
+
+class Spy:
+    """Real noise; every draw is written down."""
+
+    def __init__(self):
+        self.drawn = []
+        self.source = SystemNoise(0)
+
+    def draw(self, noise, scale, size):
+        self.drawn.append((noise, scale, size))
+        return self.source.draw(noise, scale, size)
+
+
+def exact_delta(epsilon, mu):
+    def tail(x):
+        return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+    e = mpmath.mpf(epsilon)
+    return tail(e / mu - mu / 2) - mpmath.exp(e) * tail(e / mu + mu / 2)
+
+
+def as_mpf(fraction):
+    return mpmath.mpf(fraction.numerator) / fraction.denominator
+
+
+def pure_mu_squared(epsilon):
+    return 8 * mpmath.erfinv(mpmath.tanh(as_mpf(epsilon) / 2)) ** 2
+
+
+def check(plan, drawn):
+    """Fails where the draws, with a record worth twice the clip, cost more than was planned or asked."""
+    assert drawn == [(r.noise, r.scale, r.size) for r in plan.releases]
+    assert {size for _, _, size in drawn} == {plan.shape.space.coordinate_size}
+    ratios = [Fraction(2) * Fraction(plan.clip) / Fraction(scale) for _, scale, _ in drawn]
+    target = plan.target
+    with mpmath.workdps(60):
+        if target.delta == 0:
+            assert {noise for noise, _, _ in drawn} == {"laplace"}
+            assert sum(ratios) <= Fraction(target.epsilon)
+            assert sum((Fraction(r.epsilon) for r in plan.releases), Fraction(0)) <= Fraction(target.epsilon)
+            if target.epsilon < 50:
+                assert sum(map(pure_mu_squared, ratios)) <= mpmath.mpf(plan.cost.mu_squared)
+        else:
+            assert {noise for noise, _, _ in drawn} == {"gaussian"}
+            assert sum(r**2 for r in ratios) <= Fraction(plan.cost.mu_squared)
+            assert plan.cost.slack == 0.0
+            stated = mpmath.sqrt(mpmath.mpf(plan.cost.mu_squared))
+            assert exact_delta(target.epsilon, stated) <= mpmath.mpf(target.delta)
+
+
+def run(plan, rows):
+    spy = Spy()
+    gate = Gate(Records(rows), plan.statistic, plan.releases, spy)
+    answer = frechet_mean.run(plan, gate)
+    assert gate.remaining == 0
+    with pytest.raises(GateExhaustedError):
+        gate.mean(answer)
+    return answer, spy.drawn
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    manifold=st.sampled_from(MANIFOLDS),
+    epsilon=st.floats(-3, 3).map(lambda e: 10.0**e),
+    delta=st.just(0.0) | st.floats(-14, -0.1).map(lambda e: 10.0**e),
+    n=st.integers(1, 60),
+    radius=st.none() | st.sampled_from([1e-6, 0.3, 3.0]),
+    steps=st.none() | st.integers(1, 40),
+    clip=st.none() | st.floats(-3, 1).map(lambda e: 10.0**e),
+)
+def test_the_noise_drawn_pays_for_the_plan(manifold, epsilon, delta, n, radius, steps, clip):
+    shape = PointsShape(n, manifold, radius=radius)
+    plan = frechet_mean.plan(FrechetMeanSpec(steps=steps, clip=clip), shape, PrivacyTarget(epsilon, delta))
+    rng = np.random.default_rng(n)
+    answer, drawn = run(plan, np.stack([shape.space.random_point(rng) for _ in range(n)]))
+    check(plan, drawn)
+    assert steps is None or len(drawn) == steps
+    assert shape.space.belongs(answer)
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3, 1.0, 1e3, 1e5])
+@pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-14, 1e-6, 1e-3, 0.5])
+def test_extreme_targets_are_covered_or_refused(epsilon, delta):
+    shape = PointsShape(7, MANIFOLDS[2])
+    target = PrivacyTarget(epsilon, delta)
+    if epsilon < 1e-7 and 0 < delta < 1e-14:
+        with pytest.raises(ValueError, match="float64"):
+            frechet_mean.plan(FrechetMeanSpec(), shape, target)
+        return
+    plan = frechet_mean.plan(FrechetMeanSpec(), shape, target)
+    rows = np.stack([shape.space.random_point(np.random.default_rng(k)) for k in range(7)])
+    check(plan, run(plan, rows)[1])
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_budget_is_used_up(delta):
+    """Nothing is wasted either: the cost is that of the target within a millionth."""
+    plan = frechet_mean.plan(FrechetMeanSpec(), PointsShape(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta))
+    if delta:
+        assert plan.cost.mu_squared == pytest.approx(mu_for(1.0, delta) ** 2, rel=1e-6)
+        assert epsilon_for(plan.cost.mu_squared**0.5, delta) == pytest.approx(1.0, rel=1e-6)
+    else:
+        assert sum(r.epsilon for r in plan.releases) == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_mutant_that_forgets_the_factor_two_is_caught():
+    plan = frechet_mean.plan(FrechetMeanSpec(steps=4), PointsShape(9, MANIFOLDS[0]), PrivacyTarget(1.0, 1e-6))
+    half = [(noise, scale / 2, size) for noise, scale, size in run(plan, np.zeros((9, 3)))[1]]
+    with pytest.raises(AssertionError):
+        check(plan, half)
+
+
+class Silence:
+    def draw(self, *release):
+        return np.zeros(release[-1])
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])
+def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(manifold):
+    """Chunks, blocks, grid and float sums included: one row of 9,000 replaced by its opposite."""
+    n = 2 * CHUNK + 808
+    shape = PointsShape(n, manifold)
+    space, rng = shape.space, np.random.default_rng(8)
+    steps = rng.standard_normal((n, space.coordinate_size))
+    rows = space.exp_coordinates(space.reference, steps)
+    plan = frechet_mean.plan(FrechetMeanSpec(clip=0.01, steps=1), shape, PrivacyTarget(1.0, 1e-6))
+    (release,) = plan.releases
+
+    def exact(data):
+        gate = Gate(Records(data), SquaredDistance(space), plan.releases, Silence())
+        return gate.mean(space.reference) * n
+
+    before = exact(rows)
+    for place in (0, CHUNK - 1, CHUNK, n - 1):
+        neighbour = rows.copy()
+        neighbour[place] = space.exp_coordinates(space.reference, -steps[place])
+        moved = np.linalg.norm(exact(neighbour) - before)
+        assert 1.99 * plan.clip < moved <= release.sensitivity * (1 + 1e-12)
+        neighbour[place] = np.nan
+        assert np.linalg.norm(exact(neighbour) - before) <= release.sensitivity / 2 + release.spacing * n

@@ -1,0 +1,99 @@
+"""Every command that the README shows is run, in order, against a service that it starts itself."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks() -> list[str]:
+    """The shell blocks of the README."""
+    return re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands(block: str) -> list[str]:
+    """Its lines without comments."""
+    return [line.split("  #")[0].strip() for line in block.splitlines() if line.split("  #")[0].strip()]
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_there_are_three_blocks() -> None:
+    two_commands, serve, calls = blocks()
+    assert commands(two_commands) == ["make demo", "make test"]  # the second is what runs this test
+    assert len(commands(serve)) == 1
+    assert "frechet-mean" in calls
+
+
+def test_demo_tells_the_whole_story() -> None:
+    demo = commands(blocks()[0])[0]
+    told = subprocess.run(demo.split(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    assert told.returncode == 0, told.stderr
+    for part in ("Private Fréchet means", "expected", "The bill", "budget-exceeded", "HTTP 409"):
+        assert part in told.stdout
+
+
+def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
+    _, serve, calls = blocks()
+    environment = os.environ | {"PRIVEST_DATA_DIR": str(tmp_path / "data"), "PRIVEST_WORKERS": "1"}
+    with (tmp_path / "log").open("w") as log:
+        service = subprocess.Popen(
+            ["bash", "-c", f"exec env {commands(serve)[0]} PORT={free_port}"],
+            cwd=ROOT,
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        address = f"http://127.0.0.1:{free_port}"
+        await_ready(f"{address}/readyz", tmp_path / "log")
+        script = "set -euo pipefail\n" + calls.replace("http://127.0.0.1:8000", address)
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        )
+    finally:
+        os.killpg(service.pid, signal.SIGTERM)
+        service.wait(timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
+    assert '"state":"committed"' in done.stdout
+
+
+def test_every_call_of_the_interface_is_shown() -> None:
+    """One curl of each call: path by path, with the identifiers replaced."""
+    shown = re.sub(r"\$\w+", "{}", blocks()[2])
+    interface = (ROOT / "openapi.yaml").read_text()
+    paths = re.findall(r"^  (/v1/\S+):$", interface, re.MULTILINE)
+    missing = [path for path in paths if not mentioned(re.sub(r"\{\w+\}", "{}", path), shown)]
+    assert not missing
+
+
+def mentioned(path: str, shown: str) -> bool:
+    # Keys of owners and of analysts work alike; one of the two is shown.
+    path = path.replace("/v1/analysts/{}/keys", "/v1/owners/{}/keys")
+    return re.search(re.escape(path) + r"(?=[\s?)])", shown) is not None
+
+
+def await_ready(url: str, log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - an address of this machine
+                return
+        except (urllib.error.URLError, ConnectionError):
+            time.sleep(0.1)
+    pytest.fail(log.read_text())
