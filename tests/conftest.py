@@ -16,7 +16,6 @@ import pytest
 
 if TYPE_CHECKING:
     from harness import Server
-
     from privest_service.database import Database
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,7 +36,7 @@ def _shared(base: Path) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-def _handle(data: Path):  # noqa: ANN202 - of a package that is imported late
+def _handle(data: Path):
     """The server over this data directory, which this handle will not stop by itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

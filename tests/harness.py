@@ -17,10 +17,13 @@ from typing import Any, TypeVar
 
 import httpx
 import numpy as np
+import psutil
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from privest import manifolds
+from privest_service.database import Database
+from privest_service.ledger.verify import verify
 
 T = TypeVar("T")
 
@@ -53,7 +56,7 @@ class Server:
 
     def __init__(self, directory: Path, database_url: str, **settings: object) -> None:
         self.directory, self.database_url = directory, database_url
-        self.data_dir = directory / "data"
+        self.data_dir = Path(str(settings.get("data_dir", directory / "data")))
         self.log = directory / "server.log"
         secret, key = directory / "secret", directory / "signing.pem"
         if not secret.exists():
@@ -167,7 +170,9 @@ class Caller:
 
     # Datasets
 
-    def upload(self, content: bytes, schema: object, name: str = "rows.npy", media: str = "") -> httpx.Response:
+    def upload(
+        self, content: bytes, schema: object, name: str = "rows.npy", media: str = ""
+    ) -> httpx.Response:
         """Try to register a file under a schema."""
         file = (name, content, media or "application/octet-stream")
         declared = schema if isinstance(schema, str) else json.dumps(schema)
@@ -192,7 +197,9 @@ class Caller:
         headers = {"Idempotency-Key": key or f"key-{next(_fresh)}"}
         if wait:
             headers["Prefer"] = f"wait={wait}"
-        return self.post("/v1/estimates/frechet-mean", headers=headers, json=body_of(dataset, epsilon, **body))
+        return self.post(
+            "/v1/estimates/frechet-mean", headers=headers, json=body_of(dataset, epsilon, **body)
+        )
 
     def plan(self, dataset: str, *, epsilon: float = 0.1, **body: Any) -> httpx.Response:
         """Ask what that would cost."""
@@ -233,7 +240,9 @@ def npy(rows: np.ndarray, **how: Any) -> bytes:
 
 def csv_of(rows: np.ndarray) -> bytes:
     """An array as a CSV file, one record a line, every digit kept."""
-    return "".join(",".join(map(repr, map(float, row))) + "\n" for row in rows.reshape(len(rows), -1)).encode()
+    return "".join(
+        ",".join(map(repr, map(float, row))) + "\n" for row in rows.reshape(len(rows), -1)
+    ).encode()
 
 
 def spd(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
@@ -241,6 +250,36 @@ def spd(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
     space = manifolds.get("spd", dim=dim)
     steps = np.random.default_rng(seed).standard_normal((n, space.dim)) * 0.3 / np.sqrt(space.dim)
     return space.exp_coordinates(np.eye(dim), steps)
+
+
+def slow_rows() -> tuple[np.ndarray, dict[str, Any]]:
+    """A dataset on which a step takes long enough that a thousand take a minute."""
+    return spd(8000, dim=10), {"kind": "points", "manifold": {"name": "spd", "dim": 10}, "radius": 1.0}
+
+
+def worker_on(server: Server, owner: Caller, dataset: str) -> psutil.Process:
+    """The worker process that has the rows of a dataset open."""
+    path = str(server.data_dir.resolve() / "rows" / owner.id / f"{dataset}.npy")
+
+    def look() -> psutil.Process | None:
+        for process in psutil.Process(server.process.pid).children(recursive=True):
+            try:
+                if path in {mapped.path for mapped in process.memory_maps()}:
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    return until(look)
+
+
+def books_balance(url: str) -> bool:
+    """Whether the verifier finds a ledger, and nothing wrong with it."""
+    database = Database(url)
+    with database.read() as session:
+        report = verify(session)
+    database.close()
+    return report.entries > 0 and not report.faults
 
 
 def problem(response: httpx.Response, status: int, slug: str) -> dict[str, Any]:

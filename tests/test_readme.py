@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -94,6 +93,6 @@ def await_ready(url: str, log: Path) -> None:
         try:
             with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - an address of this machine
                 return
-        except (urllib.error.URLError, ConnectionError):
+        except OSError:  # refused, reset or too slow: not ready
             time.sleep(0.1)
     pytest.fail(log.read_text())

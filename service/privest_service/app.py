@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 
 from privest_service import problems, telemetry
@@ -13,6 +13,7 @@ from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.store import Store
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
+from privest_service.inputs import nameable
 from privest_service.ledger import endpoints as ledger
 from privest_service.owners import endpoints as owners
 from privest_service.problems import Unavailable, documented
@@ -61,7 +62,6 @@ def create_app(settings: Settings | None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
-        tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         settings.secret  # noqa: B018 - made or refused now, not at the first upload
         database = Database(settings.url)
         engine = Engine(
@@ -72,6 +72,7 @@ def create_app(settings: Settings | None) -> FastAPI:
             job_timeout=settings.job_timeout,
         )
         engine.start()
+        tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         app.state.services = Services(settings, database, store, engine)
         try:
             yield
@@ -87,11 +88,12 @@ def create_app(settings: Settings | None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
-        max_body_size=settings.max_request_bytes if settings else None,
+        dependencies=[Depends(nameable)],
     )
     problems.install(app)
     telemetry.install(app)
+    # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (owners.router, security.router, estimates.router, ledger.router, probes):
-        app.include_router(router)
+        app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     return app

@@ -1,7 +1,7 @@
 """What everything that a caller sends has in common."""
 
-from math import isfinite
-from typing import Annotated, Any
+from sys import float_info
+from typing import Annotated, Any, cast
 
 from fastapi import Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
@@ -12,9 +12,7 @@ _DEEPEST = 8
 
 Name = Annotated[
     str,
-    StringConstraints(
-        strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"
-    ),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
@@ -22,12 +20,9 @@ Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 def _numbers(given: Any, depth: int = 0) -> Any:
     """Nested lists of finite numbers, with every number as a float."""
     if isinstance(given, list) and depth < _DEEPEST:
-        return [_numbers(part, depth + 1) for part in given]
-    try:
-        if type(given) in (int, float) and isfinite(given):
-            return float(given)
-    except OverflowError:
-        pass
+        return [_numbers(part, depth + 1) for part in cast("list[Any]", given)]
+    if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) <= float_info.max:
+        return float(given)
     raise ValueError("must be nested lists of finite numbers")
 
 

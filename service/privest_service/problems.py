@@ -1,10 +1,10 @@
 """Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
@@ -217,6 +217,13 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def unforeseen(_: Request, __: Exception) -> JSONResponse:
         return _blank(500, {})
+
+    @app.middleware("http")
+    async def too_large(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await proceed(request)
+        if response.status_code == TooLarge.status and response.headers["content-type"] != MEDIA_TYPE:
+            return TooLarge().response()  # the framework's limit on bodies answers in plain text
+        return response
 
 
 def _describe(app: FastAPI) -> None:

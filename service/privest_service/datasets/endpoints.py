@@ -87,7 +87,7 @@ async def create_dataset(
     return _view(dataset, caller.id)
 
 
-@router.get("")
+@router.get("", responses=documented())
 def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
     """The datasets that the caller owns or was granted."""
     with services.database.read() as session:

@@ -110,7 +110,7 @@ def _read_npy(source: Path, shape: tuple[int, ...]) -> Array:
     try:
         # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
         rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
-    except (ValueError, OSError, EOFError, TypeError, OverflowError):
+    except Exception:  # whatever numpy's parser meets in a hostile header
         raise _refuse("not a whole npy file of numbers (pickled objects are never read)") from None
     if not isinstance(rows, np.ndarray):
         raise _refuse("not a whole npy file of numbers")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from privest.records import PointsShape
-from privest_service.inputs import Input
+from privest_service.inputs import Input, Point
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 
@@ -41,7 +41,7 @@ class PointsSchema(Input):
 
     kind: Literal["points"]
     manifold: Annotated[EuclideanSpace | SphereSpace | SPDSpace, Field(discriminator="name")]
-    center: list[Any] | None = Field(default=None, description="a point of the manifold, as nested lists")
+    center: Point | None = Field(default=None, description="a point of the manifold, as nested lists")
     radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
     @model_validator(mode="after")

@@ -83,12 +83,33 @@ def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
     Raises:
         NotFound: there is none for this caller.
     """
-    dataset = session.get(Dataset, dataset_id)
+    return require_access(session, principal, dataset_id)[0]
+
+
+def require_access(
+    session: Session, principal: Principal, dataset_id: str, *, hold: bool = False
+) -> tuple[Dataset, Grant | None]:
+    """A dataset that the caller owns or was granted, with that grant.
+
+    Args:
+        session: of the caller's transaction.
+        principal: who asks.
+        dataset_id: for what.
+        hold: let neither be withdrawn before this transaction ends. SQLite has one writer anyway.
+
+    Raises:
+        NotFound: there is none for this caller.
+    """
+    lock = {"read": True} if hold else None
+    dataset = session.get(Dataset, dataset_id, with_for_update=lock)
     if dataset is None or dataset.deleted_at is not None:
         raise NotFound
-    if dataset.owner_id != principal.id and find_grant(session, dataset_id, principal.id) is None:
+    if dataset.owner_id == principal.id:
+        return dataset, None
+    grant = session.get(Grant, (dataset_id, principal.id), with_for_update=lock)
+    if grant is None or grant.revoked_at is not None:
         raise NotFound
-    return dataset
+    return dataset, grant
 
 
 def require_own(session: Session, principal: Principal, dataset_id: str) -> Dataset:
@@ -130,12 +151,6 @@ def remove_rows(store: Store, dataset: Dataset) -> None:
     store.remove(dataset.owner_id, dataset.id)
 
 
-def find_grant(session: Session, dataset_id: str, analyst_id: str) -> Grant | None:
-    """The grant in force, if there is one."""
-    grant = session.get(Grant, (dataset_id, analyst_id))
-    return grant if grant is not None and grant.revoked_at is None else None
-
-
 def put_grant(session: Session, dataset_id: str, analyst_id: str, cap: Limits | None) -> Grant:
     """Grant, grant anew, or raise the cap of a grant; what was spent under a cap stays spent.
 
@@ -163,8 +178,8 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
     Raises:
         NotFound: there is none in force.
     """
-    grant = find_grant(session, dataset_id, analyst_id)
-    if grant is None:
+    grant = session.get(Grant, (dataset_id, analyst_id))
+    if grant is None or grant.revoked_at is not None:
         raise NotFound
     grant.revoked_at = now()
     ledger.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)

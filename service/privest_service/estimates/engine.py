@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from datetime import timedelta
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
@@ -77,6 +77,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         context = get_context("forkserver")
         context.set_forkserver_preload(["privest_service.estimates.worker"])
+        forkserver.ensure_running()  # before uploads go elsewhere: a socket's path must be short
         self._pool = ProcessPool(max_workers=self._workers, context=context)
         # Uploads have a worker of their own, so that no claimed job waits behind them while its lease runs.
         self._intake = ProcessPool(max_workers=1, context=context)

@@ -14,6 +14,7 @@ from privest.privacy.certificates import NoisySum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.records import PointsShape
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.inputs import Point
 
 
 class Plan(Protocol):
@@ -53,7 +54,7 @@ class Plan(Protocol):
 class FrechetMeanRequest(EstimateRequest):
     """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
-    start: Annotated[list[Any] | None, Field(description="first iterate, as nested lists")] = None
+    start: Annotated[Point | None, Field(description="first iterate, as nested lists")] = None
     clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
     step_size: Annotated[float | None, Field(gt=0, le=100)] = None
     steps: Annotated[int | None, Field(ge=1, le=frechet_mean.MOST_STEPS)] = None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from privest_service.inputs import Input
+from privest_service.inputs import Id, Input
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
@@ -16,7 +16,7 @@ FINAL: frozenset[str] = frozenset({"committed", "failed", "voided"})
 class DatasetRef(Input):
     """A registered dataset."""
 
-    id: Annotated[str, Field(max_length=40)]
+    id: Id
 
 
 class RequestedPrivacy(Input):

@@ -48,10 +48,7 @@ class Question:
 
     kind: Kind
     dataset: Dataset
-    accounts: tuple[int, ...]
     plan: Plan
-    since: datetime
-    """From when on this caller may see answers: its grant, or the dataset's own beginning."""
     digest: str
     """The same for the same submitter, dataset and resolved choices."""
 
@@ -72,11 +69,7 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     dataset = datasets.require(session, caller, request.dataset.id)
     if dataset.kind != kind.dataset_kind:
         raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
-    owner = session.get_one(Owner, dataset.owner_id)
-    account = session.get_one(Account, owner.account_id)
-    grant = datasets.find_grant(session, dataset.id, caller.id)
-    cap = () if grant is None or grant.account_id is None else (grant.account_id,)
-
+    account = session.get_one(Account, session.get_one(Owner, dataset.owner_id).account_id)
     delta = request.privacy.delta
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
@@ -94,8 +87,7 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
         "delta": plan.target.delta,
         "options": options,
     }
-    since = grant.created_at if grant else dataset.created_at
-    return Question(kind, dataset, (account.id, *cap), plan, since, _digest(resolved))
+    return Question(kind, dataset, plan, _digest(resolved))
 
 
 @dataclass(frozen=True)
@@ -141,12 +133,13 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
     plan = kind.plans.dump_json(question.plan).decode()
     try:
         with services.database.write() as session:
-            # Between planning and now the grant or the dataset may be gone, or the key be taken.
+            # Between planning and now the grant or the dataset may be gone or changed, or the key be taken.
             if known := replay(session, caller, kind, request, key):
                 return known
-            datasets.require(session, caller, question.dataset.id)
+            dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
             bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
-            if request.reuse and (earlier := _answered(session, caller, question)):
+            since = grant.created_at if grant else dataset.created_at
+            if request.reuse and (earlier := _answered(session, caller, question, since)):
                 bound.job_id, bound.reused = earlier, True
                 session.add(bound)
                 return Answer(earlier, reused=True)
@@ -160,7 +153,10 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
                 plan=plan,
             )
             bound.job_id = job.id
-            ledger.reserve(session, job, dict.fromkeys(question.accounts, question.charge), bound)
+            accounts = [session.get_one(Owner, dataset.owner_id).account_id]
+            if grant is not None and grant.account_id is not None:
+                accounts.append(grant.account_id)
+            ledger.reserve(session, job, dict.fromkeys(accounts, question.charge), bound)
     except IntegrityError:
         # The same key, at the same moment, in another process: its job is the answer.
         with services.database.read() as session:
@@ -171,15 +167,15 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
     return Answer(job.id, reused=False)
 
 
-def _answered(session: Session, caller: Principal, question: Question) -> str | None:
-    """A job of this caller that answers the same question or is about to."""
+def _answered(session: Session, caller: Principal, question: Question, since: datetime) -> str | None:
+    """A job of this caller that answers the same question or is about to, no older than its access."""
     return session.scalar(
         select(Job.id)
         .where(
             Job.submitter_id == caller.id,
             Job.spec_digest == question.digest,
             Job.state.in_(("reserved", "claimed", "committed")),
-            Job.created_at >= question.since,
+            Job.created_at >= since,
         )
         .order_by(Job.created_at, Job.id)
         .limit(1)

@@ -57,7 +57,7 @@ def read_ledger(
     caller: CallerDep,
     services: ServicesDep,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    cursor: Annotated[int | None, Query(ge=1, description="`next` of the page before")] = None,
+    cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before")] = None,
 ) -> LedgerPage:
     """Movements of budget, newest first."""
     caller.must_be_owner(owner_id)

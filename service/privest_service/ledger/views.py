@@ -63,13 +63,8 @@ def budget(session: Session, account: Account) -> Budget:
 
 def _queries(session: Session, account_id: int) -> int:
     """Charged entries that were not voided."""
-    counts = dict(
-        session.execute(
-            select(Entry.kind, func.count()).where(Entry.account_id == account_id).group_by(Entry.kind)
-        )
-        .tuples()
-        .all()
-    )
+    statement = select(Entry.kind, func.count()).where(Entry.account_id == account_id).group_by(Entry.kind)
+    counts = {row[0]: row[1] for row in session.execute(statement)}
     return counts.get("debit", 0) - counts.get("void", 0)
 
 

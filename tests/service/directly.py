@@ -1,0 +1,88 @@
+"""The ledger without HTTP: just the rows that its own need, and jobs that nobody runs."""
+
+from dataclasses import dataclass, field
+from itertools import count
+
+from privest_service.database import Database
+from privest_service.database.tables import new_id
+from privest_service.datasets.models import Dataset
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.verify import verify
+from privest_service.owners.models import Owner
+
+_numbers = count()
+
+
+@dataclass
+class Books:
+    """A database with one owner and one dataset, so that jobs and accounts can be made at will."""
+
+    database: Database
+    owner: str = field(default_factory=lambda: new_id("own"))
+    dataset: str = field(default_factory=lambda: new_id("ds"))
+
+    def __post_init__(self) -> None:
+        with self.database.write() as session:
+            account = ledger.open_account(session, "owner", Limits("basic", 1, 1, 0, 0))
+            session.add(Owner(id=self.owner, name="An owner", account_id=account.id))
+            session.flush()
+            session.add(
+                Dataset(
+                    id=self.dataset,
+                    owner_id=self.owner,
+                    kind="points",
+                    dataset_schema="{}",
+                    n=2,
+                    fingerprint="",
+                )
+            )
+
+    def open(self, limits: Limits) -> int:
+        """A new account."""
+        with self.database.write() as session:
+            return ledger.open_account(session, "owner", limits).id
+
+    def job(self, submitter: str = "somebody") -> Job:
+        """A job that is not yet reserved."""
+        return Job(
+            id=new_id("job"),
+            kind="frechet-mean",
+            submitter_id=submitter,
+            owner_id=self.owner,
+            dataset_id=self.dataset,
+            spec_digest="",
+            plan="{}",
+        )
+
+    def reserve(self, charges: dict[int, Charge]) -> str:
+        """Reserve a new job; returns its id."""
+        job = self.job()
+        key = IdempotencyKey(
+            principal_id="somebody", key=f"{new_id('key')}-{next(_numbers)}", body_digest="", job_id=job.id
+        )
+        with self.database.write() as session:
+            ledger.reserve(session, job, charges, key)
+        return job.id
+
+    def account(self, account_id: int) -> Account:
+        """An account as it stands."""
+        with self.database.read() as session:
+            return session.get_one(Account, account_id)
+
+    def faults(self) -> list[str]:
+        """What the verifier finds."""
+        with self.database.read() as session:
+            return verify(session).faults
+
+
+def tenth() -> Charge:
+    """The cost of a query of ε = 0.1 at δ = 1e-7, as a plan makes it."""
+    from privest.estimators import frechet_mean
+    from privest.privacy.cost import PrivacyTarget
+    from privest.records import PointsShape
+
+    shape = PointsShape(1000, {"name": "euclidean", "dim": 3})
+    plan = frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(0.1, 1e-7))
+    return Charge.of(plan.target, plan.cost)

@@ -1,0 +1,189 @@
+"""Workers that crash, hang or are left behind: their job fails, stays charged and says nothing."""
+
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import numpy as np
+import psutil
+import pytest
+from sqlalchemy import select, update
+
+from harness import Caller, Server, books_balance, npy, problem, slow_rows, spd, until, worker_on
+from privest_service.database import Database, now
+from privest_service.ledger.models import Job, Transition
+
+ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
+
+on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
+"""What is about processes and not about the ledger."""
+
+
+def state_of(caller: Caller, job: str, state: str) -> None:
+    """Wait until a job is in a state."""
+    until(lambda: caller.get(f"/v1/jobs/{job}").json()["state"] == state)
+
+
+def says_nothing(job: dict, server: Server) -> None:
+    """A failed job has its charge and no word on why."""
+    assert job["state"] == "failed"
+    assert job["estimate"] is None
+    assert job["uncertainty"] is None
+    assert set(job) == {"id", "kind", "state", "estimate", "uncertainty", "privacy", "charges", "reused"} | (
+        set(job) & {"receipt"}
+    )
+    assert job["charges"][0]["mu_squared"] > 0
+    log = server.log.read_text()
+    for word in ("Traceback", "ProcessExpired", "LinAlg", "TimeoutError", ".npy"):
+        assert word not in log, word
+
+
+def test_a_killed_worker_fails_its_job_and_nothing_else(server: Server) -> None:
+    owner = server.owner()
+    dataset = owner.dataset(*slow_rows())
+    job = owner.estimate(dataset, key="k", **ENDLESS).json()["id"]
+    os.kill(worker_on(server, owner, dataset).pid, signal.SIGKILL)
+    ended = owner.ended(job)
+    says_nothing(ended, server)
+    assert owner.budget()["queries"] == 1
+    assert owner.ledger()[0]["state"] == "failed"
+    problem(owner.get(f"/v1/jobs/{job}/receipt"), 404, "not-found")
+    # It replays as failed, and is no answer to a new request.
+    again = owner.estimate(dataset, key="k", **ENDLESS)
+    assert (again.status_code, again.json()) == (200, ended)
+    fresh = owner.estimate(dataset, steps=1, epsilon=0.2)
+    assert fresh.json()["state"] == "committed"
+    assert owner.budget()["queries"] == 2
+    assert books_balance(server.database_url)
+
+
+@on_one_database
+def test_a_job_over_its_time_fails(start_server: Callable[..., Server], tmp_path: Path) -> None:
+    # In a directory whose name is too long for a socket in it.
+    server = start_server(job_timeout=6, data_dir=tmp_path / ("x" * 100))
+    owner = server.owner()
+    dataset = owner.dataset(*slow_rows())
+    job = owner.estimate(dataset, **ENDLESS | {"wait": 50}).json()
+    says_nothing(job, server)
+    assert owner.estimate(dataset, steps=1).json()["state"] == "committed"
+    assert owner.budget()["queries"] == 2
+
+
+def test_a_run_that_throws_fails_silently(server: Server) -> None:
+    owner = server.owner()
+    dataset, other = owner.dataset(), owner.dataset()
+    folder = server.data_dir / "rows" / owner.id
+    (folder / f"{dataset}.npy").unlink()
+    np.save(folder / f"{other}.npy", spd(3))  # another number of rows than was planned for
+    for broken in (dataset, other):
+        says_nothing(owner.estimate(broken).json(), server)
+    # A failed job is not reused: the next request is charged anew.
+    says_nothing(owner.estimate(dataset).json(), server)
+    assert owner.budget()["queries"] == 3
+
+
+def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
+    owner = server.owner()
+    rows, schema = spd(30_000, dim=10), slow_rows()[1]
+
+    def upload() -> httpx.Response:
+        return owner.upload(npy(rows), schema)
+
+    def intake() -> psutil.Process | None:
+        """The worker that writes the accepted rows."""
+        for process in psutil.Process(server.process.pid).children(recursive=True):
+            try:
+                if any("/incoming/ds_" in mapped.path for mapped in process.memory_maps()):
+                    return process
+            except psutil.Error:
+                continue
+        return None
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(upload)
+        os.kill(until(intake).pid, signal.SIGKILL)
+        problem(answer.result(), 503, "unavailable")
+    assert owner.get("/v1/datasets").json() == {"datasets": []}
+    incoming = (server.data_dir / "incoming").iterdir()
+    assert not [file for file in incoming if not file.name.startswith("pymp-")]
+    assert owner.estimate(owner.dataset()).status_code == 200
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_after_a_crash_what_was_reserved_runs_and_what_was_claimed_fails(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    owner = server.owner()
+    slow, quick = owner.dataset(*slow_rows()), owner.dataset()
+    running = owner.estimate(slow, **ENDLESS).json()["id"]
+    state_of(owner, running, "claimed")
+    waiting = owner.estimate(quick, wait=0).json()["id"]
+    left = psutil.Process(server.process.pid).children(recursive=True)
+    server.kill()
+    for process in psutil.wait_procs(left, timeout=1)[1]:
+        process.kill()
+
+    server = start_server()
+    owner = Caller(server, owner.id, owner.key)
+    assert owner.ended(waiting)["state"] == "committed"
+    # Its lease has not run out: another process might still be at it.
+    assert owner.get(f"/v1/jobs/{running}").json()["state"] == "claimed"
+    database = Database(server.database_url)
+    with database.write() as session:
+        session.execute(update(Job).where(Job.id == running).values(lease_until=now() - timedelta(seconds=1)))
+    says_nothing(owner.ended(running), server)
+    with database.read() as session:
+        states = session.scalars(
+            select(Transition.state).where(Transition.job_id == running).order_by(Transition.at)
+        ).all()
+    database.close()
+    assert states == ["reserved", "claimed", "failed"]
+    assert owner.budget()["queries"] == 2
+    assert books_balance(server.database_url)
+
+
+@on_one_database
+def test_a_graceful_stop_lets_a_running_job_end_and_claims_no_more(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    owner = server.owner()
+    dataset = owner.dataset(*slow_rows())
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(owner.estimate, dataset, steps=30)
+        worker_on(server, owner, dataset)
+        waiting = owner.estimate(dataset, steps=1, wait=0).json()["id"]
+        children = psutil.Process(server.process.pid).children(recursive=True)
+        server.stop()
+        # Whoever waited for it got it.
+        assert answer.result().json()["state"] == "committed"
+    assert server.process.returncode in (0, -signal.SIGTERM)
+    assert not psutil.wait_procs(children, timeout=10)[1]
+    database = Database(server.database_url)
+    with database.read() as session:
+        assert session.get_one(Job, waiting).state == "reserved"
+    database.close()
+
+
+@on_one_database
+def test_limits_of_uploads_and_of_the_queue(start_server: Callable[..., Server]) -> None:
+    server = start_server(max_upload_bytes=8_000_000, max_waiting_jobs=2)
+    owner = server.owner(epsilon=9.0)
+    slow, quick = owner.dataset(*slow_rows()), owner.dataset()
+    problem(owner.upload(npy(spd(12_000, dim=10)), slow_rows()[1]), 413, "too-large")
+    stream = (b"MARKER" * 100_000 for _ in range(20))
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    problem(owner.post("/v1/datasets", content=stream, headers=headers), 413, "too-large")
+    assert len(owner.get("/v1/datasets").json()["datasets"]) == 2
+
+    state_of(owner, owner.estimate(slow, **ENDLESS).json()["id"], "claimed")
+    answers = [owner.estimate(quick, epsilon=0.1 * i, wait=0, key=f"k{i}") for i in (1, 2, 3)]
+    assert [answer.status_code for answer in answers] == [202, 202, 503]
+    problem(answers[2], 503, "unavailable")
+    assert owner.budget()["queries"] == 3
+    server.kill()

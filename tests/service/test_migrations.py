@@ -1,0 +1,102 @@
+"""Migrations: the tree and the models agree, and any number of processes may start at once."""
+
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect
+
+from privest_service.database import Base, Database
+from privest_service.database.migrate import config, migrate
+from privest_service.database.models import import_all
+
+_spawn = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def empty(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    """The URL of a database without any table."""
+    if backend == "sqlite":
+        return f"sqlite:///{tmp_path}/empty.db"
+    return request.getfixturevalue("postgres")(f"empty_{request.node.originalname}", "template1")
+
+
+def _differences(database: Database) -> list[Any]:
+    import_all()
+    with database.engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        return compare_metadata(context, Base.metadata)
+
+
+def _checks(database: Database) -> dict[str, set[str]]:
+    inspector = inspect(database.engine)
+    return {
+        table: {check["name"] or "" for check in inspector.get_check_constraints(table)}
+        for table in Base.metadata.tables
+    }
+
+
+def test_a_migrated_database_equals_the_models(empty: str) -> None:
+    database = Database(empty)
+    migrate(database)
+    assert _differences(database) == []
+    declared = {
+        name: {str(c.name) for c in table.constraints if type(c).__name__ == "CheckConstraint"}
+        for name, table in Base.metadata.tables.items()
+    }
+    assert _checks(database) == declared
+    database.close()
+
+
+def test_an_upgrade_changes_nothing_the_second_time(database: Database) -> None:
+    before = inspect(database.engine).get_table_names()
+    migrate(database)
+    assert inspect(database.engine).get_table_names() == before
+    assert _differences(database) == []
+
+
+def test_a_downgrade_leaves_nothing_and_can_be_undone(empty: str) -> None:
+    database = Database(empty)
+    migrate(database)
+    command.downgrade(config(database), "base")
+    assert inspect(database.engine).get_table_names() == ["alembic_version"]
+    migrate(database)
+    assert _differences(database) == []
+    database.close()
+
+
+def _migrate(url: str, start: Any, results: Any) -> None:
+    database = Database(url)
+    start.wait(60)
+    try:
+        migrate(database)
+        results.put("done")
+    except Exception as error:
+        results.put(repr(error))
+    database.close()
+
+
+def test_processes_that_start_together_migrate_once(empty: str) -> None:
+    start, results = _spawn.Barrier(3), _spawn.Queue()
+    processes = [_spawn.Process(target=_migrate, args=(empty, start, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    assert [results.get(timeout=60) for _ in processes] == ["done"] * 3
+    for process in processes:
+        process.join(30)
+    database = Database(empty)
+    assert _differences(database) == []
+    database.close()
+
+
+def test_the_differences_would_be_seen(new_database: Callable[[str], str], backend: str) -> None:
+    database = Database(new_database(backend))
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE analysts ADD COLUMN extra INTEGER")
+    assert _differences(database)
+    database.close()
