@@ -154,20 +154,18 @@ def test_a_graceful_stop_lets_a_running_job_end_and_claims_no_more(
     server = start_server()
     owner = server.owner()
     dataset = owner.dataset(*slow_rows())
-    with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(owner.estimate, dataset, steps=30)
-        worker_on(server, owner, dataset)
-        waiting = owner.estimate(dataset, steps=1, wait=0).json()["id"]
-        children = psutil.Process(server.process.pid).children(recursive=True)
-        server.stop()
-        # Whoever waited for it got it.
-        assert answer.result().json()["state"] == "committed"
+    running = owner.estimate(dataset, steps=30, wait=0).json()["id"]
+    worker_on(server, owner, dataset)
+    waiting = owner.estimate(dataset, steps=1, wait=0).json()["id"]
+    children = psutil.Process(server.process.pid).children(recursive=True)
+    server.stop()
     assert server.process.returncode in (0, -signal.SIGTERM)
     assert not psutil.wait_procs(children, timeout=10)[1]
     database = Database(server.database_url)
     with database.read() as session:
-        assert session.get_one(Job, waiting).state == "reserved"
+        states = [session.get_one(Job, job).state for job in (running, waiting)]
     database.close()
+    assert states == ["committed", "reserved"]
 
 
 @on_one_database
@@ -176,7 +174,8 @@ def test_limits_of_uploads_and_of_the_queue(start_server: Callable[..., Server])
     owner = server.owner(epsilon=9.0)
     slow, quick = owner.dataset(*slow_rows()), owner.dataset()
     problem(owner.upload(npy(spd(12_000, dim=10)), slow_rows()[1]), 413, "too-large")
-    stream = (b"MARKER" * 100_000 for _ in range(20))
+    part = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.npy"\r\n\r\n'
+    stream = (part if i == 0 else b"x" * 1_000_000 for i in range(20))
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     problem(owner.post("/v1/datasets", content=stream, headers=headers), 413, "too-large")
     assert len(owner.get("/v1/datasets").json()["datasets"]) == 2
