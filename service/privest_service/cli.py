@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from types import FrameType
 
 from pydantic import ValidationError
 
@@ -50,14 +51,26 @@ def _serve(host: str, port: int) -> int:
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     telemetry.configure()
     _migrate()
-    uvicorn.run(
-        create_app(settings),
-        host=host,
-        port=port,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=30,  # for callers that wait; claimed jobs are run to their end after that
-    )
+    app = create_app(settings)
+
+    class Server(uvicorn.Server):
+        """Claims no further job from the moment that it is told to end, while callers still wait."""
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            if services := getattr(app.state, "services", None):
+                services.engine.drain()
+            super().handle_exit(sig, frame)
+
+    Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=30,
+        )
+    ).run()
     return 0
 
 

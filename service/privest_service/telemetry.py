@@ -2,6 +2,7 @@
 
 import logging
 import secrets
+import sys
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -20,7 +21,7 @@ def configure() -> None:
             structlog.processors.format_exc_info,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     logging.getLogger("uvicorn.access").disabled = True

@@ -7,8 +7,12 @@ import pytest
 
 from privest import manifolds
 
-E, S, P = (manifolds.get(name, dim=3) for name in ("euclidean", "sphere", "spd"))
+E, S, P, B = (manifolds.get(name, dim=3) for name in ("euclidean", "sphere", "spd", "poincare-ball"))
+L = manifolds.get("lorentz", dim=2)
+F, G = (manifolds.get(name, dim=3, rank=2) for name in ("stiefel", "grassmann"))
+SPACES = [E, S, P, B, L, F, G]
 UNIT = [0.6, 0.0, 0.8]
+ABOVE = "on the hyperboloid (−t² + |x|² = −1, t > 0)"
 
 
 def spd(*diagonal, **entries):
@@ -50,6 +54,41 @@ CASES = [
     (P, np.ones((3, 3)) * 1e308, "positive definite"),
     (P, spd(1, 1, np.nan), "finite"),
     (P, spd(1, 1, 1, e01=np.inf, e10=np.inf), "finite"),
+    (B, [0.0, 0.0, 0.0], None),
+    (B, [0.6, 0.0, 0.799], None),
+    (B, [1 - 1e-8, 0, 0], None),
+    (B, [1.0, 0, 0], "inside the unit ball"),
+    (B, [0.6, 0.0, 0.8001], "inside the unit ball"),
+    (B, [1e308] * 3, "inside the unit ball"),
+    (B, [np.nan, 0, 0], "finite"),
+    (B, [np.inf, 0, 0], "finite"),
+    (L, [1.0, 0, 0], None),
+    (L, [np.cosh(10), np.sinh(10), 0], None),
+    (L, [np.sqrt(26) * (1 + 1e-9), 3, 4], None),
+    (L, [np.sqrt(26) * (1 + 1e-7), 3, 4], ABOVE),
+    (L, [-1.0, 0, 0], ABOVE),
+    (L, [0.0, 0, 0], ABOVE),
+    (L, [0.0, 1e200, 0], ABOVE),
+    (L, [1e308, 1e308, 1e308], ABOVE),
+    (L, [np.nan, 0, 0], "finite"),
+    (L, [1, -np.inf, 0], "finite"),
+    *(
+        (space, np.array(point, dtype=float).reshape(3, 2), rule)
+        for space in (F, G)
+        for point, rule in [
+            ([1, 0, 0, 1, 0, 0], None),
+            ([0.6, 0, 0.8, 0, 0, -1], None),
+            ([1 + 1e-9, 0, 0, 1, 0, 0], None),
+            ([1 + 1e-7, 0, 0, 1, 0, 0], "orthonormal columns"),
+            ([1, 0, 0, 1e-7, 0, 0], "orthonormal columns"),
+            ([1, 1, 0, 0, 0, 0], "orthonormal columns"),
+            ([1e308] * 6, "orthonormal columns"),
+            ([1e308, -1e308] * 3, "orthonormal columns"),
+            ([0] * 6, "orthonormal columns"),
+            ([np.nan] + [0] * 5, "finite"),
+            ([np.inf, -np.inf] * 3, "finite"),
+        ]
+    ),
 ]
 
 
@@ -63,27 +102,34 @@ def test_the_broken_rule_is_named(space, point, rule):
     assert held == (rule is None)
 
 
-@pytest.mark.parametrize("space", [E, S, P], ids=lambda s: s.name)
+@pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
 def test_rules_batch_and_one_bad_point_does_not_hide_another(space):
     batch = [(np.asarray(point, dtype=float), rule) for of, point, rule in CASES if of is space]
     broken = space.broken_rule(np.stack([point for point, _ in batch]))
     assert [space.rules[b - 1] if b else None for b in broken] == [rule for _, rule in batch]
 
 
-@pytest.mark.parametrize("space", [manifolds.get("spd", dim=d) for d in (1, 2, 5, 11)], ids=lambda s: s.dim)
+@pytest.mark.parametrize(
+    "space",
+    [*SPACES, *(manifolds.get("spd", dim=d) for d in (1, 2, 5, 11))],
+    ids=lambda s: f"{s.name}-{s.dim}",
+)
 def test_rules_are_total_over_all_of_float64(space):
     rng = np.random.default_rng(1)
     bits = rng.integers(0, 2**64, (2000, *space.shape), dtype=np.uint64).view(np.float64)
-    with np.errstate(invalid="ignore"):
-        mirrored = np.tril(bits) + np.swapaxes(np.tril(bits, -1), -1, -2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        space.broken_rule(bits)
-        broken = space.broken_rule(mirrored)
-    assert set(broken) <= {0, 1, 3}
+        assert set(space.broken_rule(bits)) <= set(range(len(space.rules) + 1))
+    if space.name == "spd":
+        with np.errstate(invalid="ignore"):
+            mirrored = np.tril(bits) + np.swapaxes(np.tril(bits, -1), -1, -2)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            broken = space.broken_rule(mirrored)
+        assert set(broken) <= {0, 1, 3}
 
 
-@pytest.mark.parametrize("space", [E, S, P], ids=lambda s: s.name)
+@pytest.mark.parametrize("space", SPACES, ids=lambda s: s.name)
 def test_canonical_points_keep_every_rule(space):
     for of, point, rule in CASES:
         if of is space and rule is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import mpmath
 import pytest
 from directly import Books, tenth
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import text
@@ -375,6 +375,7 @@ def test_the_ledger_is_a_model_of_integers(books: Books, tmp_path: Path) -> None
         stateful_step_count=25,
         deadline=None,
         database=None,
+        phases=[Phase.generate],  # each step is a transaction: shrinking takes minutes
         suppress_health_check=list(HealthCheck),
     )
     OnThisDatabase.TestCase("runTest").runTest()

@@ -5,22 +5,30 @@ from typing import Any
 
 from privest.manifolds.base import Manifold
 from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.spd import AffineInvariantSPD
+from privest.manifolds.grassmann import Grassmann
+from privest.manifolds.lorentz import Lorentz
+from privest.manifolds.poincare_ball import PoincareBall
+from privest.manifolds.spd import METRICS
 from privest.manifolds.sphere import Sphere
+from privest.manifolds.stiefel import Stiefel
 
-__all__ = ["AffineInvariantSPD", "Euclidean", "Manifold", "Sphere", "get"]
+__all__ = ["Manifold", "get"]
 
 
 def _spd(dim: int, metric: str = "affine-invariant") -> Manifold:
-    if metric != "affine-invariant":
-        raise ValueError("metric of spd must be 'affine-invariant'")
-    return AffineInvariantSPD(dim)
+    if metric not in METRICS:
+        raise ValueError(f"metric of spd must be one of {', '.join(METRICS)}")
+    return METRICS[metric](dim)
 
 
 _BUILDERS: Mapping[str, Callable[..., Manifold]] = {
     "euclidean": Euclidean,
     "sphere": Sphere,
     "spd": _spd,
+    "poincare-ball": PoincareBall,
+    "lorentz": Lorentz,
+    "stiefel": Stiefel,
+    "grassmann": Grassmann,
 }
 
 
@@ -28,7 +36,9 @@ def get(name: str, **params: Any) -> Manifold:
     """The manifold called `name`.
 
     Names and parameters: `euclidean` (dim), `sphere` (dim: of the ambient space), `spd` (dim: rows of
-    the matrices; metric: `affine-invariant`).
+    the matrices; metric: `affine-invariant`, `log-euclidean` or `bures-wasserstein`), `poincare-ball`
+    (dim), `lorentz` (dim; points have dim + 1 entries, time first), `stiefel` and `grassmann` (dim: of
+    the ambient space; rank: columns of a frame).
 
     Raises:
         ValueError: no such name, or parameters out of range.

@@ -96,7 +96,11 @@ class Manifold(ABC):
 
     @abstractmethod
     def transport_from_reference(self, base: Array, v: Array) -> Array:
-        """Parallel transport of a tangent vector at the reference to `base`: a linear isometry."""
+        """A linear isometry from the tangent space at the reference to that at `base`.
+
+        It is all that paper 000, Section 3, asks for. On frames (`stiefel`, `grassmann`) no more is
+        promised; elsewhere it is the parallel transport along the geodesic.
+        """
 
     @abstractmethod
     def coordinates(self, base: Array, v: Array) -> Array:

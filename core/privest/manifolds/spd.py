@@ -1,14 +1,16 @@
 """Symmetric positive definite matrices."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privest.arrays import Array, lengths
+from privest.arrays import Array, lengths, one_by_one, transposed
 from privest.manifolds.base import Manifold, at_least
 
 _SYMMETRY_TOLERANCE = 1e-10
@@ -18,22 +20,64 @@ _LOG_LIMIT = 690.0
 
 def symmetric(a: Array) -> Array:
     """The symmetric part of (..., m, m) matrices."""
-    return 0.5 * a + 0.5 * np.swapaxes(a, -1, -2)
+    return 0.5 * a + 0.5 * transposed(a)
 
 
-def spectral(a: Array, function: Callable[[Array], Array]) -> Array:
-    """A function of symmetric matrices through their eigenvalues, (..., m, m).
+def eigen(a: Array) -> tuple[Array, Array]:
+    """Eigenvalues (..., m), ascending, and eigenvectors (..., m, m); what is above the diagonal is not read.
 
     Total: NaN for a matrix on which LAPACK gives up, whatever else is in the batch. Near the ends of
     float64's range it does, so that matrices are first scaled, exactly, to entries of about one.
     """
     size = np.abs(a).max(axis=(-1, -2), keepdims=True)
     scale = np.ldexp(1.0, np.frexp(size)[1] - 1)
+    values, vectors = one_by_one(np.linalg.eigh, a / scale)
+    with np.errstate(over="ignore"):
+        return values * scale[..., 0], vectors
+
+
+def spectral(a: Array, function: Callable[[Array], Array]) -> Array:
+    """A function of symmetric matrices through their eigenvalues, (..., m, m); NaN where `eigen` is."""
+    values, vectors = eigen(a)
+    return (vectors * function(values)[..., None, :]) @ transposed(vectors)
+
+
+def in_eigenbasis(
+    base: Array, a: Array, kernel: Callable[[Array], Array], *, there: bool = True, back: bool = True
+) -> Array:
+    """Symmetric matrices `a` times `kernel(eigenvalues of base)`, entry by entry in the eigenbasis of `base`.
+
+    Args:
+        base: (..., m, m) positive definite.
+        a: (..., m, m) symmetric.
+        kernel: (..., m) eigenvalues to (..., m, m) factors.
+        there: `a` is given in the standard basis.
+        back: the result is wanted in the standard basis.
+    """
+    values, vectors = eigen(base)
+    adjoint = transposed(vectors)
+    scaled = (adjoint @ a @ vectors if there else a) * kernel(_positive(values))
+    return symmetric(vectors @ scaled @ adjoint if back else scaled)
+
+
+def _positive(values: Array) -> Array:
+    """Eigenvalues of positive definite matrices, those lost to rounding taken for the least there are."""
+    return np.clip(values, np.exp(-_LOG_LIMIT), np.exp(_LOG_LIMIT))
+
+
+def _gram(root: Array) -> Array:
+    """root·rootᵀ. Total: eigenvalues lost in float64 beside the largest are raised until they are held."""
+    x = symmetric(root @ transposed(root))
+    share = x.shape[-1] * 2.0**-48
+    trace = np.trace(x, axis1=-2, axis2=-1)[..., None, None]
     try:
-        values, vectors = np.linalg.eigh(a / scale)
+        np.linalg.cholesky(x - share * trace * np.eye(x.shape[-1]))
     except np.linalg.LinAlgError:
-        return np.stack([spectral(one, function) for one in a]) if a.ndim > 2 else np.full_like(a, np.nan)
-    return (vectors * function(values * scale[..., 0])[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+        values, vectors = eigen(x)
+        least = values[..., -1:] * share
+        raised = (vectors * np.maximum(values, least)[..., None, :]) @ transposed(vectors)
+        return np.where(values[..., :1, None] < least[..., None], symmetric(raised), x)
+    return x
 
 
 def _cholesky(base: Array) -> Array:
@@ -42,19 +86,17 @@ def _cholesky(base: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class AffineInvariantSPD(Manifold):
-    """size×size positive definite matrices with ⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (paper 000, Section 4.1).
+class SPD(Manifold):
+    """size×size positive definite matrices, whatever the metric.
 
-    Coordinates are taken in the frame of the Cholesky factor: with w = LLᵀ, of the symmetric matrix
-    L⁻¹vL⁻ᵀ the diagonal, then √2 times the entries above it. That is an orthonormal basis, diagonal
-    included (Lemma 1.1 of the paper leaves it out), and at every base point, however far from I.
+    Coordinates are those of a symmetric matrix: its diagonal, then √2 times the entries above it, an
+    orthonormal basis (Lemma 1.1 of paper 000 leaves the diagonal out).
     """
 
     size: int
+    metric: ClassVar[str]
 
     name = "spd"
-    curvature = (-0.5, 0.0)
-    widest_radius = 100.0
     rules = ("finite", "symmetric", "positive definite")
 
     def __init__(self, dim: int) -> None:
@@ -70,7 +112,7 @@ class AffineInvariantSPD(Manifold):
 
     @property
     def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size, "metric": "affine-invariant"}
+        return {"dim": self.size, "metric": self.metric}
 
     @property
     def reference(self) -> Array:
@@ -94,83 +136,209 @@ class AffineInvariantSPD(Manifold):
         x = np.where(np.asarray(finite)[..., None, None], x, np.eye(self.size))
         size = np.abs(x).max(axis=(-1, -2))
         scaled = x / np.where(size > 0, size, 1.0)[..., None, None]
-        gap = np.abs(scaled - np.swapaxes(scaled, -1, -2)).max(axis=(-1, -2))
+        gap = np.abs(scaled - transposed(scaled)).max(axis=(-1, -2))
         definite = np.linalg.eigvalsh(symmetric(scaled))[..., 0] > 0
         return np.select([~finite, gap > _SYMMETRY_TOLERANCE, ~definite], [1, 2, 3], 0)
 
     def canonical(self, x: Array) -> Array:
         return symmetric(x)
 
-    @staticmethod
-    def _whiten(base: Array, a: Array) -> tuple[Array, Array]:
-        """The Cholesky factor L of `base`, and L⁻¹aL⁻ᵀ."""
-        factor = _cholesky(base)
-        inverse = np.linalg.inv(factor)
-        return factor, symmetric(inverse @ a @ np.swapaxes(inverse, -1, -2))
-
-    @staticmethod
-    def _congruence(factor: Array, a: Array) -> Array:
-        return symmetric(factor @ a @ np.swapaxes(factor, -1, -2))
-
-    def exp(self, base: Array, v: Array) -> Array:
-        factor, white = self._whiten(base, v)
-        return self._congruence(factor, spectral(white, _bounded_exp))
-
-    def log(self, base: Array, x: Array) -> Array:
-        factor, white = self._whiten(base, x)
-        return self._congruence(factor, spectral(white, _bounded_log))
-
-    def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Total: a point so far from `base` that float64 cannot hold the way counts as `base` itself."""
-        white = self._whiten(base, x)[1]
-        held = np.isfinite(white).all(axis=(-1, -2), keepdims=True)
-        return self._pack(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
-
-    def exp_coordinates(self, base: Array, c: Array) -> Array:
-        """Total: eigenvalues lost in float64 beside the largest are raised until they are held."""
-        x = self._congruence(_cholesky(base), spectral(self._unpack(c), _bounded_exp))
-        return symmetric(spectral(x, lambda e: np.maximum(e, e[..., -1:] * self.size * 2.0**-48)))
-
-    def dist(self, a: Array, b: Array) -> Array:
-        values = np.asarray(np.linalg.eigvalsh(self._whiten(a, b)[1]), dtype=np.float64)
-        return lengths(_bounded_log(values))
-
     def inner(self, base: Array, u: Array, v: Array) -> Array:
-        return np.sum(self.coordinates(base, u) * self.coordinates(base, v), axis=-1)
+        return np.vecdot(self.coordinates(base, u), self.coordinates(base, v))
 
     def project_tangent(self, base: Array, a: Array) -> Array:
         return symmetric(a)
 
+    def exp(self, base: Array, v: Array) -> Array:
+        return self.exp_coordinates(base, self.coordinates(base, v))
+
+    @abstractmethod
+    def exp_coordinates(self, base: Array, c: Array) -> Array: ...
+
+    def log(self, base: Array, x: Array) -> Array:
+        return self.from_coordinates(base, self.log_coordinates(base, x))
+
+    @abstractmethod
+    def log_coordinates(self, base: Array, x: Array) -> Array: ...
+
+    def dist(self, a: Array, b: Array) -> Array:
+        return lengths(self.log_coordinates(a, b))
+
+    @cached_property
+    def _upper(self) -> tuple[NDArray[np.intp], Array]:
+        """Of each coordinate, its place in the flattened matrix and its weight."""
+        rows, columns = np.triu_indices(self.size)
+        return rows * self.size + columns, np.where(rows == columns, 1.0, sqrt(2.0))
+
+    @cached_property
+    def _both(self) -> tuple[NDArray[np.intp], Array]:
+        """Of each entry of the matrix, its place among the coordinates and its weight."""
+        places, weights = self._upper
+        filled = np.zeros(self.shape, dtype=np.intp)
+        filled.flat[places] = np.arange(self.dim)
+        filled = np.maximum(filled, filled.T)
+        return filled, 1 / weights[filled]
+
+    def _pack(self, a: Array) -> Array:
+        places, weights = self._upper
+        return np.take(a.reshape(*a.shape[:-2], -1), places, axis=-1) * weights
+
+    def _unpack(self, c: Array) -> Array:
+        places, weights = self._both
+        return np.take(c, places, axis=-1) * weights
+
+
+@dataclass(frozen=True)
+class AffineInvariantSPD(SPD):
+    """⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (paper 000, Section 4.1).
+
+    Coordinates are taken in the frame of the Cholesky factor: with w = LLᵀ, those of L⁻¹vL⁻ᵀ, at every
+    base point, however far from I.
+    """
+
+    metric = "affine-invariant"
+    curvature = (-0.5, 0.0)
+    widest_radius = 100.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+
+    @staticmethod
+    def _whiten(base: Array, a: Array) -> Array:
+        """L⁻¹aL⁻ᵀ, symmetric but for rounding."""
+        inverse = np.asarray(np.linalg.inv(_cholesky(base)), dtype=np.float64)
+        return inverse @ a @ transposed(inverse)
+
+    @staticmethod
+    def _congruence(factor: Array, a: Array) -> Array:
+        return symmetric(factor @ a @ transposed(factor))
+
+    def exp_coordinates(self, base: Array, c: Array) -> Array:
+        values, vectors = eigen(self._unpack(c))
+        return _gram(_cholesky(base) @ (vectors * _root_exp(values)[..., None, :]))
+
+    def log_coordinates(self, base: Array, x: Array) -> Array:
+        """Total: a point so far from `base` that float64 cannot hold the way counts as `base` itself."""
+        white = self._whiten(base, x)
+        held = np.isfinite(white).all(axis=(-1, -2), keepdims=True)
+        return self._pack(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
+
     def transport_from_reference(self, base: Array, v: Array) -> Array:
-        return self._congruence(spectral(base, np.sqrt), v)
+        return self._congruence(spectral(base, _root), v)
 
     def coordinates(self, base: Array, v: Array) -> Array:
-        return self._pack(self._whiten(base, v)[1])
+        return self._pack(symmetric(self._whiten(base, v)))
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
         return self._congruence(_cholesky(base), self._unpack(c))
 
-    @cached_property
-    def _upper(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Array]:
-        """Rows, columns and weights of the coordinates."""
-        rows, columns = np.triu_indices(self.size)
-        return rows, columns, np.where(rows == columns, 1.0, sqrt(2.0))
 
-    def _pack(self, a: Array) -> Array:
-        rows, columns, weights = self._upper
-        return a[..., rows, columns] * weights
+@dataclass(frozen=True)
+class LogEuclideanSPD(SPD):
+    """⟨u, v⟩_w = tr(Dlog_w[u]·Dlog_w[v]): the matrix logarithm is an isometry to flat space (Arsigny 2007).
 
-    def _unpack(self, c: Array) -> Array:
-        rows, columns, weights = self._upper
-        a = np.empty((*c.shape[:-1], *self.shape))
-        a[..., rows, columns] = a[..., columns, rows] = c / weights
-        return a
+    In the eigenbasis of w, Dlog_w multiplies entry (r, s) by (log λr − log λs)/(λr − λs), and by 1/λ where
+    they are equal. Paper 000, Section 4.1, prints (x − y)/(eˣ − eʸ) of the eigenvalues instead.
+    """
+
+    metric = "log-euclidean"
+    curvature = (0.0, 0.0)
+    widest_radius = 100.0
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+
+    @staticmethod
+    def _kernel(values: Array) -> Array:
+        """(x − y)/(log x − log y) of all pairs, as √(xy)·sinh(u)/u with u = log √(x/y), to keep digits."""
+        logs = np.log(values) / 2
+        u = logs[..., :, None] - logs[..., None, :]
+        mean = np.exp(logs[..., :, None] + logs[..., None, :])
+        return mean * np.where(u == 0, 1.0, np.sinh(u) / np.where(u == 0, 1.0, u))
+
+    def exp_coordinates(self, base: Array, c: Array) -> Array:
+        values, vectors = eigen(spectral(base, _bounded_log) + self._unpack(c))
+        return _gram(vectors * _root_exp(values)[..., None, :])
+
+    def log_coordinates(self, base: Array, x: Array) -> Array:
+        return self._pack(spectral(x, _bounded_log) - spectral(base, _bounded_log))
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        return in_eigenbasis(base, v, self._kernel)
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return self._pack(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values)))
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return in_eigenbasis(base, self._unpack(c), self._kernel)
+
+
+@dataclass(frozen=True)
+class BuresWassersteinSPD(SPD):
+    """⟨u, v⟩_w = ½tr(Lv) with wL + Lw = u: optimal transport between centred Gaussians (Bhatia et al. 2019).
+
+    At I it is ⟨u, v⟩_F/4. In the eigenbasis of w, in which coordinates are taken, entry (r, s) of a tangent
+    vector has length |v_rs|/√(2(λr + λs)). Paper 000, Algorithm 4, samples twice too large at I, and its
+    transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near singular
+    matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
+    """
+
+    metric = "bures-wasserstein"
+    curvature = (0.0, np.inf)
+    widest_radius = 1e30
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+
+    @property
+    def natural_radius(self) -> float:
+        """Half the distance from I to the zero matrix."""
+        return sqrt(self.size) / 2
+
+    @staticmethod
+    def _kernel(values: Array) -> Array:
+        return np.sqrt(2 * (values[..., :, None] + values[..., None, :]))
+
+    def exp_coordinates(self, base: Array, c: Array) -> Array:
+        """(I + L)·base·(I + L) with L_rs = v_rs/(λr + λs); beyond a singular matrix it is no geodesic."""
+        values, vectors = eigen(base)
+        values = _positive(values)
+        push = np.eye(self.size) + 2 * self._unpack(c) / self._kernel(values)
+        return _gram((vectors @ push) * np.sqrt(values)[..., None, :])
+
+    def log_coordinates(self, base: Array, x: Array) -> Array:
+        """Of T·base + base·T − 2·base with the optimal map T = s⁻¹(s·x·s)^½ s⁻¹, s the root of `base`."""
+        values, vectors = eigen(base)
+        values = _positive(values)
+        root = np.sqrt(values)
+        half = vectors * root[..., None, :]
+        cross = spectral(transposed(half) @ x @ half, _root)
+        stretch = self._kernel(values) / (2 * root[..., :, None] * root[..., None, :])
+        return self._pack(cross * stretch - root[..., None] * np.eye(self.size))
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        return in_eigenbasis(base, v, lambda values: self._kernel(values) / 2)
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return self._pack(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values), back=False))
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return in_eigenbasis(base, self._unpack(c), self._kernel, there=False)
+
+
+def _root(values: Array) -> Array:
+    return np.sqrt(np.maximum(values, 0.0))
 
 
 def _bounded_log(values: Array) -> Array:
-    """The logarithm of eigenvalues, those lost to rounding taken for the least that float64 has."""
-    return np.log(np.clip(values, np.exp(-_LOG_LIMIT), np.exp(_LOG_LIMIT)))
+    return np.log(_positive(values))
 
 
-def _bounded_exp(values: Array) -> Array:
-    return np.exp(np.clip(values, -_LOG_LIMIT, _LOG_LIMIT))
+def _root_exp(values: Array) -> Array:
+    return np.exp(0.5 * np.clip(values, -_LOG_LIMIT, _LOG_LIMIT))
+
+
+METRICS: Mapping[str, Callable[[int], SPD]] = {
+    kind.metric: kind for kind in (AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD)
+}
+"""By name."""

@@ -13,7 +13,7 @@ _UNIT_TOLERANCE = 1e-8
 
 
 def _dot(u: Array, v: Array) -> Array:
-    return np.sum(u * v, axis=-1, keepdims=True)
+    return np.vecdot(u, v)[..., None]
 
 
 @dataclass(frozen=True)
@@ -76,18 +76,19 @@ class Sphere(Manifold):
 
     def log(self, base: Array, x: Array) -> Array:
         """Of the antipode, whose shortest geodesics are many: one of them, always the same."""
-        base, x = np.broadcast_arrays(base, x)
         cosine = _dot(base, x)
-        side = self.project_tangent(base, x - cosine * base)
+        side = x - cosine * base
+        side -= _dot(base, side) * base
         sine = lengths(side)[..., None]
-        angle = np.arctan2(sine, cosine)
         near = sine <= 1e-15
-        direction = side / np.where(near, 1.0, sine)
-        return np.where(near, np.where(cosine > 0, side, pi * self._some_direction(base)), angle * direction)
+        side *= np.where(near, 1.0, np.arctan2(sine, cosine) / np.where(near, 1.0, sine))
+        opposite = near & (cosine <= 0)
+        return np.where(opposite, pi * self._some_direction(base), side) if opposite.any() else side
 
     def _some_direction(self, base: Array) -> Array:
         """A unit tangent vector at each base point: the axis most nearly tangent, projected."""
-        axis = np.eye(self.size)[np.argmin(np.abs(base), axis=-1)]
+        axis = np.zeros_like(base)
+        np.put_along_axis(axis, np.argmin(np.abs(base), axis=-1, keepdims=True), 1.0, axis=-1)
         return self.canonical(self.project_tangent(base, axis))
 
     def dist(self, a: Array, b: Array) -> Array:
@@ -95,7 +96,7 @@ class Sphere(Manifold):
         return 2.0 * np.arctan2(lengths(a - b), lengths(a + b))
 
     def inner(self, base: Array, u: Array, v: Array) -> Array:
-        return np.sum(u * v, axis=-1)
+        return np.vecdot(u, v)
 
     def project_tangent(self, base: Array, a: Array) -> Array:
         return a - _dot(base, a) * base

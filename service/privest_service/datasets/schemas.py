@@ -29,7 +29,41 @@ class SPDSpace(Input):
 
     name: Literal["spd"]
     dim: Annotated[int, Field(ge=1, le=200)]
-    metric: Literal["affine-invariant"] = "affine-invariant"
+    metric: Literal["affine-invariant", "log-euclidean", "bures-wasserstein"] = "affine-invariant"
+
+
+class PoincareBallSpace(Input):
+    """Points of the open unit ball of `dim` dimensions, hyperbolic."""
+
+    name: Literal["poincare-ball"]
+    dim: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class LorentzSpace(Input):
+    """Rows of `dim` + 1 numbers, time first, on the hyperboloid."""
+
+    name: Literal["lorentz"]
+    dim: Annotated[int, Field(ge=1, le=10_000)]
+
+
+class FramesSpace(Input):
+    """dim×rank matrices with orthonormal columns: frames (`stiefel`), or what they span (`grassmann`)."""
+
+    name: Literal["stiefel", "grassmann"]
+    dim: Annotated[int, Field(ge=1, le=10_000)]
+    rank: Annotated[int, Field(ge=1, le=100)]
+
+    @model_validator(mode="after")
+    def _rank_fits(self) -> "FramesSpace":
+        if self.rank > self.dim:
+            raise ValueError("rank must be at most dim")
+        return self
+
+
+Space = Annotated[
+    EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace,
+    Field(discriminator="name"),
+]
 
 
 class PointsSchema(Input):
@@ -40,14 +74,17 @@ class PointsSchema(Input):
     """
 
     kind: Literal["points"]
-    manifold: Annotated[EuclideanSpace | SphereSpace | SPDSpace, Field(discriminator="name")]
+    manifold: Space
     center: Point | None = Field(default=None, description="a point of the manifold, as nested lists")
     radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
 
     @model_validator(mode="after")
-    def _center_is_a_point(self) -> "PointsSchema":
+    def _ball_is_in_the_space(self) -> "PointsSchema":
+        shape = self.shape(2)
         if self.center is not None:
-            self.shape(2).point(self.center, "center")
+            shape.point(self.center, "center")
+        if self.radius is not None and self.radius > shape.space.widest_radius:
+            raise ValueError(f"radius must be at most {shape.space.widest_radius:g} on this manifold")
         return self
 
     def shape(self, n: int) -> PointsShape:

@@ -1,7 +1,11 @@
 """Rows on disk: one float64 npy file for each dataset, in a folder for each owner."""
 
 import os
+import time
 from pathlib import Path
+
+_LONGEST_UPLOAD = 24 * 3600.0
+"""Seconds that no upload takes."""
 
 
 class Store:
@@ -17,6 +21,10 @@ class Store:
         """Where uploads stay until they are validated; on the same file system as the rows."""
         for folder in (self._rows, self.incoming):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for left in self.incoming.iterdir():
+            # What a killed service left behind; another replica's uploads are younger.
+            if time.time() - left.stat().st_mtime > _LONGEST_UPLOAD:
+                left.unlink(missing_ok=True)
 
     def path(self, owner_id: str, dataset_id: str) -> Path:
         """The file of a dataset's rows."""

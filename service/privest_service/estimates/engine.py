@@ -83,10 +83,14 @@ class Engine:
         self._intake = ProcessPool(max_workers=1, context=context)
         self._feeder.start()
 
-    def stop(self) -> None:
-        """Claim nothing more, let claimed runs end, and stop the workers."""
+    def drain(self) -> None:
+        """Claim nothing more."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """Claim nothing more, let claimed runs end, and stop the workers."""
+        self.drain()
         self._feeder.join()
         for pool in (self._pool, self._intake):
             if pool is not None:

@@ -1,0 +1,58 @@
+"""The Grassmann manifold of linear subspaces."""
+
+from dataclasses import dataclass
+from math import pi, sqrt
+
+import numpy as np
+
+from privest.arrays import Array, lengths, transposed
+from privest.manifolds.frames import Frames, svd
+
+
+@dataclass(frozen=True)
+class Grassmann(Frames):
+    """Subspaces of dimension rank, each given by any frame that spans it.
+
+    Tangent vectors are horizontal: orthogonal to the frame. The distance is the length of the vector of
+    principal angles (Edelman, Arias and Smith 1998, Section 2.5).
+    """
+
+    name = "grassmann"
+
+    def __init__(self, dim: int, rank: int) -> None:
+        super().__init__(dim, rank)
+
+    @property
+    def curvature(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Between 0 and 2; a projective space (rank or corank 1) has curvature 1."""
+        return (0.0, 1.0 if min(self.rank, self.size - self.rank) <= 1 else 2.0)
+
+    @property
+    def dim(self) -> int:
+        return self.rank * (self.size - self.rank)
+
+    @property
+    def natural_radius(self) -> float:
+        """No two subspaces are further apart."""
+        return sqrt(min(self.rank, self.size - self.rank)) * pi / 2
+
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        return a - base @ (transposed(base) @ a)
+
+    def exp(self, base: Array, v: Array) -> Array:
+        u, s, vt = svd(v)
+        turned = (base @ transposed(vt)) * np.cos(s)[..., None, :] + u * np.sin(s)[..., None, :]
+        return self.canonical(turned @ vt)
+
+    def log(self, base: Array, x: Array) -> Array:
+        """By the principal vectors: x turned within its span to the frame nearest to `base`.
+
+        With the cosines' decomposition baseᵀx = PCQᵀ the tangent vector is UθPᵀ, where Usin θ is the part
+        of xQ off the span of `base`; it stays finite at right angles, where it is one of several.
+        """
+        p, c, qt = svd(transposed(base) @ x)
+        off = self.project_tangent(base, x @ transposed(qt))
+        sine = lengths(transposed(off))
+        angle = np.arctan2(sine, c)
+        stretch = np.where(sine > 1e-12, angle / np.where(sine > 1e-12, sine, 1.0), 1.0)
+        return (off * stretch[..., None, :]) @ transposed(p)

@@ -1,0 +1,124 @@
+"""Hyperbolic space as the open unit ball."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from privest.arrays import Array, lengths
+from privest.manifolds.base import Manifold, at_least
+
+_RIM = 1 - 2.0**-40
+"""Norm up to which a point is told from the sphere at infinity: some 28 from the origin."""
+
+_LONGEST = 100.0
+"""Longer than any way from rim to rim."""
+
+
+def _gap(x: Array) -> Array:
+    """1 − |x|², (..., 1), with the digits that it keeps near the rim."""
+    norm = lengths(x)[..., None]
+    return (1 - norm) * (1 + norm)
+
+
+@dataclass(frozen=True)
+class PoincareBall(Manifold):
+    """The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
+
+    Paper 000, Section 4.2, prints 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 has unit length at the origin.
+    Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits at the rim.
+    """
+
+    size: int
+
+    name = "poincare-ball"
+    curvature = (-1.0, -1.0)
+    widest_radius = 12.0
+    rules = ("finite", "inside the unit ball")
+
+    def __init__(self, dim: int) -> None:
+        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+
+    @property
+    def dim(self) -> int:
+        return self.size
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size,)
+
+    @property
+    def params(self) -> Mapping[str, int | str]:
+        return {"dim": self.size}
+
+    @property
+    def reference(self) -> Array:
+        return np.zeros(self.size)
+
+    @property
+    def natural_radius(self) -> float:
+        """Of points up to norm 0.76."""
+        return 2.0
+
+    @property
+    def coordinate_size(self) -> int:
+        return self.size
+
+    def random_point(self, rng: np.random.Generator) -> Array:
+        return self.exp_coordinates(self.reference, rng.standard_normal(self.size) / np.sqrt(self.size))
+
+    def broken_rule(self, x: Array) -> Array:
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(x).all(axis=-1)
+            return np.select([~finite, ~(lengths(x) < 1)], [1, 2], 0)
+
+    def canonical(self, x: Array) -> Array:
+        """Points beyond the rim are drawn back to it."""
+        return x * np.minimum(1.0, _RIM / np.maximum(lengths(x), _RIM))[..., None]
+
+    def exp(self, base: Array, v: Array) -> Array:
+        return self.exp_coordinates(base, self.coordinates(base, v))
+
+    def exp_coordinates(self, base: Array, c: Array) -> Array:
+        """base ⊕ u = (|s|² base + (1 − |base|²)s)/(|s|² + (1 − |base|²)(1 − |u|²)) with s = base + u.
+
+        u is tanh(|c|/2) long. Written so, nothing cancels on ways from rim to rim.
+        """
+        length = lengths(c)[..., None]
+        distance = np.minimum(length, _LONGEST)
+        u = c * np.where(length > 0, np.tanh(distance / 2) / np.where(length > 0, length, 1.0), 0.5)
+        s, gap = base + u, _gap(base)
+        square = np.vecdot(s, s)[..., None]
+        return self.canonical((square * base + gap * s) / (square + gap / np.cosh(distance / 2) ** 2))
+
+    def log(self, base: Array, x: Array) -> Array:
+        return self.from_coordinates(base, self.log_coordinates(base, x))
+
+    def log_coordinates(self, base: Array, x: Array) -> Array:
+        """Along (−base) ⊕ x, whose numerator is (1 − |w|²)(x − w) − |x − w|² w."""
+        away = x - base
+        apart = lengths(away)[..., None]
+        gap = _gap(base)
+        direction = gap * away - apart * apart * base
+        length = lengths(direction)[..., None]
+        distance = 2 * np.arcsinh(apart / np.sqrt(gap * _gap(x)))
+        direction *= distance / np.where(length > 0, length, 1.0)
+        return direction
+
+    def dist(self, a: Array, b: Array) -> Array:
+        return 2 * np.arcsinh(lengths(a - b) / np.sqrt(_gap(a) * _gap(b))[..., 0])
+
+    def inner(self, base: Array, u: Array, v: Array) -> Array:
+        return np.vecdot(self.coordinates(base, u), self.coordinates(base, v))
+
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        return a
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        return v * _gap(base)
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return v * (2 / _gap(base))
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return c * (_gap(base) / 2)

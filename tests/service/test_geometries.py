@@ -1,0 +1,85 @@
+"""Private Fréchet means of every geometry over HTTP, and the schemas that describe none."""
+
+import numpy as np
+import pytest
+
+from harness import Server, npy, problem
+from privest import manifolds
+
+SPACES = [
+    {"name": "euclidean", "dim": 4},
+    {"name": "sphere", "dim": 5},
+    {"name": "spd", "dim": 3, "metric": "affine-invariant"},
+    {"name": "spd", "dim": 3, "metric": "log-euclidean"},
+    {"name": "spd", "dim": 3, "metric": "bures-wasserstein"},
+    {"name": "poincare-ball", "dim": 3},
+    {"name": "lorentz", "dim": 3},
+    {"name": "stiefel", "dim": 4, "rank": 2},
+    {"name": "grassmann", "dim": 4, "rank": 2},
+]
+RADIUS = 0.8
+
+
+def schema(space: dict, **facts: object) -> dict:
+    return {"kind": "points", "manifold": space, "radius": RADIUS, **facts}
+
+
+def named(space: dict) -> str:
+    return space.get("metric", space["name"])
+
+
+@pytest.mark.parametrize("space", SPACES, ids=named)
+def test_the_mean_is_found_with_the_error_that_the_plan_foretold(server: Server, space: dict) -> None:
+    """Five standard deviations of noise that is Gaussian: false alarm below 1e-5."""
+    manifold = manifolds.get(**space)
+    rng = np.random.default_rng(5)
+    steps = manifold.from_coordinates(
+        manifold.reference, rng.standard_normal((2000, manifold.coordinate_size))
+    )
+    lengths = manifold.norm(manifold.reference, steps).reshape(-1, *[1] * len(manifold.shape))
+    rows = manifold.exp(manifold.reference, 0.5 * steps / lengths)
+    mean = manifold.reference
+    for _ in range(50):
+        mean = manifold.exp_coordinates(mean, 0.5 * manifold.log_coordinates(mean, rows).mean(axis=0))
+
+    owner = server.owner(epsilon=9.0)
+    dataset = owner.dataset(rows, schema(space))
+    job = owner.estimate(dataset, epsilon=3.0).json()
+    assert job["state"] == "committed", job
+    point = np.array(job["estimate"]["point"])
+    assert manifold.belongs(point)
+    assert manifold.dist(point, mean) < 5 * job["uncertainty"]["standard_deviation"]
+
+
+@pytest.mark.parametrize("space", SPACES[5:], ids=named)
+def test_points_off_the_manifold_are_named_by_record(server: Server, space: dict) -> None:
+    manifold = manifolds.get(**space)
+    rows = np.stack([manifold.reference, manifold.reference])
+    rows[1].flat[0] += 7.0
+    refused = problem(server.owner().upload(npy(rows), schema(space)), 422, "dataset-invalid")
+    assert [fault["record"] for fault in refused["faults"]] == [1]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        schema({"name": "spd", "dim": 3, "metric": "secret-metric"}),
+        schema({"name": "grassmann", "dim": 3, "rank": 4}),
+        schema({"name": "grassmann", "dim": 3, "rank": 3}),
+        schema({"name": "stiefel", "dim": 3}),
+        schema({"name": "lorentz", "dim": 0}),
+        schema({"name": "sphere", "dim": 3, "rank": 1}),
+        schema({"name": "poincare-ball", "dim": 3}, radius=0),
+        schema({"name": "poincare-ball", "dim": 3}, radius=1e5),
+        schema({"name": "poincare-ball", "dim": 3}, center=[1.0, 0.0, 0.0]),
+    ],
+)
+def test_schemas_of_no_geometry_are_refused(server: Server, declared: dict) -> None:
+    refused = server.owner().upload(npy(np.zeros((3, 3))), declared)
+    problem(refused, 422, "invalid")
+    assert "secret-metric" not in refused.text
+
+
+def test_rows_of_another_manifold_do_not_fit(server: Server) -> None:
+    rows = np.broadcast_to(np.eye(3), (5, 3, 3))
+    problem(server.owner().upload(npy(rows), schema({"name": "sphere", "dim": 3})), 422, "dataset-invalid")
