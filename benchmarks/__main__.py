@@ -1,5 +1,6 @@
-"""All benchmarks, one after another."""
+"""All benchmarks, one after another; those of Figure 2 and 3 write to docs/reproductions.md."""
 
-from benchmarks import frechet_mean
+from benchmarks import exact_mean, figure2, figure3, frechet_mean, private_steps, tangent_sampling
 
-frechet_mean.main()
+for benchmark in (frechet_mean, tangent_sampling, private_steps, exact_mean, figure2, figure3):
+    benchmark.main()

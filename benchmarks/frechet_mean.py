@@ -58,7 +58,7 @@ def plan(space: Manifold, radius: float, epsilon: float) -> FrechetMeanPlan:
 
 
 def answer(planned: FrechetMeanPlan, rows: Array, threads: int | None = None) -> Array:
-    return frechet_mean.run(planned, Gate(Records(rows, threads), planned.statistic, planned.releases))
+    return frechet_mean.run(planned, Gate(Records(rows, threads), planned.statistics, planned.releases))
 
 
 def one_query(space: Manifold, epsilon: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
 
-_PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+_DOCS = Path(__file__).parents[1] / "docs"
 _HEAD = """# Benchmarks
 
 `make bench` measures again and replaces the sections below, each by its own. Ratios within one run count;
@@ -21,12 +21,13 @@ def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def publish(name: str, title: str, body: str) -> None:
+def publish(name: str, title: str, body: str, page: str = "benchmarks.md") -> None:
     """Print a section, and write it to the page in place of the former section of that name."""
     stamp = f"Measured {date.today().isoformat()} on {os.cpu_count()} cores."
     section = f"<!-- begin {name} -->\n## {title}\n\n{stamp}\n\n{body.strip()}\n<!-- end {name} -->"
     print(section)
-    page = _PAGE.read_text() if _PAGE.exists() else _HEAD
+    path = _DOCS / page
+    text = path.read_text() if path.exists() else _HEAD
     former = re.compile(rf"<!-- begin {re.escape(name)} -->.*?<!-- end {re.escape(name)} -->", re.DOTALL)
-    page, replaced = former.subn(lambda _: section, page)
-    _PAGE.write_text(page if replaced else f"{page.rstrip()}\n\n{section}\n")
+    text, replaced = former.subn(lambda _: section, text)
+    path.write_text(text if replaced else f"{text.rstrip()}\n\n{section}\n")

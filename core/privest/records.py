@@ -87,6 +87,15 @@ class Records:
             return np.sum([of_chunk(np.asarray(chunk)) for chunk in chunks], axis=0)
         return np.sum(list(self._pool.map(of_chunk, map(np.asarray, chunks))), axis=0)
 
+    def sum_of(
+        self, indices: NDArray[np.int64], of_chunk: Callable[[Array], NDArray[np.int64]]
+    ) -> NDArray[np.int64]:
+        """The exact integer sum of `of_chunk` over some of the rows, a chunk of them at a time."""
+        if len(indices) <= CHUNK:
+            return of_chunk(np.asarray(self._rows[indices]))
+        chunks = (indices[start : start + CHUNK] for start in range(0, len(indices), CHUNK))
+        return np.sum([of_chunk(np.asarray(self._rows[chunk])) for chunk in chunks], axis=0)
+
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
         """The threads of this dataset; they end with it."""

@@ -41,7 +41,7 @@ def test_defaults_follow_from_public_facts():
     plan = frechet_mean.plan(FrechetMeanSpec(), named, PrivacyTarget(1.0, 1e-9))
     assert (plan.clip, plan.radius, plan.start) == (0.25, 0.25, [0.0, 1.0, 0.0])
     assert plan.warnings == ()
-    assert isinstance(plan.statistic, SquaredDistance)
+    assert isinstance(plan.statistics["gradient"], SquaredDistance)
 
 
 def test_weak_and_hopeless_requests_are_warned_of():
@@ -125,7 +125,7 @@ def test_the_error_is_what_the_plan_expects(keyed, name, dim, delta):
     plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(8.0, delta))
 
     def answer(source):
-        return frechet_mean.run(plan, Gate(Records(rows), plan.statistic, plan.releases, source))
+        return frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases, source))
 
     ideal = answer(Silence())
     far = np.array([shape.space.dist(ideal, answer(keyed)) for _ in range(600)])
@@ -143,7 +143,10 @@ def test_excess_risk_on_spd_is_near_that_of_one_release(keyed):
         pull = shape.space.log_coordinates(exact, rows).mean(axis=0)
         exact = shape.space.exp_coordinates(exact, 0.9 * pull)
     answers = np.stack(
-        [frechet_mean.run(plan, Gate(Records(rows), plan.statistic, plan.releases, keyed)) for _ in range(80)]
+        [
+            frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases, keyed))
+            for _ in range(80)
+        ]
     )
     excess = np.mean(shape.space.dist(exact, answers) ** 2)
     floor = shape.space.dim * (2 * plan.clip / shape.n) ** 2 / mu_for(TARGET.epsilon, TARGET.delta) ** 2

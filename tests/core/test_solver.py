@@ -9,7 +9,8 @@ from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import PointsShape, Records
-from privest.solvers.gradient_descent import gradient_descent, within_ball
+from privest.solvers.ball import Ball
+from privest.solvers.gradient_descent import gradient_descent
 from privest.solvers.schedule import hessian_bounds, schedule
 
 SPACES = [
@@ -31,7 +32,7 @@ class Oracle:
     def remaining(self):
         return len(self.answers)
 
-    def mean(self, point):
+    def mean(self, point, statistic="gradient"):  # noqa: ARG002
         self.points.append(point)
         return self.answers.pop(0)
 
@@ -42,7 +43,7 @@ class Exact:
     def __init__(self, space, rows, steps):
         self.space, self.rows, self.remaining = space, rows, steps
 
-    def mean(self, point):
+    def mean(self, point, statistic="gradient"):  # noqa: ARG002
         self.remaining -= 1
         return self.space.log_coordinates(point, self.rows).mean(axis=0)
 
@@ -58,9 +59,7 @@ def test_the_mean_is_found_without_noise(space):
     rng = np.random.default_rng(0)
     rows = cloud(space, rng, 50, 0.7)
     start = rows[0]
-    found = gradient_descent(
-        space, Exact(space, rows, 60), start=start, center=start, radius=3.0, step_size=0.9
-    )
+    found = gradient_descent(Ball(space, start, 3.0), Exact(space, rows, 60), start=start, step_size=0.9)
     gradient = space.log_coordinates(found, rows).mean(axis=0)
     assert np.linalg.norm(gradient) < 1e-9
 
@@ -69,7 +68,7 @@ def test_the_mean_is_found_without_noise(space):
 def test_every_answer_is_used_and_no_more(space):
     oracle = Oracle(np.zeros((5, space.coordinate_size)))
     start = space.random_point(np.random.default_rng(1))
-    end = gradient_descent(space, oracle, start=start, center=start, radius=1.0, step_size=1.0)
+    end = gradient_descent(Ball(space, start, 1.0), oracle, start=start, step_size=1.0)
     assert len(oracle.points) == 5
     assert space.dist(start, end) < 1e-7
 
@@ -80,7 +79,7 @@ def test_iterates_stay_in_the_public_ball(space, size):
     rng = np.random.default_rng(2)
     center = space.random_point(rng)
     oracle = Oracle(size * rng.standard_normal((50, space.coordinate_size)))
-    end = gradient_descent(space, oracle, start=center, center=center, radius=0.8, step_size=1.0)
+    end = gradient_descent(Ball(space, center, 0.8), oracle, start=center, step_size=1.0)
     iterates = np.stack([*oracle.points, end])
     assert space.belongs(iterates).all()
     assert space.dist(center, iterates).max() <= 0.8 + 1e-9
@@ -94,7 +93,8 @@ def test_points_beyond_the_ball_come_back_to_its_edge(space):
         v = space.from_coordinates(center, rng.standard_normal(space.coordinate_size))
         v *= length / space.norm(center, v)
         point = space.exp(center, v)
-        back = within_ball(space, center, 0.6, point)
+        back, distance = Ball(space, center, 0.6).nearest(point)
+        assert distance == pytest.approx(min(length, 0.6), rel=1e-9)
         if length <= 0.6:
             np.testing.assert_array_equal(back, point)
         else:
@@ -159,7 +159,7 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
     shape = PointsShape(n, {"name": "spd", "dim": dim}, radius=radius)
     rows = shape.space.canonical((q * spread) @ np.swapaxes(q, -1, -2))
     plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(1000.0, delta))
-    answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistic, plan.releases))
+    answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases))
     assert shape.space.belongs(answer)
 
     def pull(at):
@@ -167,11 +167,9 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
 
     assert pull(answer) < 0.5 * pull(shape.space.exp_coordinates(answer, np.full(shape.space.dim, 1.0)))
     exact = gradient_descent(
-        shape.space,
+        Ball(shape.space, shape.space.reference, radius),
         Exact(shape.space, rows, 100),
         start=answer,
-        center=shape.space.reference,
-        radius=radius,
         step_size=plan.step_size,
     )
     assert pull(exact) < 0.01
@@ -193,5 +191,5 @@ def test_hugely_noisy_runs_return_points(name_dim, delta, radius):
         plan = frechet_mean.plan(
             FrechetMeanSpec(steps=12 if seed % 2 else None), shape, PrivacyTarget(1e-3, delta)
         )
-        answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistic, plan.releases))
+        answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases))
         assert shape.space.belongs(answer)

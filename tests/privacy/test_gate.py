@@ -17,6 +17,9 @@ def release(n=50, size=3, loss=1.0):
     return noisy_sum("gaussian", n=n, size=size, clip=10.0, loss=loss)
 
 
+SUMS = {"gradient": SquaredDistance(SPACE)}
+
+
 class Script:
     """Noise that is what the test says; keeps what was asked."""
 
@@ -29,7 +32,7 @@ class Script:
 
 
 def test_answers_are_counted_and_end():
-    gate = Gate(Records(ROWS), SquaredDistance(SPACE), [release(), release()])
+    gate = Gate(Records(ROWS), SUMS, [release(), release()])
     assert (gate.answered, gate.remaining) == (0, 2)
     gate.mean(SPACE.reference)
     gate.mean(SPACE.reference)
@@ -41,7 +44,7 @@ def test_answers_are_counted_and_end():
 
 def test_a_gate_without_releases_answers_nothing():
     with pytest.raises(GateExhaustedError):
-        Gate(Records(ROWS), SquaredDistance(SPACE), []).mean(SPACE.reference)
+        Gate(Records(ROWS), SUMS, []).mean(SPACE.reference)
 
 
 def test_an_answer_that_failed_is_spent():
@@ -49,7 +52,7 @@ def test_an_answer_that_failed_is_spent():
         def clipped_sum(self, *_):
             raise RuntimeError("no sum")
 
-    gate = Gate(Records(ROWS), Broken(SPACE), [release()])
+    gate = Gate(Records(ROWS), {"gradient": Broken(SPACE)}, [release()])
     with pytest.raises(RuntimeError, match="no sum"):
         gate.mean(SPACE.reference)
     assert gate.remaining == 0
@@ -58,21 +61,21 @@ def test_an_answer_that_failed_is_spent():
 @pytest.mark.parametrize("wrong", [release(n=49), release(n=51), release(size=2)])
 def test_a_plan_for_other_data_is_refused(wrong):
     with pytest.raises(ValueError, match="other data"):
-        Gate(Records(ROWS), SquaredDistance(SPACE), [release(), wrong])
+        Gate(Records(ROWS), SUMS, [release(), wrong])
 
 
 def test_each_answer_carries_the_noise_of_its_own_release():
     releases = [release(loss=0.5), release(loss=2.0), release(loss=1.0)]
     script = Script()
-    gate = Gate(Records(ROWS), SquaredDistance(SPACE), releases, script)
+    gate = Gate(Records(ROWS), SUMS, releases, script)
     for _ in releases:
         gate.mean(SPACE.reference)
     assert script.asked == [("gaussian", r.scale, 3) for r in releases]
 
 
 def test_noise_is_added_whole_and_to_the_sum():
-    silent = Gate(Records(ROWS), SquaredDistance(SPACE), [release()], Script()).mean(SPACE.reference)
-    loud = Gate(Records(ROWS), SquaredDistance(SPACE), [release()], Script(100.0)).mean(SPACE.reference)
+    silent = Gate(Records(ROWS), SUMS, [release()], Script()).mean(SPACE.reference)
+    loud = Gate(Records(ROWS), SUMS, [release()], Script(100.0)).mean(SPACE.reference)
     np.testing.assert_allclose(silent, ROWS.mean(axis=0), atol=1e-7)
     np.testing.assert_allclose(loud - silent, 100.0 / 50, atol=1e-7)
 
@@ -82,18 +85,16 @@ def test_long_rows_are_all_summed():
     space = manifolds.get("euclidean", dim=500)
     rows = np.random.default_rng(1).standard_normal((5000, 500))
     plan = [noisy_sum("gaussian", n=5000, size=500, clip=100.0, loss=1.0)]
-    found = Gate(Records(rows), SquaredDistance(space), plan, Script()).mean(space.reference)
+    found = Gate(Records(rows), {"gradient": SquaredDistance(space)}, plan, Script()).mean(space.reference)
     np.testing.assert_allclose(found, rows.mean(axis=0), rtol=0, atol=2 * plan[0].spacing)
 
 
 def test_without_a_source_the_noise_is_fresh_every_time():
-    answers = np.stack(
-        [Gate(Records(ROWS), SquaredDistance(SPACE), [release()]).mean(SPACE.reference) for _ in range(5)]
-    )
+    answers = np.stack([Gate(Records(ROWS), SUMS, [release()]).mean(SPACE.reference) for _ in range(5)])
     assert len(np.unique(answers)) == 15
 
 
 def test_rows_cannot_be_read_from_a_gate():
-    gate = Gate(Records(ROWS), SquaredDistance(SPACE), [release()])
+    gate = Gate(Records(ROWS), SUMS, [release()])
     public = {name for name in dir(gate) if not name.startswith("_")}
-    assert public == {"answered", "mean", "remaining"}
+    assert public == {"answered", "mean", "pick", "remaining"}

@@ -24,7 +24,7 @@ def test_every_answer_is_a_grid_point_over_n(noise, n):
     space = manifolds.get("euclidean", dim=3)
     rows = np.random.default_rng(n).standard_normal((n, 3))
     release = noisy_sum(noise, n=n, size=3, clip=1.0, loss=0.5)
-    gate = Gate(Records(rows), SquaredDistance(space), [release] * 5)
+    gate = Gate(Records(rows), {"gradient": SquaredDistance(space)}, [release] * 5)
     for _ in range(5):
         answer = gate.mean(space.reference)
         integers = np.rint(answer * n / release.spacing)
@@ -43,7 +43,9 @@ def test_the_integer_sum_is_the_same_for_any_number_of_threads():
             return np.zeros(release[-1])
 
     answers = [
-        Gate(Records(rows, threads=t), SquaredDistance(space), [release], Silence()).mean(space.reference)
+        Gate(Records(rows, threads=t), {"gradient": SquaredDistance(space)}, [release], Silence()).mean(
+            space.reference
+        )
         for t in (1, 2, 5)
     ]
     assert all((a == answers[0]).all() for a in answers)

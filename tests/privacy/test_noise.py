@@ -99,7 +99,7 @@ def test_blocks_are_bounded(monkeypatch):
     source = SystemNoise(10**12)
     for _ in range(3):
         source.draw("gaussian", 1.0, 1000)
-    assert counting.asked == [64 * 2**20 // 8]
+    assert counting.asked == [2**20 // 8]
     few = SystemNoise(6)
     for _ in range(3):
         few.draw("gaussian", 1.0, 2)

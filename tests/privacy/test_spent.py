@@ -71,7 +71,7 @@ def check(plan, drawn):
 
 def run(plan, rows):
     spy = Spy()
-    gate = Gate(Records(rows), plan.statistic, plan.releases, spy)
+    gate = Gate(Records(rows), plan.statistics, plan.releases, spy)
     answer = frechet_mean.run(plan, gate)
     assert gate.remaining == 0
     with pytest.raises(GateExhaustedError):
@@ -148,7 +148,7 @@ def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(mani
     (release,) = plan.releases
 
     def exact(data):
-        gate = Gate(Records(data), SquaredDistance(space), plan.releases, Silence())
+        gate = Gate(Records(data), {"gradient": SquaredDistance(space)}, plan.releases, Silence())
         return gate.mean(space.reference) * n
 
     before = exact(rows)

@@ -83,3 +83,57 @@ def test_schemas_of_no_geometry_are_refused(server: Server, declared: dict) -> N
 def test_rows_of_another_manifold_do_not_fit(server: Server) -> None:
     rows = np.broadcast_to(np.eye(3), (5, 3, 3))
     problem(server.owner().upload(npy(rows), schema({"name": "sphere", "dim": 3})), 422, "dataset-invalid")
+
+
+STOCHASTIC = [
+    {"solver": "rsgd"},
+    {"solver": "rsgd", "sampling": "fixed", "rate": 0.1, "steps": 50},
+    {"solver": "rsvrg"},
+    {"solver": "rsvrg", "full_noise": "step", "restarts": 2, "epochs": 2, "steps": 5, "clip_change": 0.5},
+]
+
+
+@pytest.mark.parametrize("choices", STOCHASTIC, ids=str)
+def test_stochastic_solvers_charge_what_their_plan_says(server: Server, choices: dict) -> None:
+    owner = server.owner(epsilon=9.0)
+    dataset = owner.dataset()
+    plan = owner.plan(dataset, epsilon=2.0, delta=1e-4, **choices).json()
+    assert plan["solver"] == choices["solver"]
+    assert any(release["batch"] for release in plan["releases"])
+    assert 0 < plan["privacy"]["slack"] < 1e-4
+    job = owner.estimate(dataset, epsilon=2.0, delta=1e-4, **choices).json()
+    assert job["state"] == "committed", job
+    (charge,) = job["charges"]
+    assert charge["mu_squared"] == pytest.approx(plan["privacy"]["mu"] ** 2, abs=2e-12)
+    assert charge["slack"] == pytest.approx(plan["privacy"]["slack"], rel=1e-9)
+    assert owner.budget()["spent"]["slack"] == charge["slack"]
+
+
+def test_a_planner_left_free_says_why(server: Server) -> None:
+    owner = server.owner()
+    plan = owner.plan(owner.dataset()).json()
+    assert plan["solver"] == "rgd"
+    assert plan["why"].startswith("rgd: error")
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"solver": "adam"},
+        {"solver": "rsgd", "rate": 0.0},
+        {"solver": "rsgd", "rate": 1.5},
+        {"solver": "rsgd", "epochs": 3},
+        {"solver": "rsvrg", "epochs": 0},
+        {"rate": 0.5},
+        {"restarts": 2},
+        {"sampling": "fixed"},
+        {"solver": "rsgd", "delta": 0.0},
+    ],
+    ids=str,
+)
+def test_choices_that_fit_no_solver_are_refused(server: Server, choices: dict) -> None:
+    owner = server.owner()
+    dataset = owner.dataset()
+    problem(owner.plan(dataset, **choices), 422, "invalid")
+    problem(owner.estimate(dataset, **choices), 422, "invalid")
+    assert owner.budget()["queries"] == 0

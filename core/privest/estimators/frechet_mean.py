@@ -1,23 +1,31 @@
 """The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
 
-from dataclasses import dataclass
-from math import fsum, inf, nextafter, sqrt
+from dataclasses import asdict, dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
 from privest.arrays import Array
-from privest.losses.squared_distance import SquaredDistance
-from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.certificates import Noise, NoisySum, noisy_sum
+from privest.estimators.courses import (
+    MOST_STEPS,
+    Epochs,
+    Facts,
+    Solver,
+    full_gradients,
+    random_batches,
+    variance_reduced_course,
+    why_full_gradients,
+)
+from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
+from privest.privacy.certificates import Release, Scheme
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.records import PointsShape
+from privest.solvers.ball import Ball
 from privest.solvers.gradient_descent import Oracle, gradient_descent
-from privest.solvers.schedule import Schedule, hessian_bounds, schedule
-
-MOST_STEPS = 1000
-"""Of a request that names the number of steps."""
+from privest.solvers.schedule import hessian_bounds
+from privest.solvers.variance_reduction import FullNoise, variance_reduced
 
 _WEAK_DELTA = 1.0
 """A δ of this many over n is called weak: it allows one record of n to be published."""
@@ -29,15 +37,29 @@ class FrechetMeanSpec:
 
     Attributes:
         start: first iterate, nested lists; the public centre by default.
-        clip: bound on the distance by which one record pulls; the public radius by default.
+        clip: C₀, bound on the distance by which one record pulls; the public radius by default.
         step_size: η of every step.
-        steps: number of steps.
+        steps: number of steps; of `rsvrg` the frequency m, steps in an epoch.
+        solver: `rgd` (full gradients), `rsgd` (random batches) or `rsvrg` (both).
+        rate: of `rsgd` and `rsvrg`, probability of a record to be in a batch.
+        sampling: of `rsgd` and `rsvrg`, how batches are drawn.
+        epochs: S of `rsvrg`.
+        restarts: K of `rsvrg`.
+        clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor.
+        full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
     """
 
     start: list[Any] | None = None
     clip: float | None = None
     step_size: float | None = None
     steps: int | None = None
+    solver: Solver | None = None
+    rate: float | None = None
+    sampling: Scheme = "poisson"
+    epochs: int | None = None
+    restarts: int | None = None
+    clip_change: float | None = None
+    full_noise: FullNoise = "epoch"
 
 
 @dataclass(frozen=True)
@@ -65,10 +87,13 @@ class FrechetMeanPlan:
         radius: of that ball.
         clip: bound on one record's gradient.
         step_size: η of every step.
+        solver: which runs.
+        epochs: the loops of `rsvrg`.
         releases: the noisy sums of the run, in order.
         cost: of all releases together.
         expected_error: by the noise.
         mechanism: in words.
+        why: this solver.
         warnings: what the analyst should know.
     """
 
@@ -79,16 +104,25 @@ class FrechetMeanPlan:
     radius: float
     clip: float
     step_size: float
-    releases: tuple[NoisySum, ...]
+    solver: Solver
+    epochs: Epochs | None
+    releases: tuple[Release, ...]
     cost: Cost
     expected_error: ExpectedError
     mechanism: str
+    why: str
     warnings: tuple[str, ...]
 
     @property
-    def statistic(self) -> SquaredDistance:
-        """What the gate sums for this plan."""
-        return SquaredDistance(self.shape.space)
+    def steps(self) -> int:
+        """Of the whole run."""
+        return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
+
+    @property
+    def statistics(self) -> dict[str, SquaredDistance | SquaredDistanceChange]:
+        """What the gate may sum for this plan."""
+        space = self.shape.space
+        return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
 
 
 def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> FrechetMeanPlan:
@@ -115,36 +149,38 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
     start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
-    if spec.steps is not None and not 1 <= spec.steps <= MOST_STEPS:
-        raise ValueError(f"steps must be between 1 and {MOST_STEPS}")
+    clip_change = _positive(spec.clip_change, "clip_change") if spec.clip_change is not None else None
+    most = MOST_STEPS if spec.solver in {"rsgd", "rsvrg"} else MOST_STEPS // 1000
+    if spec.steps is not None and not 1 <= spec.steps <= most:
+        raise ValueError(f"steps must be between 1 and {most}")
 
-    noise: Noise = "laplace" if target.delta == 0 else "gaussian"
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
-    loss = target.epsilon if noise == "laplace" else mu_for(target.epsilon, target.delta)
-
-    def release(share: float) -> NoisySum:
-        part = loss * (share if noise == "laplace" else sqrt(share)) * (1 - 1e-12)
-        return noisy_sum(noise, n=shape.n, size=space.coordinate_size, clip=clip, loss=part)
-
-    chosen = schedule(
-        space.dim * release(1.0).variance / shape.n**2,
-        power=2 if noise == "laplace" else 1,
-        curvature=space.curvature if space.dim > 1 else (0.0, 0.0),
-        distance=distance,
-        clip=clip,
-        steps=spec.steps,
-        step_size=step_size,
-    )
-    if chosen.step_size >= 2 / hessian_bounds(space.curvature, clip)[1]:
+    _options_fit_the_solver(spec)
+    facts = Facts(shape.n, space, target, distance, clip)
+    if spec.solver == "rsgd":
+        course = random_batches(
+            facts, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
+        )
+    elif spec.solver == "rsvrg":
+        course = variance_reduced_course(
+            facts,
+            rate=spec.rate,
+            scheme=spec.sampling,
+            epochs=spec.epochs,
+            frequency=spec.steps,
+            restarts=spec.restarts,
+            clip_change=clip_change,
+            full_noise=spec.full_noise,
+            step_size=step_size,
+        )
+    else:
+        course = full_gradients(facts, steps=spec.steps, step_size=step_size)
+    if course.schedule.step_size >= 2 / hessian_bounds(space.curvature, clip)[1]:
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
-    releases = tuple(release(share) for share in chosen.shares)
-    cost = sum((r.cost for r in releases), Cost())
-    _certify(releases, cost, target)
-
     if target.delta * shape.n >= _WEAK_DELTA:
         warnings.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
-    expected = _expected_error(chosen, releases[-1], space.dim)
+    expected = _expected_error(course.schedule.noise_error, course.releases[-1], space.dim)
     if expected.radius_95 >= radius:
         warnings.append("the noise is wider than the public ball: expect no information from this query")
     return FrechetMeanPlan(
@@ -154,25 +190,25 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         center=center.tolist(),
         radius=radius,
         clip=clip,
-        step_size=chosen.step_size,
-        releases=releases,
-        cost=cost,
+        step_size=course.schedule.step_size,
+        solver=course.solver,
+        epochs=course.epochs,
+        releases=course.releases,
+        cost=course.cost,
         expected_error=expected,
-        mechanism=_in_words(releases),
+        mechanism=course.in_words,
+        why="it was asked for" if spec.solver else why_full_gradients(facts, course),
         warnings=tuple(warnings),
     )
 
 
 def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     """The private mean, (*shape): sees the plan and the gate's noisy answers, never a row."""
-    return gradient_descent(
-        planned.shape.space,
-        gate,
-        start=np.array(planned.start, dtype=np.float64),
-        center=np.array(planned.center, dtype=np.float64),
-        radius=planned.radius,
-        step_size=planned.step_size,
-    )
+    start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
+    ball = Ball(planned.shape.space, center, planned.radius)
+    if planned.epochs is None:
+        return gradient_descent(ball, gate, start=start, step_size=planned.step_size)
+    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
 
 
 def _positive(value: float, name: str, most: float = 1e100) -> float:
@@ -186,34 +222,23 @@ def _positive(value: float, name: str, most: float = 1e100) -> float:
     return value
 
 
-def _certify(releases: tuple[NoisySum, ...], cost: Cost, target: PrivacyTarget) -> None:
-    """The cost covers the request by a second reading of the releases.
+def _options_fit_the_solver(spec: FrechetMeanSpec) -> None:
+    """Refuse choices that would be passed over in silence.
 
     Raises:
-        ValueError: it does not; a defect of the planner, met before any charge.
+        ValueError: an option of a solver that does not run.
     """
-    if target.delta == 0:
-        covered = nextafter(fsum(r.epsilon for r in releases), inf) <= target.epsilon
-    else:
-        mu = nextafter(sqrt(cost.mu_squared), inf)
-        covered = gaussian_delta(target.epsilon, mu) <= target.delta
-    if not covered:
-        raise ValueError("this privacy cannot be certified in float64")
+    if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
+        raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")
+    loops = (spec.epochs, spec.restarts, spec.clip_change)
+    if spec.solver != "rsvrg" and (any(option is not None for option in loops) or spec.full_noise != "epoch"):
+        raise ValueError("epochs, restarts, clip_change and full_noise belong to the solver rsvrg")
 
 
-def _expected_error(chosen: Schedule, last: NoisySum, dim: int) -> ExpectedError:
-    """From the last step's noise, widened by what earlier noise leaves behind."""
-    deviation = chosen.noise_error
+def _expected_error(deviation: float, last: Release, dim: int) -> ExpectedError:
+    """The quantile by the law of the last step's noise."""
     if last.noise == "gaussian":
         ratio = sqrt(float(chdtri(dim, 0.05)) / dim)
     else:
         ratio = float(gammaincinv(last.size, 0.95)) / sqrt(last.size * (last.size + 1))
     return ExpectedError(deviation, ratio * deviation)
-
-
-def _in_words(releases: tuple[NoisySum, ...]) -> str:
-    count = len(releases)
-    scales = [r.scale / r.n for r in releases]
-    name = "Gaussian noise, σ" if releases[0].noise == "gaussian" else "Laplace noise, scale"
-    spread = f"{scales[-1]:.4g}" if count == 1 else f"{scales[0]:.4g} falling to {scales[-1]:.4g}"
-    return f"{name} = {spread} on the mean gradient, {count} {'step' if count == 1 else 'steps'}"

@@ -38,3 +38,26 @@ class SquaredDistance:
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             vectors = self.manifold.log_coordinates(point, rows)
         return clipped_sum(vectors, clip)
+
+
+@dataclass(frozen=True)
+class SquaredDistanceChange:
+    """How the negative gradient of ½ dist(·, x)² changes between an anchor and a point near it.
+
+    In coordinates, which carry one tangent space into the other. It is clipped as a whole, so that a
+    record has one bound C₁ and not two (paper 000, Section 5, clips the two gradients apart: 4C₁).
+    """
+
+    manifold: Manifold
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.manifold.coordinate_size
+
+    def clipped_sum(self, point: tuple[Array, Array], rows: Array, clip: float) -> Array:
+        """Σ of the clipped changes, `point` being (point, anchor); else as `SquaredDistance`."""
+        at, anchor = point
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            vectors = self.manifold.log_coordinates(at, rows) - self.manifold.log_coordinates(anchor, rows)
+        return clipped_sum(vectors, clip)

@@ -1,8 +1,8 @@
-"""What a release through the gate costs: one class per mechanism, its noise fixed before any data is read."""
+"""What a gate may release, each with its noise fixed before any data is read, and what that costs."""
 
 from dataclasses import dataclass
 from math import inf, log2, nextafter
-from typing import Literal
+from typing import ClassVar, Literal
 
 from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
@@ -10,10 +10,13 @@ from privest.privacy.cost import Cost
 
 Noise = Literal["gaussian", "laplace"]
 
+Scheme = Literal["poisson", "fixed"]
+"""Every record by itself with the same probability, or batches of one size without replacement."""
+
 
 @dataclass(frozen=True)
 class NoisySum:
-    """A sum over n records of vectors of length at most `clip`, released once with additive noise.
+    """A sum over n records of vectors of length at most `clip`, released `count` times with additive noise.
 
     `gaussian`: independent normal noise of standard deviation `scale` in each of `size` coordinates.
     `laplace`: density proportional to exp(−|z|/scale) on R^size, the Laplace mechanism for Euclidean
@@ -30,6 +33,13 @@ class NoisySum:
     clip: float
     scale: float
     spacing: float
+    statistic: str = "gradient"
+    count: int = 1
+
+    @property
+    def divisor(self) -> float:
+        """Number of records."""
+        return self.n
 
     @property
     def sensitivity(self) -> float:
@@ -38,17 +48,17 @@ class NoisySum:
 
     @property
     def epsilon(self) -> float:
-        """The pure ε of this release: infinite for Gaussian noise."""
+        """The pure ε of one release: infinite for Gaussian noise."""
         return nextafter(self.sensitivity / self.scale, inf) if self.noise == "laplace" else inf
 
     @property
     def cost(self) -> Cost:
-        """The certificate, rounded up."""
+        """The certificate of all `count` releases, rounded up."""
         if self.noise == "laplace":
             mu = mu_of_pure(self.epsilon)
         else:
             mu = nextafter(self.sensitivity / self.scale, inf)
-        return Cost(nextafter(mu * mu, inf))
+        return Cost(nextafter(self.count * nextafter(mu * mu, inf), inf))
 
     @property
     def variance(self) -> float:
@@ -56,15 +66,79 @@ class NoisySum:
         return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
 
 
-def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float) -> NoisySum:
-    """The release of least noise whose μ (`gaussian`) or ε (`laplace`) is at most `loss`.
+@dataclass(frozen=True)
+class SampledSums:
+    """`count` sums, each over a fresh random batch that nobody sees, with Gaussian noise.
+
+    Vectors have length at most `clip`. The certificate is that of the whole run: see `sampling`.
+
+    Attributes:
+        scheme: how batches are drawn.
+        rate: probability of a record, or batch size over n.
+    """
+
+    statistic: str
+    n: int
+    size: int
+    clip: float
+    scale: float
+    spacing: float
+    scheme: Scheme
+    rate: float
+    count: int
+
+    noise: ClassVar[Noise] = "gaussian"
+
+    @property
+    def divisor(self) -> float:
+        """Expected size of a batch: public, whatever is drawn."""
+        return self.rate * self.n
+
+    @property
+    def sensitivity(self) -> float:
+        """The bound C on what one record adds to the integer sum of a batch; replaced, it moves it by 2C."""
+        return grid.batch_sensitivity(self.clip, self.size, self.spacing, self.n)
+
+    @property
+    def variance(self) -> float:
+        """Of the noise on the sum, in any one direction."""
+        return self.scale**2
+
+
+Release = NoisySum | SampledSums
+
+
+def sampled_sums(
+    scheme: Scheme,
+    *,
+    statistic: str,
+    n: int,
+    size: int,
+    clip: float,
+    rate: float,
+    count: int,
+    noise: float,
+) -> SampledSums:
+    """Sums over batches with noise of standard deviation `noise` times the sensitivity to one vector."""
+    spacing = 0.0
+    while True:
+        scale = noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
+        needed = grid.spacing_for(scale, n * clip, 16.0 * scale)
+        if needed <= spacing:
+            return SampledSums(statistic, n, size, clip, scale, spacing, scheme, rate, count)
+        spacing = needed
+
+
+def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float, count: int = 1) -> NoisySum:
+    """The sums of least noise that each have μ (`gaussian`) or ε (`laplace`) of at most `loss`.
 
     Args:
         noise: mechanism.
         n: number of records.
         size: length of the summed vector.
         clip: bound on one record's vector.
-        loss: μ or ε to spend, positive.
+        loss: μ or ε to spend on each, positive.
+        count: how often the sum is released.
 
     Raises:
         ValueError: the loss is so large or so small that float64 sums cannot carry it.
@@ -77,7 +151,7 @@ def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float) -> N
         reach = 16.0 if noise == "gaussian" else 2.0 * size + 64.0
         needed = grid.spacing_for(scale, n * clip, reach * scale)
         if needed <= spacing:
-            return NoisySum(noise, n, size, clip, scale, spacing)
+            return NoisySum(noise, n, size, clip, scale, spacing, count=count)
         if log2(needed / scale) > 0:
             raise ValueError("epsilon is too large for exact sums over this many records")
         spacing = needed

@@ -1,13 +1,14 @@
 """The gate: the only holder of rows in a run, and the only way by which anything about them leaves."""
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from itertools import chain, repeat
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.certificates import NoisySum
+from privest.privacy.certificates import Release, SampledSums
 from privest.privacy.grid import Grid
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.records import Records, blocks
@@ -21,7 +22,7 @@ class Statistic(Protocol):
         """Length of the summed vector."""
         ...
 
-    def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: Any, rows: Array, clip: float) -> Array:
         """Σ over rows of vectors of length at most `clip`, each a function of its row and `point` alone."""
         ...
 
@@ -31,11 +32,11 @@ class GateExhaustedError(RuntimeError):
 
 
 class Gate:
-    """Answers the releases of one plan, each once and in order, and nothing else.
+    """Answers the releases of one plan, each as often as it allows and in order, and nothing else.
 
     Args:
         records: the rows; the gate keeps them to itself.
-        statistic: what is summed.
+        statistics: what may be summed, by the names that the releases use.
         releases: the plan's releases, with noise, clip and grid fixed before any row was read.
         noise: for tests alone; a run's own generator is keyed by the operating system.
 
@@ -46,17 +47,22 @@ class Gate:
     def __init__(
         self,
         records: Records,
-        statistic: Statistic,
-        releases: Sequence[NoisySum],
+        statistics: Mapping[str, Statistic],
+        releases: Sequence[Release],
         noise: NoiseSource | None = None,
     ) -> None:
-        if any(r.n != len(records) or r.size != statistic.size for r in releases):
+        if any(r.n != len(records) or r.size != statistics[r.statistic].size for r in releases):
             raise ValueError("the plan is for other data")
         self._records = records
-        self._statistic = statistic
-        self._releases = tuple(releases)
-        self._noise = noise or SystemNoise(sum(r.size for r in releases))
+        self._statistics = statistics
+        self._noise = noise or SystemNoise(sum(r.size * r.count for r in releases))
+        self._owed = {
+            name: chain.from_iterable([repeat(r, r.count) for r in releases if r.statistic == name])
+            for name in statistics
+        }
         self._answered = 0
+        self._total = sum(r.count for r in releases)
+        self._last: tuple[Any, tuple[str, float, float], NDArray[np.int64]] | None = None
 
     @property
     def answered(self) -> int:
@@ -66,26 +72,46 @@ class Gate:
     @property
     def remaining(self) -> int:
         """Releases that the plan still allows."""
-        return len(self._releases) - self._answered
+        return self._total - self._answered
 
-    def mean(self, point: Array) -> Array:
-        """The next release: the noisy clipped sum at `point`, divided by the public n. (size,)
+    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+        """The statistic's next release: noisy clipped sum at `point` over its (expected) count. (size,)
 
         Raises:
-            GateExhaustedError: the plan's releases are used up.
+            GateExhaustedError: the plan's releases of this statistic are used up.
         """
-        if not self.remaining:
+        release = next(self._owed[statistic], None)
+        if release is None:
             raise GateExhaustedError("the plan allows no further release")
-        release = self._releases[self._answered]
         self._answered += 1
+        sampled = isinstance(release, SampledSums)
+        exact = self._batch(release, point) if sampled else self._whole(release, point)
         grid = Grid(release.spacing)
-
-        def of_chunk(rows: Array) -> NDArray[np.int64]:
-            total = np.zeros(release.size)
-            for block in blocks(rows):
-                total += self._statistic.clipped_sum(point, block, release.clip)
-            return grid.quantise(total)
-
-        exact = self._records.sum(of_chunk)
         noise = self._noise.draw(release.noise, release.scale, release.size)
-        return grid.values(exact + grid.quantise(noise)) / release.n
+        return grid.values(exact + grid.quantise(noise)) / release.divisor
+
+    def pick(self, count: int) -> int:
+        """A number below `count` that depends on nothing, for solvers that return a random iterate."""
+        return int(self._noise.indices(count, 1)[0])
+
+    def _sum(self, release: Release, point: Any, rows: Array) -> NDArray[np.int64]:
+        """One chunk's clipped sum on the grid."""
+        statistic = self._statistics[release.statistic]
+        pieces = [statistic.clipped_sum(point, block, release.clip) for block in blocks(rows)]
+        return Grid(release.spacing).quantise(pieces[0] if len(pieces) == 1 else np.sum(pieces, axis=0))
+
+    def _whole(self, release: Release, point: Any) -> NDArray[np.int64]:
+        """The sum over all records; asked for again at the same point, it is not computed again."""
+        what = (release.statistic, release.clip, release.spacing)
+        if self._last is not None and self._last[0] is point and self._last[1] == what:
+            return self._last[2]
+        total = self._records.sum(lambda rows: self._sum(release, point, rows))
+        self._last = (point, what, total)
+        return total
+
+    def _batch(self, release: SampledSums, point: Any) -> NDArray[np.int64]:
+        """The sum over a fresh batch; which records are in it stays here."""
+        indices = self._noise.batch(release.n, release.rate, release.scheme)
+        if not len(indices):
+            return np.zeros(release.size, dtype=np.int64)
+        return self._records.sum_of(indices, lambda rows: self._sum(release, point, rows))

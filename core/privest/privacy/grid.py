@@ -50,9 +50,25 @@ def spacing_for(scale: float, largest_sum: float, largest_noise: float) -> float
 def sensitivity(clip: float, size: int, spacing: float) -> float:
     """Euclidean sensitivity, to one replaced record, of the integer sum in units of the values.
 
-    2·clip, g·√size for the rounding, and twice the float error of a chunk of B vectors of length at most
-    clip·(1 + (size+8)u): summed in any order it is at most B·(B + size + 16)·u·clip (Higham 2002,
-    Section 4.2), which also covers the rounding of the clipping itself.
+    2·clip, and what the sums of one chunk may be off by, twice.
     """
-    arithmetic = CHUNK * (CHUNK + size + 16) * _UNIT * clip
-    return nextafter((2 * clip + 2 * arithmetic + spacing * sqrt(size)) * (1 + 1e-12), inf)
+    return nextafter((2 * clip + 2 * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
+
+
+def batch_sensitivity(clip: float, size: int, spacing: float, n: int) -> float:
+    """Euclidean length by which one record more in a batch moves its integer sum, in units of the values.
+
+    The others may then fall into other chunks, so that every chunk of the batch counts, twice.
+    """
+    chunks = ceil(n / CHUNK)
+    return nextafter((clip + 2 * chunks * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
+
+
+def _chunk_error(clip: float, size: int, spacing: float) -> float:
+    """Bound on the distance from a chunk's exact sum to its integer one.
+
+    ½·g·√size for the rounding, and the float error of B vectors of length at most clip·(1 + (size+8)u):
+    summed in any order it is at most B·(B + size + 16)·u·clip (Higham 2002, Section 4.2), which also
+    covers the rounding of the clipping itself.
+    """
+    return CHUNK * (CHUNK + size + 16) * _UNIT * clip + spacing * sqrt(size) / 2

@@ -4,12 +4,15 @@ import secrets
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
 from privest.arrays import Array, lengths
-from privest.privacy.certificates import Noise
+from privest.privacy.certificates import Noise, Scheme
 
-_BLOCK_BYTES = 64 * 2**20
+_BLOCK_BYTES = 2**20
+"""Of variates drawn in one call. Larger blocks leave the cache, and cost twice as much a variate."""
+_INDEX_BLOCK = 4096
 
 
 class NoiseSource(Protocol):
@@ -17,6 +20,14 @@ class NoiseSource(Protocol):
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
         """One noise vector of length `size` (see `NoisySum`)."""
+        ...
+
+    def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
+        """The records of a random batch, by index and without repetition."""
+        ...
+
+    def indices(self, n: int, size: int) -> NDArray[np.int64]:
+        """Independent uniform numbers below n."""
         ...
 
 
@@ -40,6 +51,10 @@ class SystemNoise:
         self._expected = expected
         self._block = np.empty(0)
         self._used = 0
+        self._index_block = np.empty(0, dtype=np.int64)
+        self._index_limit, self._index_used = 0, 0
+        self._counts: list[int] = []
+        self._count_key = (0, 0.0)
 
     def _normal(self, size: int) -> Array:
         if self._used + size > len(self._block):
@@ -56,3 +71,29 @@ class SystemNoise:
             return scale * normal
         # |z| is Gamma(size)-distributed and independent of the direction.
         return scale * self._generator.standard_gamma(size) * normal / lengths(normal)
+
+    def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
+        """The records of a random batch, by index and without repetition."""
+        count = self._count(n, rate) if scheme == "poisson" else round(rate * n)
+        if count * count > n:
+            return self._generator.choice(n, count, replace=False, shuffle=False)
+        # Given their number, all sets of records are equally likely: draw until none comes twice.
+        while True:
+            drawn = self.indices(n, count)
+            if count < 2 or len(set(drawn.tolist())) == count:
+                return drawn
+
+    def indices(self, n: int, size: int) -> NDArray[np.int64]:
+        """Independent uniform numbers below n, drawn ahead in blocks."""
+        if n != self._index_limit or self._index_used + size > len(self._index_block):
+            self._index_block = self._generator.integers(0, n, max(size, _INDEX_BLOCK))
+            self._index_limit, self._index_used = n, 0
+        self._index_used += size
+        return self._index_block[self._index_used - size : self._index_used]
+
+    def _count(self, n: int, rate: float) -> int:
+        """Size of a Poisson batch, drawn ahead in blocks."""
+        if (n, rate) != self._count_key or not self._counts:
+            self._counts = self._generator.binomial(n, rate, _INDEX_BLOCK).tolist()
+            self._count_key = (n, rate)
+        return self._counts.pop()

@@ -1,62 +1,41 @@
-"""Differentially private Riemannian gradient descent (DP-RGD)."""
+"""Gradient descent, full (DP-RGD) or on random batches (DP-RSGD): the gate's plan says which."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
-from privest.arrays import Array, lengths
-from privest.manifolds import Manifold
+from privest.arrays import Array
+from privest.solvers.ball import Ball, Walk
 
 
 class Oracle(Protocol):
-    """The part of a gate that a first-order solver uses."""
+    """The part of a gate that solvers use."""
 
     @property
     def remaining(self) -> int:
         """Answers left."""
         ...
 
-    def mean(self, point: Array) -> Array:
-        """Noisy mean of the clipped negative gradients at `point`, in coordinates there."""
+    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+        """Noisy mean of the clipped negative gradients at `point`, or of another statistic of the plan."""
+        ...
+
+    def pick(self, count: int) -> int:
+        """A uniform number below `count`."""
         ...
 
 
-def within_ball(manifold: Manifold, center: Array, radius: float, point: Array) -> Array:
-    """The point itself, or where the geodesic from `center` to it leaves the ball."""
-    away = manifold.log_coordinates(center, point)
-    length = float(lengths(away))
-    if length <= radius:
-        return point
-    return manifold.exp_coordinates(center, away * (radius / length))
-
-
-def gradient_descent(
-    manifold: Manifold,
-    gate: Oracle,
-    *,
-    start: Array,
-    center: Array,
-    radius: float,
-    step_size: float,
-) -> Array:
-    """DP-RGD (paper 000, Section 5.3): w ← Exp_w(−η·noisy gradient), for each answer the gate still owes.
-
-    Iterates stay in the public ball B(center, radius) and no step is longer than its diameter: both are
-    post-processing, and keep every iterate finite whatever the noise.
+def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float) -> Array:
+    """DP-RGD and DP-RSGD (paper 000, Section 5.3): w ← Exp_w(−η·noisy gradient), for each answer still owed.
 
     Args:
-        manifold: where the iterates live.
+        ball: where the iterates stay.
         gate: source of noisy gradients.
         start: (*shape) first iterate.
-        center: (*shape) of the public ball.
-        radius: of the public ball.
         step_size: η.
 
     Returns:
         (*shape) the last iterate.
     """
-    point = start
+    walk = Walk(ball, start)
     while gate.remaining:
-        step = step_size * gate.mean(point)
-        length = float(lengths(step))
-        step *= min(1.0, 2 * radius / length) if length > 0 else 1.0
-        point = within_ball(manifold, center, radius, manifold.exp_coordinates(point, step))
-    return point
+        walk.step(step_size * gate.mean(walk.point))
+    return walk.point

@@ -113,3 +113,45 @@ def _shares(count: int, growth: float) -> tuple[float, ...]:
     """Shares that grow by a constant factor from step to step and add up to one."""
     weights: Array = growth ** np.arange(1.0 - count, 1.0)
     return tuple((weights / weights.sum()).tolist())
+
+
+def stochastic_schedule(
+    variance: float,
+    *,
+    sampling: float,
+    distance: float,
+    clip: float,
+    hessian: float,
+    most: float,
+    steps: int | None = None,
+    step_size: float | None = None,
+) -> Schedule:
+    """The number and the length of steps on random batches, all with the same noise.
+
+    Each step pays for at least an even share of the budget, so that T steps see a noise of T·variance on
+    their mean besides that of the sampling; iterates settle where η/(2 − η) of both is left.
+
+    Args:
+        variance: total variance of the noise on one mean of all records that has the whole μ² for itself.
+        sampling: variance of a batch's mean about that of all records.
+        distance: public bound on the distance from the start to the mean.
+        clip: bound on one record's gradient.
+        hessian: largest eigenvalue of the Hessian; steps are at most 1 over it.
+        most: steps to consider.
+        steps: T, if it is given.
+        step_size: η, if it is given.
+    """
+    counts = np.unique(np.geomspace(1, most, 200).round()) if steps is None else np.array([float(steps)])
+    sizes = np.geomspace(1e-4, 1.0, 60) / hessian if step_size is None else np.array([step_size])
+    count, size = (grid.ravel() for grid in np.meshgrid(counts, sizes, indexing="ij"))
+    travelled = np.maximum(distance - size * clip * count / 2, 0.0)
+    bias = np.maximum(distance * np.maximum(1 - size, 0.0) ** count, travelled)
+    noise = np.minimum(size, 1.9) / (2 - np.minimum(size, 1.9)) * (count * variance + sampling)
+    best = int(np.argmin(bias**2 + noise))
+    chosen = int(count[best])
+    return Schedule(
+        float(size[best]),
+        (1 / chosen,) * chosen,
+        sqrt(float(bias[best] ** 2 + noise[best])),
+        sqrt(float(noise[best])),
+    )

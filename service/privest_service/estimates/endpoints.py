@@ -97,7 +97,7 @@ def _routes(kind: Kind) -> None:
         name=f"plan_{snake}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
         response_model=kind.plan_view,
-        responses=documented(*_REFUSALS),
+        responses=documented(*_REFUSALS, Unavailable),
     )
     def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
@@ -105,7 +105,8 @@ def _routes(kind: Kind) -> None:
         services: ServicesDep,
     ) -> PlanView:
         with services.database.read() as session:
-            return service.plan_view(service.resolve(session, caller, kind, body))
+            question = service.resolve(session, caller, kind, body)
+        return service.plan_view(kind, service.plan(services, question))
 
 
 def _answer(job: BaseModel, location: str) -> Response:

@@ -36,6 +36,12 @@ _PATIENCE = 1.0
 _LEASE_MARGIN = 60.0
 """Seconds by which a lease outlives the time that its run may take."""
 
+_LOST = (WorkerTimeoutError, ProcessExpired, CancelledError, OSError)
+"""What a call of a worker that came to no end raises."""
+
+_REMEMBERED = 256
+"""Plans that took long, kept for the query that follows a look at one."""
+
 log = structlog.get_logger()
 
 
@@ -65,6 +71,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Runs end in this thread: never in the pool's own, which must go on to watch its workers.
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
+        self._made: dict[str, str] = {}
         self._pool: ProcessPool | None = None
         self._intake: ProcessPool | None = None
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
@@ -109,19 +116,40 @@ class Engine:
         """Run what blocks in a thread of the web process."""
         return await to_thread.run_sync(lambda: function(*args, **kwargs))
 
-    async def in_worker(self, function: Callable[..., T], *args: Any) -> T:
-        """Run a function over an upload in a worker process, which a hostile one may crash or hang.
-
-        Raises:
-            Unavailable: it did.
-        """
+    def _start(self, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
         if self._intake is None or not self._intake.active:
             raise Unavailable
-        future: ProcessFuture[T] = self._intake.schedule(function, args=args, timeout=self._job_timeout)
+        return self._intake.schedule(function, args=args, timeout=self._job_timeout)
+
+    async def in_worker(self, function: Callable[..., T], *args: Any) -> T:
+        """Run in a worker process what a hostile upload may crash or hang; no thread waits for it.
+
+        Raises:
+            Unavailable: it came to no end.
+        """
         try:
-            return await asyncio.wrap_future(future)
-        except (WorkerTimeoutError, ProcessExpired, CancelledError, OSError):
-            raise Unavailable("the upload could not be processed; nothing was stored") from None
+            return await asyncio.wrap_future(self._start(function, *args))
+        except _LOST:
+            raise Unavailable("this could not be processed; nothing was stored") from None
+
+    def call_worker(self, function: Callable[..., T], *args: Any) -> T:
+        """Run in a worker process what is too heavy for this one, and wait in this thread.
+
+        Raises:
+            Unavailable: it came to no end.
+        """
+        try:
+            return self._start(function, *args).result()
+        except _LOST:
+            raise Unavailable("this could not be processed; nothing was charged") from None
+
+    def remembered(self, key: str, make: Callable[[], str]) -> str:
+        """What was made under a key before, if it is among the last of them, else what is made now."""
+        if (found := self._made.get(key)) is None:
+            found = self._made[key] = make()
+            while len(self._made) > _REMEMBERED:
+                self._made.pop(next(iter(self._made)), None)
+        return found
 
     def notify(self) -> None:
         """A job was reserved."""

@@ -10,9 +10,11 @@ from typing import Annotated, Any, Protocol
 from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import frechet_mean
-from privest.privacy.certificates import NoisySum
+from privest.estimators.courses import Solver
+from privest.privacy.certificates import Release, Scheme
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.records import PointsShape
+from privest.solvers.variance_reduction import FullNoise
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 from privest_service.inputs import Point
 
@@ -31,8 +33,13 @@ class Plan(Protocol):
         ...
 
     @property
-    def releases(self) -> tuple[NoisySum, ...]:
+    def releases(self) -> tuple[Release, ...]:
         """What the gate will answer."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
         ...
 
     @property
@@ -57,7 +64,20 @@ class FrechetMeanRequest(EstimateRequest):
     start: Annotated[Point | None, Field(description="first iterate, as nested lists")] = None
     clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
     step_size: Annotated[float | None, Field(gt=0, le=100)] = None
-    steps: Annotated[int | None, Field(ge=1, le=frechet_mean.MOST_STEPS)] = None
+    steps: Annotated[int | None, Field(ge=1, description="of `rsvrg`: in an epoch")] = None
+    solver: Annotated[
+        Solver | None, Field(description="full gradients, random batches, or both; by default the best")
+    ] = None
+    rate: Annotated[float | None, Field(gt=0, le=1, description="probability of a record in a batch")] = None
+    sampling: Annotated[Scheme, Field(description="how batches are drawn")] = "poisson"
+    epochs: Annotated[int | None, Field(ge=1, description="of `rsvrg`")] = None
+    restarts: Annotated[int | None, Field(ge=1, description="of `rsvrg`")] = None
+    clip_change: Annotated[
+        float | None, Field(gt=0, le=1e6, description="of `rsvrg`: bound on a record's change of gradient")
+    ] = None
+    full_noise: Annotated[
+        FullNoise, Field(description="of `rsvrg`: noise on full gradients once an epoch, or at every step")
+    ] = "epoch"
 
 
 class Uncertainty(BaseModel):
@@ -83,6 +103,8 @@ class FrechetMeanJob(JobView):
 class FrechetMeanPlanView(PlanView):
     """The plan of a Fréchet mean."""
 
+    solver: Solver
+    why: Annotated[str, Field(description="this solver")]
     step_size: float
     radius: Annotated[float, Field(description="of the public ball in which the mean is sought")]
     expected_error: Uncertainty
@@ -98,7 +120,9 @@ class Kind:
     request: type[EstimateRequest]
     job: type[JobView]
     plan_view: type[PlanView]
-    plan: Callable[[Any, PointsShape, PrivacyTarget], Plan]
+    plan: Callable[[dict[str, Any], PointsShape, PrivacyTarget], Plan]
+    is_heavy: Callable[[dict[str, Any]], bool]
+    """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
     run: Callable[[Any, str], BaseModel]
 
@@ -121,7 +145,7 @@ def _plan_frechet_mean(
 def _run_frechet_mean(plan: frechet_mean.FrechetMeanPlan, path: str) -> FrechetMeanEstimate:
     from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
-    gate = worker.gate(path, plan.statistic, plan.releases)
+    gate = worker.gate(path, plan.statistics, plan.releases)
     return FrechetMeanEstimate(point=frechet_mean.run(plan, gate).tolist())
 
 
@@ -133,11 +157,22 @@ FRECHET_MEAN = Kind(
     job=FrechetMeanJob,
     plan_view=FrechetMeanPlanView,
     plan=_plan_frechet_mean,
+    is_heavy=lambda options: options["solver"] in ("rsgd", "rsvrg"),
     plans=TypeAdapter(frechet_mean.FrechetMeanPlan),
     run=_run_frechet_mean,
 )
 
 KINDS = {kind.name: kind for kind in (FRECHET_MEAN,)}
+
+
+def plan_job(kind: str, options: dict[str, Any], shape: PointsShape, target: PrivacyTarget) -> str:
+    """Plan in a worker process what would take the web process too long.
+
+    Raises:
+        ValueError: a choice is out of range.
+    """
+    found = KINDS[kind]
+    return found.plans.dump_json(found.plan(options, shape, target)).decode()
 
 
 def run_job(kind: str, plan: str, path: str) -> str:

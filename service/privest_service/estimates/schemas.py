@@ -75,12 +75,18 @@ class JobView(BaseModel):
 
 
 class ReleaseView(BaseModel):
-    """One noisy sum that the gate will release."""
+    """Noisy sums of one kind that the gate will release."""
 
+    statistic: str
+    count: int
     noise: Literal["gaussian", "laplace"]
     scale: Annotated[float, Field(description="of the noise on the mean: σ, or Laplace scale")]
     clip: float
-    mu_squared: float
+    mu_squared: Annotated[
+        float | None, Field(description="of all `count`; null for batches, which are certified as a whole")
+    ]
+    batch: Annotated[float | None, Field(description="expected records in a random batch")]
+    sampling: str | None
 
 
 class PlanView(BaseModel):

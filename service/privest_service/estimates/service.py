@@ -12,12 +12,14 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from privest.privacy.certificates import Release, SampledSums
 from privest.privacy.cost import PrivacyTarget
+from privest.records import PointsShape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.kinds import KINDS, Kind, Plan, plan_job
 from privest_service.estimates.schemas import (
     FINAL,
     ChargeView,
@@ -48,21 +50,29 @@ class Question:
 
     kind: Kind
     dataset: Dataset
-    plan: Plan
-    digest: str
-    """The same for the same submitter, dataset and resolved choices."""
+    options: dict[str, Any]
+    shape: PointsShape
+    target: PrivacyTarget
 
     @property
-    def charge(self) -> Charge:
-        """For every account."""
-        return Charge.of(self.plan.target, self.plan.cost)
+    def digest(self) -> str:
+        """The same for the same dataset and resolved choices."""
+        return _digest(
+            {
+                "kind": self.kind.name,
+                "dataset": self.dataset.id,
+                "epsilon": self.target.epsilon,
+                "delta": self.target.delta,
+                "options": self.options,
+            }
+        )
 
 
 def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
-    """Plan a request.
+    """What a request asks, with the defaults that follow from public facts.
 
     Raises:
-        Invalid: a choice is out of range, or the dataset is of another kind.
+        Invalid: the dataset is of another kind.
         NotFound: the caller has no such dataset.
     """
     caller.must_be("owner", "analyst")
@@ -74,20 +84,29 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else dataset.n**-1.5
-    options = kind.options(request)
     shape = DatasetSchema.model_validate_json(dataset.dataset_schema).shape(dataset.n)
+    return Question(
+        kind, dataset, kind.options(request), shape, PrivacyTarget(request.privacy.epsilon, delta)
+    )
+
+
+def plan(services: Services, question: Question) -> Plan:
+    """The plan of a question; one that takes long is made by a worker, and remembered.
+
+    Raises:
+        Invalid: a choice is out of range.
+        Unavailable: the worker did not come to an end.
+    """
+    kind, options, shape, target = question.kind, question.options, question.shape, question.target
     try:
-        plan = kind.plan(options, shape, PrivacyTarget(request.privacy.epsilon, delta))
+        if not kind.is_heavy(options):
+            return kind.plan(options, shape, target)
+        made = services.engine.remembered(
+            question.digest, lambda: services.engine.call_worker(plan_job, kind.name, options, shape, target)
+        )
     except ValueError as error:
         raise Invalid(str(error)) from None
-    resolved = {
-        "kind": kind.name,
-        "dataset": dataset.id,
-        "epsilon": plan.target.epsilon,
-        "delta": plan.target.delta,
-        "options": options,
-    }
-    return Question(kind, dataset, plan, _digest(resolved))
+    return kind.plans.validate_json(made)
 
 
 @dataclass(frozen=True)
@@ -130,7 +149,8 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
         question = resolve(session, caller, kind, request)
         if ledger.waiting(session) >= services.settings.max_waiting_jobs:
             raise Unavailable("too many jobs wait; try again later")
-    plan = kind.plans.dump_json(question.plan).decode()
+    planned = plan(services, question)
+    charge = Charge.of(planned.target, planned.cost)
     try:
         with services.database.write() as session:
             # Between planning and now the grant or the dataset may be gone or changed, or the key be taken.
@@ -150,13 +170,13 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
                 owner_id=question.dataset.owner_id,
                 dataset_id=question.dataset.id,
                 spec_digest=question.digest,
-                plan=plan,
+                plan=kind.plans.dump_json(planned).decode(),
             )
             bound.job_id = job.id
             accounts = [session.get_one(Owner, dataset.owner_id).account_id]
             if grant is not None and grant.account_id is not None:
                 accounts.append(grant.account_id)
-            ledger.reserve(session, job, dict.fromkeys(accounts, question.charge), bound)
+            ledger.reserve(session, job, dict.fromkeys(accounts, charge), bound)
     except IntegrityError:
         # The same key, at the same moment, in another process: its job is the answer.
         with services.database.read() as session:
@@ -245,24 +265,29 @@ def privacy(plan: Plan) -> Privacy:
     )
 
 
-def plan_view(question: Question) -> PlanView:
+def plan_view(kind: Kind, plan: Plan) -> PlanView:
     """A plan as an analyst reads it."""
-    kind, plan = question.kind, question.plan
     own = {name: getattr(plan, name) for name in kind.own_plan_fields}
     return kind.plan_view(
         **own,
         kind=kind.name,
         privacy=privacy(plan),
-        steps=len(plan.releases),
-        releases=[
-            ReleaseView(
-                noise=release.noise,
-                scale=release.scale / release.n,
-                clip=release.clip,
-                mu_squared=release.cost.mu_squared,
-            )
-            for release in plan.releases
-        ],
+        steps=plan.steps,
+        releases=[_release_view(release) for release in plan.releases],
         warnings=list(plan.warnings),
         expected_error=asdict(plan.expected_error),
+    )
+
+
+def _release_view(release: Release) -> ReleaseView:
+    sampled = isinstance(release, SampledSums)
+    return ReleaseView(
+        statistic=release.statistic,
+        count=release.count,
+        noise=release.noise,
+        scale=release.scale / release.divisor,
+        clip=release.clip,
+        mu_squared=None if sampled else release.cost.mu_squared,
+        batch=release.divisor if sampled else None,
+        sampling=release.scheme if sampled else None,
     )

@@ -1,0 +1,204 @@
+"""Table 2 of paper 000: what privacy adds to each of 3×10⁵ stochastic steps."""
+
+import cProfile
+import pstats
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from statistics import median
+from time import process_time
+
+import numpy as np
+
+from benchmarks.report import publish, table
+from privest import manifolds
+from privest.arrays import Array
+from privest.estimators import frechet_mean
+from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.losses.clipping import clipped_sum
+from privest.losses.squared_distance import SquaredDistance
+from privest.manifolds import Manifold
+from privest.privacy.certificates import SampledSums
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate, Statistic
+from privest.privacy.noise import SystemNoise
+from privest.records import PointsShape, Records
+from privest.solvers.ball import Ball
+from privest.solvers.gradient_descent import gradient_descent
+
+PAPER_STEPS, STEPS, ROUNDS = 300_000, 2_000, 7
+STEP_SIZE = 1e-3
+
+
+@dataclass(frozen=True)
+class LeadingEigenvector:
+    """f(w; z) = −(wᵀz)², on the sphere (paper 000, Appendix C.2)."""
+
+    manifold: Manifold
+
+    @property
+    def size(self) -> int:
+        return self.manifold.coordinate_size
+
+    def gradients(self, point: Array, rows: Array) -> Array:
+        along = (rows @ point)[:, None]
+        return (2 * along) * (rows - along * point)
+
+    def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
+        return clipped_sum(self.gradients(point, rows), clip)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A space, its records and the statistic of a step."""
+
+    label: str
+    space: Manifold
+    rows: Array
+    statistic: Statistic
+    plain: Callable[[Array, Array], Array]
+    """Negative gradient of one record, in coordinates."""
+    clip: float
+    radius: float
+
+    def release(self, scheme: str, count: int) -> SampledSums:
+        """A step of the run that 3×10⁵ steps at (.5, 1e-6) would be; the noise is certified for those."""
+        space = self.space
+        shape = PointsShape(len(self.rows), {"name": space.name, **space.params}, radius=self.radius)
+        spec = FrechetMeanSpec(
+            clip=self.clip,
+            solver="rsgd",
+            rate=1 / len(self.rows),
+            sampling=scheme,  # pyright: ignore[reportArgumentType]
+            steps=PAPER_STEPS,
+            step_size=STEP_SIZE,
+        )
+        release = frechet_mean.plan(spec, shape, PrivacyTarget(0.5, 1e-6)).releases[0]
+        assert isinstance(release, SampledSums)
+        return replace(release, count=count)
+
+    def private(self, release: SampledSums) -> Array:
+        gate = Gate(Records(self.rows), {"gradient": self.statistic}, (release,))
+        ball = Ball(self.space, self.space.reference, self.radius)
+        return gradient_descent(ball, gate, start=self.space.reference, step_size=STEP_SIZE)
+
+    def not_private(self, count: int) -> Array:
+        point = self.space.reference
+        for index in np.random.default_rng(0).integers(0, len(self.rows), count).tolist():
+            point = self.space.exp_coordinates(point, STEP_SIZE * self.plain(point, self.rows[index]))
+        return point
+
+
+def cases() -> list[Case]:
+    rng = np.random.default_rng(0)
+    spd = manifolds.get("spd", dim=11)
+    matrices = spd.exp_coordinates(spd.reference, 0.08 * rng.standard_normal((10_704, spd.dim)))
+    sphere = manifolds.get("sphere", dim=784)
+    images = sphere.canonical(np.abs(rng.standard_normal((6_903, 784))) + 0.5)
+    images[:, 0] += 1.0  # away from the cut locus of the reference
+    images = sphere.canonical(images)
+    eigenvector = LeadingEigenvector(sphere)
+    return [
+        Case("SPD(11), Fréchet mean", spd, matrices, SquaredDistance(spd), spd.log_coordinates, 0.1, 2.0),
+        Case(
+            "784-sphere, eigenvector",
+            sphere,
+            images,
+            eigenvector,
+            lambda point, row: eigenvector.gradients(point, row[None])[0],
+            0.1,
+            np.pi,
+        ),
+        Case(
+            "784-sphere, Fréchet mean",
+            sphere,
+            images,
+            SquaredDistance(sphere),
+            sphere.log_coordinates,
+            0.1,
+            np.pi,
+        ),
+    ]
+
+
+def seconds_per_step(actions: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """Medians over rounds in which the actions take turns, after one that does not count."""
+    times: dict[str, list[float]] = {name: [] for name in actions}
+    for _ in range(1 + ROUNDS):
+        for name, action in actions.items():
+            begun = process_time()
+            action()
+            times[name].append((process_time() - begun) / STEPS)
+    return {name: median(found[1:]) for name, found in times.items()}
+
+
+def profile(case: Case, release: SampledSums) -> str:
+    """Where the time of private steps goes: the functions of most own time."""
+    profiler = cProfile.Profile()
+    profiler.runcall(case.private, release)
+    lines: list[list[str]] = []
+    stats = pstats.Stats(profiler).stats  # pyright: ignore
+    total = sum(entry[2] for entry in stats.values())
+    for (file, _, name), (_, calls, own, below, _) in sorted(stats.items(), key=lambda item: -item[1][3])[
+        :24
+    ]:
+        where = file.split("/")[-1] if file != "~" else "numpy"
+        lines.append(
+            [
+                f"`{where}` {name}".replace("|", ""),
+                f"{calls / release.count:.2f}",
+                f"{own / total:.0%}",
+                f"{below / total:.0%}",
+            ]
+        )
+    return table(["function", "calls a step", "own time", "with callees"], lines)
+
+
+def main() -> None:
+    lines: list[list[str]] = []
+    profiles: list[str] = []
+    for case in cases():
+        size = case.space.coordinate_size
+        fixed, poisson = case.release("fixed", STEPS), case.release("poisson", STEPS)
+        found = seconds_per_step(
+            {
+                "plain": lambda: case.not_private(STEPS),  # noqa: B023
+                "fixed": lambda: case.private(fixed),  # noqa: B023
+                "poisson": lambda: case.private(poisson),  # noqa: B023
+                "drawing": lambda: SystemNoise(0).draw("gaussian", 1.0, STEPS * size),  # noqa: B023
+            }
+        )
+        added = found["fixed"] - found["plain"]
+        lines.append(
+            [
+                case.label,
+                f"{1e6 * found['plain']:.1f} µs",
+                f"{1e6 * found['fixed']:.1f} µs (+{added / found['plain']:.0%})",
+                f"{1e6 * found['poisson']:.1f} µs ({found['poisson'] / found['plain'] - 1:+.0%})",
+                f"{1e6 * found['drawing']:.1f} µs",
+                f"{added * PAPER_STEPS:.0f} s",
+            ]
+        )
+        profiles.append(f"### {case.label}\n\n{profile(case, fixed)}")
+    header = [
+        "run",
+        "plain step",
+        "private, one record",
+        "private, Poisson",
+        "drawing noise",
+        "added by 3×10⁵ steps",
+    ]
+    body = f"""
+Processor time, one thread. A plain step is the logarithm (or gradient) of one random record and the
+exponential map. A private step goes through `Gate.mean` and `Ball.step`: random batch, clip, grid, noise,
+and back into the ball. Median of {ROUNDS} rounds of {STEPS:,} steps, noise as certified for 3×10⁵. The paper
+names 41 s (SPD) and 24 s (sphere) for what privacy adds.
+
+{table(header, lines)}
+
+{chr(10).join(profiles)}
+"""
+    publish("private-steps", "What privacy adds to a step (Table 2)", body)
+
+
+if __name__ == "__main__":
+    main()
