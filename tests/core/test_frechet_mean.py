@@ -1,5 +1,7 @@
 """The planner of the Fréchet mean: a pure function of public facts that keeps its promises of accuracy."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ def test_defaults_follow_from_public_facts():
     plan = frechet_mean.plan(FrechetMeanSpec(), named, PrivacyTarget(1.0, 1e-9))
     assert (plan.clip, plan.radius, plan.start) == (0.25, 0.25, [0.0, 1.0, 0.0])
     assert plan.warnings == ()
-    assert isinstance(plan.statistics["gradient"], SquaredDistance)
+    assert plan.statistics["gradient"] == SquaredDistance(plan.shape.space)
 
 
 def test_weak_and_hopeless_requests_are_warned_of():
@@ -56,6 +58,23 @@ BAD = [
     (SPHERE, {"steps": 0}),
     (SPHERE, {"steps": -3}),
     (SPHERE, {"steps": 1001}),
+    *(
+        (SPHERE, {"solver": "rsgd", "rate": rate})
+        for rate in (0.0, -SECRET, 1 + SECRET, np.nan, np.inf, -np.inf)
+    ),
+    *((SPHERE, {"solver": "rsvrg", "rate": rate}) for rate in (0.0, -SECRET, 1 + SECRET, np.nan, np.inf)),
+    *((SPHERE, {"solver": "rsgd", "steps": steps}) for steps in (0, -1, 1_000_001)),
+    *(
+        (SPHERE, {"solver": "rsvrg", name: value})
+        for name in ("epochs", "restarts", "steps")
+        for value in (0, -1, 1_000_001)
+    ),
+    (SPHERE, {"solver": "rsvrg", "epochs": 1001, "steps": 1000}),
+    *(
+        (SPHERE, {"solver": solver, "clip_change": value})
+        for solver in ("rgd", "rsgd", "rsvrg")
+        for value in (0.0, -SECRET, np.nan, np.inf, 1e-101, 1e101)
+    ),
     *((SPHERE, {name: value}) for name in ("clip", "step_size") for value in (0.0, -SECRET, 1e-101, 1e101)),
     *((SPHERE, {name: value}) for name in ("clip", "step_size") for value in (np.nan, np.inf, -np.inf)),
     (SPHERE, {"start": [SECRET, 0.0, 0.0]}),
@@ -151,3 +170,51 @@ def test_excess_risk_on_spd_is_near_that_of_one_release(keyed):
     excess = np.mean(shape.space.dist(exact, answers) ** 2)
     floor = shape.space.dim * (2 * plan.clip / shape.n) ** 2 / mu_for(TARGET.epsilon, TARGET.delta) ** 2
     assert 0.5 * floor < excess < 1.5 * floor
+
+
+@pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
+def test_batches_are_refused_without_delta(solver):
+    with pytest.raises(ValueError, match="delta = 0"):
+        frechet_mean.plan(FrechetMeanSpec(solver=solver), SPHERE, PrivacyTarget(1.0, 0.0))
+
+
+@pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
+@pytest.mark.parametrize("rate", [1e-12, 1e-6, 1.0])
+def test_no_rate_makes_planning_long(solver, rate):
+    """A plan or a refusal, in seconds: nothing grows with 1/rate."""
+    with suppress(ValueError):
+        plan = frechet_mean.plan(FrechetMeanSpec(solver=solver, rate=rate), SPHERE, TARGET)
+        assert plan.steps <= 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("n", "asked", "batch"), [(100, 0.07, 7), (100, 1e-9, 1), (10**6, None, 256), (77, None, 77)]
+)
+def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
+    """Also where rate·n is 7.000000000000001."""
+    spec = FrechetMeanSpec(solver="rsgd", sampling="fixed", rate=asked, steps=3)
+    plan = frechet_mean.plan(spec, PointsShape(n, SPHERE.manifold), TARGET)
+    assert plan.releases[0].divisor == pytest.approx(batch, rel=1e-12)
+
+
+@pytest.mark.parametrize("n", [2000, 10**5, 10**6])
+@pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
+def test_defaults_are_planned_at_the_default_delta(n, solver):
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(solver=solver), PointsShape(n, SPD.manifold, radius=1.0), PrivacyTarget(1.0, n**-1.5)
+    )
+    assert plan.cost.slack == n**-1.5 / 200
+    assert plan.expected_error.standard_deviation < 0.05
+
+
+def test_a_plan_says_why_this_solver():
+    free = frechet_mean.plan(FrechetMeanSpec(), SPHERE, TARGET)
+    assert free.solver == "rgd"
+    assert "random batches could at best" in free.why
+    assert "no certificate" in frechet_mean.plan(FrechetMeanSpec(), SPHERE, PrivacyTarget(1.0, 0.0)).why
+    for solver in ("rgd", "rsgd", "rsvrg"):
+        plan = frechet_mean.plan(FrechetMeanSpec(solver=solver), SPHERE, TARGET)
+        assert plan.solver == solver
+        assert "asked" in plan.why
+        assert plan.mechanism.startswith("Gaussian noise")
+        assert ("batches" in plan.mechanism) == (solver != "rgd")

@@ -46,3 +46,20 @@ def test_a_public_shape_knows_its_ball():
     named = PointsShape(5, {"name": "sphere", "dim": 3}, center=[0.0, 0.6, 0.8], radius=0.5)
     assert named.search_radius == 0.5
     np.testing.assert_allclose(named.search_center, [0.0, 0.6, 0.8], rtol=1e-15)
+
+
+@pytest.mark.parametrize("count", [1, CHUNK, CHUNK + 1, 2 * CHUNK + 9])
+def test_chosen_rows_are_summed_once_at_most_a_chunk_at_a_time(count, tmp_path):
+    rows = np.arange(3.0 * CHUNK)[:, None]
+    np.save(tmp_path / "rows.npy", rows)
+    chosen = np.random.default_rng(4).permutation(len(rows))[:count]
+    for data in (rows, np.load(tmp_path / "rows.npy", mmap_mode="r")):
+        sizes: list[int] = []
+
+        def of_chunk(chunk, sizes=sizes):
+            sizes.append(len(chunk))
+            return chunk.sum(axis=0).astype(np.int64)
+
+        assert Records(data).sum_of(chosen, of_chunk) == chosen.sum()
+        assert max(sizes) <= CHUNK
+        assert sum(sizes) == count

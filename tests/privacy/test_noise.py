@@ -3,6 +3,8 @@
 False-alarm rate 1e-9 for each statistical test, on a fixed key.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -121,3 +123,76 @@ def test_all_bits_of_the_key_matter(cipher):
     make = getattr(noise, cipher)
     words = {int(make(key=key).random_raw()) for key in (1, 1 + 2 ** (width - 1), 1 + 2 ** (width // 2), 2)}
     assert len(words) == 4
+
+
+SCHEMES = [(500, 0.02), (500, 0.07), (500, 0.6), (20, 1.0), (100_000, 0.0005)]
+"""n and rate; sparse batches are drawn until no record comes twice, dense ones without repetition."""
+
+
+@pytest.mark.parametrize(("n", "rate"), SCHEMES)
+def test_poisson_batches_have_binomial_sizes(keyed, n, rate):
+    source = SystemNoise(0)
+    sizes = np.array([len(source.batch(n, rate, "poisson")) for _ in range(4000)])
+    if rate == 1.0:
+        assert (sizes == n).all()
+        return
+    law = stats.binom(n, rate)
+    cuts = np.unique(law.ppf(np.linspace(0, 1, 15)[1:-1]))
+    expected = np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]])) * len(sizes)
+    observed = np.bincount(np.searchsorted(cuts, sizes), minlength=len(expected))
+    assert stats.chisquare(observed, expected).pvalue > ALARM
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize(("n", "rate"), SCHEMES)
+def test_batches_hold_no_record_twice_and_none_that_is_not_there(keyed, scheme, n, rate):
+    source = SystemNoise(0)
+    for _ in range(500):
+        drawn = source.batch(n, rate, scheme)
+        assert len(np.unique(drawn)) == len(drawn)
+        assert drawn.dtype == np.int64
+        assert not len(drawn) or 0 <= drawn.min() <= drawn.max() < n
+        assert scheme == "poisson" or len(drawn) == round(rate * n)
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize(("n", "rate"), SCHEMES[:3])
+def test_all_records_come_equally_often(keyed, scheme, n, rate):
+    """Σ(count − expected)²/variance is χ² with n degrees of freedom, or n − 1 where sizes are fixed."""
+    source, rounds = SystemNoise(0), 4000
+    counts = np.bincount(np.concatenate([source.batch(n, rate, scheme) for _ in range(rounds)]), minlength=n)
+    spread = np.sum((counts - rounds * rate) ** 2) / (rounds * rate * (1 - rate))
+    law = stats.chi2(n) if scheme == "poisson" else stats.chi2(n - 1, scale=n / (n - 1))
+    assert law.ppf(ALARM / 2) < spread < law.isf(ALARM / 2)
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize("batch", [2, 3])
+def test_all_sets_of_records_are_equally_likely(keyed, scheme, batch):
+    """Of five records, by either way of drawing: two and three at a time."""
+    source = SystemNoise(0)
+    drawn = [frozenset(source.batch(5, batch / 5, scheme).tolist()) for _ in range(20_000)]
+    sets = [frozenset(s) for s in itertools.combinations(range(5), batch)]
+    observed = [drawn.count(s) for s in sets]
+    assert stats.chisquare(observed).pvalue > ALARM
+    assert scheme == "poisson" or sum(observed) == len(drawn)
+
+
+def test_batches_do_not_repeat_and_do_not_depend_on_one_another(keyed):
+    source = SystemNoise(0)
+    member = np.array([3 in source.batch(40, 0.3, "poisson") for _ in range(20_000)])
+    assert abs(np.corrcoef(member[1:], member[:-1])[0, 1]) < 6.2 / np.sqrt(len(member))
+    numbers = np.concatenate([source.indices(2**62, 100) for _ in range(200)])
+    assert len(np.unique(numbers)) == len(numbers)
+
+
+def test_indices_are_uniform_whatever_was_asked_before(keyed):
+    source = SystemNoise(0)
+    found = np.concatenate(
+        [
+            part
+            for _ in range(3000)
+            for part in (source.indices(9, 2), source.indices(7, 3)[:0], source.indices(9, 5))
+        ]
+    )
+    assert stats.chisquare(np.bincount(found, minlength=9)).pvalue > ALARM

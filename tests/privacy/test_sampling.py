@@ -1,4 +1,4 @@
-"""Certificates of sampled runs: worst pairs, curves on the grid, and composition, each by another way.
+"""Certificates of sampled runs: worst pairs, curves on the grid, and compositions, each by another way.
 
 Statistical tests: false-alarm rate 1e-9 each, on fixed seeds.
 """
@@ -81,7 +81,7 @@ def in_the_plane(v, w, rate, alphas):
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_pair_of_vectors_is_worse_than_opposite_ones(seed):
-    """Two vectors span a plane, so that the plane is the general case. Half the pairs are near the worst."""
+    """Any two vectors span a plane: it is the general case. Half of the pairs are near the worst."""
     rng = np.random.default_rng(seed)
     rate, bound = rng.choice([0.01, 0.1, 0.5, 0.9]), rng.choice([0.3, 1.0, 2.5])
     worst = [poisson_curve(alpha, rate, bound) for alpha in ALPHAS]
@@ -130,10 +130,10 @@ def test_no_data_of_fixed_batches_are_worse_than_their_curve(n, batch, bound):
                 )
                 for own in (x, y)
             )
-            line = np.linspace(-batch * bound - 9, batch * bound + 9, 8001)
-            p, q = (density(line) for density in (p, q))
+            at = np.linspace(-batch * bound - 9, batch * bound + 9, 8001)
+            p, q = (density(at) for density in (p, q))
             for alpha in (0.3, 0.9, 1.0, 1.2, 3.0):
-                found = np.trapezoid(np.maximum(p - alpha * q, 0.0), line)
+                found = np.trapezoid(np.maximum(p - alpha * q, 0.0), at)
                 limit = fixed_curve(alpha, batch / n, 2 * bound)
                 assert found <= limit + 2e-6
                 closest = max(closest, (found - max(0, 1 - alpha)) / (limit - max(0, 1 - alpha)))
@@ -295,7 +295,7 @@ def fine_cell(run, mu):
 
 @each_run
 def test_a_certificate_covers_the_run_and_is_tight(run, slack):
-    """Against dp-accounting on a grid 3 to 10 times finer, between the points of both, either sign."""
+    """Against dp-accounting on a grid 3 to 10 times finer, between the points of both, ε of either sign."""
     mu = sqrt(certify(run, slack).mu_squared)
     cell = fine_cell(run, mu)
     whole = reference(run, cell)
@@ -357,7 +357,7 @@ def _mirrored_losses(loss, x, shift, rate, rng):
 
 
 def test_the_number_in_the_design_is_found_for_its_adjacency():
-    """Poisson q = .01, σ = 1, T = 1000, add or remove: μ = .489 at slack 1e-8; replace-one is larger."""
+    """Poisson q = .01, σ = 1, T = 1000: μ = .489 at slack 1e-8 under add or remove. Ours is larger."""
     run, slack = RUNS[0]
     whole = reference(run, 1e-3, NeighboringRelation.ADD_OR_REMOVE_ONE)
     least = least_mu(whole, slack, np.linspace(0, whole.get_epsilon_for_delta(slack), 400))
@@ -414,7 +414,7 @@ def test_runs_that_the_slack_covers_cost_next_to_nothing_and_little_time(rate):
     ("rate", "noise", "steps"), [(0.01, 1.0, 1000), (1e-3, 0.8, 5000), (1e-4, 0.7, 300_000)]
 )
 def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps):
-    """The same composition in float64 and in long doubles differs by a tenth of what is allowed."""
+    """One composition in float64 and in long doubles differs by a tenth of what float64 would be allowed."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no long doubles here")
     step = sampling._step(SampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)

@@ -16,7 +16,7 @@ from privest.privacy.certificates import (
     sampled_sums,
 )
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.solvers.schedule import Schedule, hessian_bounds, schedule, stochastic_schedule
+from privest.solvers.schedule import TYPICAL, Schedule, hessian_bounds, schedule, stochastic_schedule
 from privest.solvers.variance_reduction import FullNoise
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
@@ -184,7 +184,7 @@ def random_batches(
     """
     rate = _rate(facts, rate, scheme)
     mu, slack = _gaussian_budget(facts.target)
-    sampling = (1 - rate) * facts.clip**2 / (rate * facts.n)
+    sampling = (1 - rate) * (TYPICAL * facts.clip) ** 2 / (rate * facts.n)
     chosen = stochastic_schedule(
         _unit_variance(facts, mu),
         sampling=sampling,
@@ -240,7 +240,7 @@ def variance_reduced_course(
     if min(loops.epochs, loops.frequency, loops.restarts) < 1 or changes > MOST_STEPS:
         raise ValueError(f"epochs, steps and restarts must be at least 1, and at most {MOST_STEPS} together")
     fulls = changes if full_noise == "step" else loops.epochs * loops.restarts
-    change = clip_change if clip_change is not None else facts.clip / 4
+    change = clip_change if clip_change is not None else facts.clip
 
     def split(alpha: float) -> tuple[NoisySum, SampledSums]:
         loss = mu * sqrt(alpha / fulls) * _BELOW

@@ -45,7 +45,7 @@ class FrechetMeanSpec:
         sampling: of `rsgd` and `rsvrg`, how batches are drawn.
         epochs: S of `rsvrg`.
         restarts: K of `rsvrg`.
-        clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor.
+        clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor; C₀ by default.
         full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
     """
 
@@ -176,8 +176,11 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         )
     else:
         course = full_gradients(facts, steps=spec.steps, step_size=step_size)
-    if course.schedule.step_size >= 2 / hessian_bounds(space.curvature, clip)[1]:
+    step = course.schedule.step_size
+    if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
+    if course.epochs and clip_change and clip_change < clip * min(1, course.epochs.frequency * step):
+        warnings.append("clip_change is so small that an epoch may run past the mean and not return")
     if target.delta * shape.n >= _WEAK_DELTA:
         warnings.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
     expected = _expected_error(course.schedule.noise_error, course.releases[-1], space.dim)
@@ -190,7 +193,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         center=center.tolist(),
         radius=radius,
         clip=clip,
-        step_size=course.schedule.step_size,
+        step_size=step,
         solver=course.solver,
         epochs=course.epochs,
         releases=course.releases,

@@ -15,7 +15,7 @@ _WIDEST = 100.0
 _LEAST_HESSIAN = 0.3
 """Assumed where geometry promises less: records all around a sphere."""
 
-_TYPICAL = 0.7
+TYPICAL = 0.7
 """Distance of a typical record from the mean, in clips. It decides what is left of earlier noise."""
 
 
@@ -81,7 +81,7 @@ def schedule(
     def contraction(bounds: tuple[float, float]) -> float:
         return min(1.0, max(abs(1 - step * bound) for bound in bounds))
 
-    worst, typical = contraction((low, high)), contraction(hessian_bounds(curvature, _TYPICAL * clip))
+    worst, typical = contraction((low, high)), contraction(hessian_bounds(curvature, TYPICAL * clip))
 
     counts = np.arange(1, _MOST_STEPS + 1) if steps is None else np.array([steps])
     count, growth = (grid.ravel() for grid in np.meshgrid(counts, _GROWTHS, indexing="ij"))
