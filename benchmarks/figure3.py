@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.exact_mean import exact_mean
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
@@ -18,7 +17,9 @@ from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.manifolds import Manifold
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import PointsShape, Records
+from privest.records import Records
+from privest.shapes import PointsShape
+from privest.solvers.exact_mean import exact_mean
 
 MAMMALS = Path(__file__).parents[2] / "shared" / "data" / "wordnet_mammals.tsv"
 EPSILONS, DELTA, SEEDS = (0.1, 0.3, 0.5), 1e-6, 3
@@ -122,7 +123,7 @@ def lines_for(data: Data) -> list[list[str]]:
     kind = {"name": space.name, **space.params}
     shape = PointsShape(n, kind, center=data.center.tolist(), radius=data.radius)
     reach = float(space.dist(data.center, data.rows).max())
-    best, _ = exact_mean(space, data.rows, data.center, reach, secant=True)
+    best = exact_mean(space, Records(data.rows), start=data.center).point
     least = float(np.mean(space.dist(best, data.rows) ** 2))
     away = float(space.dist(best, data.center))
     print(data.label, "F* =", least, "mean at", away, "reach", reach, flush=True)

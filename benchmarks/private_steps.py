@@ -1,7 +1,5 @@
 """Table 2 of paper 000: what privacy adds to each of 3×10⁵ stochastic steps."""
 
-import cProfile
-import pstats
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import median
@@ -14,37 +12,20 @@ from privest import manifolds
 from privest.arrays import Array
 from privest.estimators import frechet_mean
 from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.losses.clipping import clipped_sum
+from privest.losses.leading_eigenvector import LeadingEigenvector
 from privest.losses.squared_distance import SquaredDistance
 from privest.manifolds import Manifold
 from privest.privacy.certificates import SampledSums
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, Statistic
 from privest.privacy.noise import SystemNoise
-from privest.records import PointsShape, Records
+from privest.records import Records
+from privest.shapes import PointsShape
 from privest.solvers.ball import Ball
 from privest.solvers.gradient_descent import gradient_descent
 
 PAPER_STEPS, STEPS, ROUNDS = 300_000, 2_000, 7
 STEP_SIZE = 1e-3
-
-
-@dataclass(frozen=True)
-class LeadingEigenvector:
-    """f(w; z) = −(wᵀz)², on the sphere (paper 000, Appendix C.2)."""
-
-    manifold: Manifold
-
-    @property
-    def size(self) -> int:
-        return self.manifold.coordinate_size
-
-    def gradients(self, point: Array, rows: Array) -> Array:
-        along = (rows @ point)[:, None]
-        return (2 * along) * (rows - along * point)
-
-    def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
-        return clipped_sum(self.gradients(point, rows), clip)
 
 
 @dataclass(frozen=True)
@@ -88,6 +69,12 @@ class Case:
         return point
 
 
+def pull(point: Array, row: Array) -> Array:
+    """Negative gradient of −(wᵀz)²."""
+    along = row @ point
+    return (2 * along) * (row - along * point)
+
+
 def cases() -> list[Case]:
     rng = np.random.default_rng(0)
     spd = manifolds.get("spd", dim=11)
@@ -96,15 +83,14 @@ def cases() -> list[Case]:
     images = sphere.canonical(np.abs(rng.standard_normal((6_903, 784))) + 0.5)
     images[:, 0] += 1.0  # away from the cut locus of the reference
     images = sphere.canonical(images)
-    eigenvector = LeadingEigenvector(sphere)
     return [
         Case("SPD(11), Fréchet mean", spd, matrices, SquaredDistance(spd), spd.log_coordinates, 0.1, 2.0),
         Case(
             "784-sphere, eigenvector",
             sphere,
             images,
-            eigenvector,
-            lambda point, row: eigenvector.gradients(point, row[None])[0],
+            LeadingEigenvector(784),
+            pull,
             0.1,
             np.pi,
         ),
@@ -131,31 +117,8 @@ def seconds_per_step(actions: dict[str, Callable[[], object]]) -> dict[str, floa
     return {name: median(found[1:]) for name, found in times.items()}
 
 
-def profile(case: Case, release: SampledSums) -> str:
-    """Where the time of private steps goes: the functions of most own time."""
-    profiler = cProfile.Profile()
-    profiler.runcall(case.private, release)
-    lines: list[list[str]] = []
-    stats = pstats.Stats(profiler).stats  # pyright: ignore
-    total = sum(entry[2] for entry in stats.values())
-    for (file, _, name), (_, calls, own, below, _) in sorted(stats.items(), key=lambda item: -item[1][3])[
-        :24
-    ]:
-        where = file.split("/")[-1] if file != "~" else "numpy"
-        lines.append(
-            [
-                f"`{where}` {name}".replace("|", ""),
-                f"{calls / release.count:.2f}",
-                f"{own / total:.0%}",
-                f"{below / total:.0%}",
-            ]
-        )
-    return table(["function", "calls a step", "own time", "with callees"], lines)
-
-
 def main() -> None:
     lines: list[list[str]] = []
-    profiles: list[str] = []
     for case in cases():
         size = case.space.coordinate_size
         fixed, poisson = case.release("fixed", STEPS), case.release("poisson", STEPS)
@@ -178,7 +141,6 @@ def main() -> None:
                 f"{added * PAPER_STEPS:.0f} s",
             ]
         )
-        profiles.append(f"### {case.label}\n\n{profile(case, fixed)}")
     header = [
         "run",
         "plain step",
@@ -189,13 +151,11 @@ def main() -> None:
     ]
     body = f"""
 Processor time, one thread. A plain step is the logarithm (or gradient) of one random record and the
-exponential map. A private step goes through `Gate.mean` and `Ball.step`: random batch, clip, grid, noise,
+exponential map. A private step goes through `Gate.mean` and `Walk.step`: random batch, clip, grid, noise,
 and back into the ball. Median of {ROUNDS} rounds of {STEPS:,} steps, noise as certified for 3×10⁵. The paper
 names 41 s (SPD) and 24 s (sphere) for what privacy adds.
 
 {table(header, lines)}
-
-{chr(10).join(profiles)}
 """
     publish("private-steps", "What privacy adds to a step (Table 2)", body)
 

@@ -1,6 +1,9 @@
 """The one array type of the package, and what numpy lacks for batches of vectors and matrices."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +15,15 @@ Array = NDArray[np.float64]
 def lengths(v: Array) -> Array:
     """Euclidean length along the last axis: (..., size) to (...)."""
     return np.sqrt(np.vecdot(v, v))
+
+
+def seen_by(rows: Array, directions: Array) -> Array:
+    """Inner products of (n, size) rows with (k, size) directions: (n, k), each row's rounded by itself.
+
+    In `rows @ directions.T` the rounding of a row depends on its place among the others. Where vectors are
+    clipped, or divided by a small length, another record could then be seen in it.
+    """
+    return np.vecdot(rows[:, None, :], directions)
 
 
 def transposed(a: Array) -> Array:
@@ -30,3 +42,44 @@ def one_by_one(factors: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple
         if a.ndim == 2:
             return tuple(np.full_like(part, np.nan) for part in factors(np.zeros_like(a)))
         return tuple(np.stack(parts) for parts in zip(*(one_by_one(factors, one) for one in a), strict=True))
+
+
+@dataclass(frozen=True)
+class SymmetricCoordinates:
+    """Orthonormal coordinates of symmetric matrices under tr(ab): the upper triangle, off-diagonals times √2.
+
+    Attributes:
+        rows: m, rows of a matrix.
+    """
+
+    rows: int
+
+    @property
+    def size(self) -> int:
+        """Length of a coordinate vector."""
+        return self.rows * (self.rows + 1) // 2
+
+    def of(self, a: Array) -> Array:
+        """Coordinates (..., size) of symmetric matrices (..., m, m)."""
+        places, weights = self._upper
+        return np.take(a.reshape(*a.shape[:-2], -1), places, axis=-1) * weights
+
+    def matrix(self, c: Array) -> Array:
+        """The symmetric matrices (..., m, m) with coordinates (..., size)."""
+        places, weights = self._both
+        return np.take(c, places, axis=-1) * weights
+
+    @cached_property
+    def _upper(self) -> tuple[NDArray[np.intp], Array]:
+        """Of each coordinate, its place in the flattened matrix and its weight."""
+        rows, columns = np.triu_indices(self.rows)
+        return rows * self.rows + columns, np.where(rows == columns, 1.0, sqrt(2.0))
+
+    @cached_property
+    def _both(self) -> tuple[NDArray[np.intp], Array]:
+        """Of each entry of the matrix, its place among the coordinates and its weight."""
+        places, weights = self._upper
+        filled = np.zeros((self.rows, self.rows), dtype=np.intp)
+        filled.flat[places] = np.arange(self.size)
+        filled = np.maximum(filled, filled.T)
+        return filled, 1 / weights[filled]

@@ -1,68 +1,23 @@
-"""Rows behind a public shape, and sums over fixed chunks of them."""
+"""The rows of a dataset, and exact sums over fixed chunks of them."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privest import manifolds
 from privest.arrays import Array
-from privest.manifolds import Manifold
 
 CHUNK = 4096
-"""Records in a chunk, by row index: public, and the same whatever the worker."""
+"""Records in a chunk at most, by row index: public, and the same whatever the worker."""
+
+_CHUNK_BYTES = 2**24
+"""Wide rows fall into smaller chunks, so that there are some for every thread."""
 
 _BLOCK_BYTES = 2**20
 """Rows of a chunk are taken this many bytes at a time: what is made of them stays in the cache."""
-
-
-@dataclass(frozen=True)
-class PointsShape:
-    """What is public of a set of points: their number, their manifold, and where its owner expects them.
-
-    `center` (nested lists) and `radius` come from the owner's schema, never from the rows.
-    """
-
-    n: int
-    manifold: dict[str, Any]
-    center: list[Any] | None = None
-    radius: float | None = None
-
-    @cached_property
-    def space(self) -> Manifold:
-        """The manifold that `manifold` describes."""
-        return manifolds.get(**self.manifold)
-
-    @cached_property
-    def search_center(self) -> Array:
-        """Of the ball in which an estimate is sought: the public centre, else the manifold's reference."""
-        return self.space.reference if self.center is None else self.point(self.center, "center")
-
-    @property
-    def search_radius(self) -> float:
-        """Of that ball: the public radius, else the manifold's natural one."""
-        return self.space.natural_radius if self.radius is None else self.radius
-
-    def point(self, given: list[Any], name: str) -> Array:
-        """A public point, given as nested lists under this name, as an array.
-
-        Raises:
-            ValueError: it is no point of the manifold.
-        """
-        try:
-            point = np.array(given, dtype=np.float64)
-        except (ValueError, TypeError, OverflowError):
-            point = np.empty(0)
-        if point.shape != self.space.shape:
-            raise ValueError(f"{name} must be numbers of shape {list(self.space.shape)}")
-        if rule := int(self.space.broken_rule(point)):
-            raise ValueError(f"{name} must be {self.space.rules[rule - 1]}")
-        return self.space.canonical(point)
 
 
 class Records:
@@ -74,7 +29,8 @@ class Records:
     """
 
     def __init__(self, rows: Array, threads: int | None = None) -> None:
-        self._rows = rows
+        # A copy if they are not in C order, of which taking a few rows would make one each time.
+        self._rows = np.asarray(rows, order="C")
         self._threads = threads or os.cpu_count() or 1
 
     def __len__(self) -> int:
@@ -82,19 +38,20 @@ class Records:
 
     def sum(self, of_chunk: Callable[[Array], NDArray[np.int64]]) -> NDArray[np.int64]:
         """The exact integer sum of `of_chunk` over all chunks: the same for any number of threads."""
-        chunks = (self._rows[start : start + CHUNK] for start in range(0, len(self), CHUNK))
-        if self._threads == 1 or len(self) <= CHUNK:
-            return np.sum([of_chunk(np.asarray(chunk)) for chunk in chunks], axis=0)
-        return np.sum(list(self._pool.map(of_chunk, map(np.asarray, chunks))), axis=0)
+        row_bytes = self._rows[:1].nbytes
+        size = min(CHUNK, max(1, _CHUNK_BYTES // max(1, row_bytes)))
+        chunks = (self._rows[start : start + size] for start in range(0, len(self), size))
+        threaded = self._threads > 1 and len(self) > size
+        return _total(self._pool.map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
 
     def sum_of(
         self, indices: NDArray[np.int64], of_chunk: Callable[[Array], NDArray[np.int64]]
     ) -> NDArray[np.int64]:
         """The exact integer sum of `of_chunk` over some of the rows, a chunk of them at a time."""
         if len(indices) <= CHUNK:
-            return of_chunk(np.asarray(self._rows[indices]))
+            return of_chunk(self._rows.take(indices, axis=0))
         chunks = (indices[start : start + CHUNK] for start in range(0, len(indices), CHUNK))
-        return np.sum([of_chunk(np.asarray(self._rows[chunk])) for chunk in chunks], axis=0)
+        return _total(of_chunk(self._rows.take(chunk, axis=0)) for chunk in chunks)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:
@@ -102,9 +59,14 @@ class Records:
         return ThreadPoolExecutor(self._threads, thread_name_prefix="chunks")
 
 
-def blocks(chunk: Array) -> Iterator[Array]:
+def blocks(chunk: Array) -> list[Array]:
     """The rows of a chunk in pieces that fit the cache; where it is cut follows from its shape alone."""
-    row_bytes = max(1, chunk.nbytes // max(1, len(chunk)))
-    size = max(1, _BLOCK_BYTES // row_bytes)
-    for start in range(0, len(chunk), size):
-        yield chunk[start : start + size]
+    if chunk.nbytes <= _BLOCK_BYTES:
+        return [chunk]
+    size = max(1, _BLOCK_BYTES * len(chunk) // chunk.nbytes)
+    return [chunk[start : start + size] for start in range(0, len(chunk), size)]
+
+
+def _total(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """The sum of all parts, of which there may be too many to hold; zero of none."""
+    return reduce(np.add, parts, np.int64(0))  # pyright: ignore[reportReturnType, reportCallIssue, reportArgumentType]

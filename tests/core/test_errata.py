@@ -55,7 +55,7 @@ class LogEuclideanKernel(LogEuclideanSPD):
         return of_eigenvalues(base, v, self.printed)
 
     def from_coordinates(self, base, c):
-        return self.transport_from_reference(base, self._unpack(c))
+        return self.transport_from_reference(base, self._symmetric.matrix(c))
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class BuresWassersteinScale(BuresWassersteinSPD):
     """Algorithm 4: 4·C⊙A at I."""
 
     def from_coordinates(self, base, c):
-        return self.transport_from_reference(base, 4 * self._unpack(c))
+        return self.transport_from_reference(base, 4 * self._symmetric.matrix(c))
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,9 @@ class WithoutDiagonal(AffineInvariantSPD):
     """Section 4.1: the basis of all pairs i < j."""
 
     def from_coordinates(self, base, c):
-        return super().from_coordinates(base, self._pack(self._unpack(c) * (1 - np.eye(self.size))))
+        return super().from_coordinates(
+            base, self._symmetric.of(self._symmetric.matrix(c) * (1 - np.eye(self.size)))
+        )
 
 
 VARIANCE = laws.test_noise_is_isotropic_with_the_stated_variance

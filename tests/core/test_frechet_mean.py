@@ -13,7 +13,8 @@ from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
-from privest.records import PointsShape, Records
+from privest.records import Records
+from privest.shapes import PointsShape
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 SPHERE = PointsShape(1000, {"name": "sphere", "dim": 3})

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from privest.records import CHUNK, PointsShape, Records
+from privest.records import CHUNK, Records
+from privest.shapes import PointsShape
 
 COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
 

@@ -8,7 +8,8 @@ from privest.estimators import frechet_mean
 from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.records import PointsShape, Records
+from privest.records import Records
+from privest.shapes import PointsShape
 from privest.solvers.ball import Ball
 from privest.solvers.gradient_descent import gradient_descent
 from privest.solvers.schedule import hessian_bounds, schedule

@@ -10,7 +10,8 @@ from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
-from privest.records import PointsShape, Records
+from privest.records import Records
+from privest.shapes import PointsShape
 from privest.solvers.ball import Ball
 from privest.solvers.variance_reduction import variance_reduced
 

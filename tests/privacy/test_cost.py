@@ -59,7 +59,7 @@ positive = st.floats(-30, 30).map(lambda e: 10.0**e)
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(clip=positive, scale=st.floats(-6, 6).map(lambda e: 10.0**e), size=st.integers(1, 5000))
 def test_gaussian_cost_is_at_least_the_exact_ratio(clip, scale, size):
-    release = NoisySum("gaussian", 10, size, clip, clip * scale, 0.0)
+    release = NoisySum("gaussian", 10, size, clip, 2 * clip, clip * scale, 0.0)
     ratio = Fraction(release.sensitivity) / Fraction(release.scale)
     assert Fraction(2 * clip) <= Fraction(release.sensitivity)
     assert ratio**2 <= Fraction(release.cost.mu_squared) <= ratio**2 * (1 + Fraction(1, 2**49))
@@ -68,7 +68,7 @@ def test_gaussian_cost_is_at_least_the_exact_ratio(clip, scale, size):
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(clip=positive, scale=st.floats(-2, 6).map(lambda e: 10.0**e), size=st.integers(1, 5000))
 def test_laplace_epsilon_is_at_least_the_exact_ratio(clip, scale, size):
-    release = NoisySum("laplace", 10, size, clip, clip * scale, 0.0)
+    release = NoisySum("laplace", 10, size, clip, 2 * clip, clip * scale, 0.0)
     ratio = Fraction(release.sensitivity) / Fraction(release.scale)
     assert ratio <= Fraction(release.epsilon) <= ratio * (1 + Fraction(1, 2**50))
 

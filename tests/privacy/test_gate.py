@@ -209,7 +209,7 @@ def test_a_sum_asked_for_again_at_the_same_point_gets_fresh_noise_only():
 def test_a_kept_sum_is_of_the_same_statistic_clip_and_grid():
     """Two sums at one point that differ in any of them: no answer may be the other's, with its noise."""
     plan = [
-        NoisySum("gaussian", 50, 3, clip, 1.0, spacing, statistic)
+        NoisySum("gaussian", 50, 3, clip, 2 * clip, 1.0, spacing, statistic)
         for statistic, clip, spacing in [
             ("gradient", 10.0, 2.0**-20),
             ("gradient", 0.1, 2.0**-20),
@@ -240,7 +240,9 @@ def test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_lengt
     less, more = (gate.mean(line.reference)[0] * coarse.divisor for _ in range(2))
     assert more - less == 1.25
     assert more - less <= coarse.sensitivity
-    assert grid_sensitivity(1.02, 1, 0.25) / 2 < 1.25  # half the bound on a replaced record is too little
+    assert (
+        grid_sensitivity(2.04, 1.02, 1, 0.25) / 2 < 1.25
+    )  # half the bound on a replaced record is too little
 
 
 @pytest.mark.parametrize("place", [0, 1, CHUNK - 1, CHUNK, 2 * CHUNK + 5])
@@ -263,7 +265,9 @@ def test_also_where_all_later_records_change_chunks(place):
 @pytest.mark.parametrize("n", [1, CHUNK, CHUNK + 1, 10**9])
 def test_a_replaced_record_moves_a_batch_by_at_most_twice_that_length(size, n):
     for clip, spacing in [(1.0, 0.0), (1.0, 2.0**-20), (1e-3, 1.0)]:
-        assert 2 * batch_sensitivity(clip, size, spacing, n) >= grid_sensitivity(clip, size, spacing)
+        assert 2 * batch_sensitivity(clip, size, spacing, n) >= grid_sensitivity(
+            2 * clip, clip, size, spacing
+        )
         assert batch_sensitivity(clip, size, spacing, n) >= batch_sensitivity(clip, size, spacing, 1)
 
 

@@ -58,7 +58,7 @@ def test_laplace_noise_has_a_gamma_length_and_a_uniform_direction(keyed, size):
         half = (size - 1) / 2
         assert stats.kstest((along + 1) / 2, stats.beta(half, half).cdf).pvalue > ALARM
         assert stats.spearmanr(np.abs(along), length).pvalue > ALARM
-    variance = NoisySum("laplace", 1, size, 1.0, 1.0, 0.0).variance
+    variance = NoisySum("laplace", 1, size, 1.0, 2.0, 1.0, 0.0).variance
     assert np.mean(z**2) == pytest.approx(variance, rel=0.2)
 
 

@@ -380,14 +380,21 @@ def test_batches_of_everything_are_the_gaussian_mechanism():
     slack=st.sampled_from([1e-10, 1e-7, 1e-4]),
 )
 def test_more_noise_costs_less_and_more_use_costs_more(scheme, rate, noise, steps, slack):
-    """Up to the 1 % by which grids may differ."""
-    assume(rate * sqrt(steps) / noise < 4)
+    """Up to the 1 % by which grids may differ, and where there is a certificate at all."""
+
+    def mu_of(run, slack):
+        try:
+            return sqrt(certify(run, slack).mu_squared)
+        except ValueError as refused:
+            assume("too costly" not in str(refused))
+            raise
+
     run = SampledRun(scheme, rate, noise, steps)
-    mu = sqrt(certify(run, slack).mu_squared)
-    assert sqrt(certify(replace(run, noise=noise * 1.1), slack).mu_squared) <= 1.01 * mu
-    assert sqrt(certify(replace(run, steps=steps + steps // 10 + 1), slack).mu_squared) >= mu / 1.01
-    assert sqrt(certify(replace(run, rate=min(1.0, rate * 1.2)), slack).mu_squared) >= mu / 1.01
-    assert sqrt(certify(run, 2 * slack).mu_squared) <= 1.01 * mu
+    mu = mu_of(run, slack)
+    assert mu_of(replace(run, noise=noise * 1.1), slack) <= 1.01 * mu
+    assert mu_of(replace(run, steps=steps + steps // 10 + 1), slack) >= mu / 1.01
+    assert mu_of(replace(run, rate=min(1.0, rate * 1.2)), slack) >= mu / 1.01
+    assert mu_of(run, 2 * slack) <= 1.01 * mu
 
 
 def test_slack_that_rounding_would_eat_is_refused():
@@ -533,7 +540,7 @@ def test_planning_without_batches_imports_no_accountant():
 import sys
 from privest.estimators import frechet_mean
 from privest.privacy.cost import PrivacyTarget
-from privest.records import PointsShape
+from privest.shapes import PointsShape
 shape = PointsShape(1000, {"name": "sphere", "dim": 3})
 for delta in (0.0, 1e-6):
     assert frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(1.0, delta)).solver == "rgd"

@@ -18,6 +18,7 @@ from privest import manifolds
 from privest.arrays import lengths
 from privest.losses import squared_distance
 from privest.losses.clipping import clipped_sum
+from privest.losses.leading_eigenvector import LeadingEigenvector
 from privest.losses.squared_distance import SquaredDistance
 from privest.privacy import grid
 from privest.privacy.certificates import noisy_sum
@@ -110,12 +111,12 @@ def total(statistic, point, rows, clip):
     return s
 
 
-def worst_move(space, clip):
+def worst_move(space, clip, loss=SquaredDistance):
     """The furthest that one record was seen to move the sum, over the diameter that is paid for.
 
     Each record is summed alone (nothing hides in rounding); then the widest pair is the sensitivity.
     """
-    statistic = SquaredDistance(space)
+    statistic = loss(space)
     rng = np.random.default_rng(1)
     worst = 0.0
     for point in (space.reference, space.random_point(rng)):
@@ -125,7 +126,7 @@ def worst_move(space, clip):
             scaled = alone / clip
             far = lengths(scaled[:, None] - scaled[None])
         worst = max(worst, float(np.nanmax(far)))
-    return worst / (grid.sensitivity(clip, statistic.size, 0.0) / clip)
+    return worst / (grid.sensitivity(statistic.diameter(clip), clip, statistic.size, 0.0) / clip)
 
 
 @spaces
@@ -138,6 +139,51 @@ def test_the_search_is_sharp():
     """It comes within a percent of the bound, so a clip 2 % too wide would be seen."""
     for space in SPACES:
         assert worst_move(space, 0.01) > 0.99
+
+
+def eigenvector(space):
+    return LeadingEigenvector(space.coordinate_size)
+
+
+@pytest.mark.parametrize("dim", [2, 3, 20])
+@pytest.mark.parametrize("clip", CLIPS)
+def test_no_pair_moves_the_sum_of_the_eigenvector_s_loss_further_either(dim, clip):
+    worst = worst_move(manifolds.get("sphere", dim=dim), clip, eigenvector)
+    assert worst <= 1.0
+    assert worst > 0.99 or clip > 1.0
+
+
+@pytest.mark.parametrize("dim", [2, 3, 20])
+def test_no_hostile_row_poisons_the_sum_of_the_eigenvector_s_loss(dim):
+    space = manifolds.get("sphere", dim=dim)
+    rows = hostile(space)
+    for point in (space.reference, space.random_point(np.random.default_rng(2))):
+        assert lengths(total(eigenvector(space), point, rows, 1.0)) <= len(rows)
+
+
+def alone_or_among_others(statistic, point, rows):
+    """A record's vector as a batch of one, and as half the sum of a batch of two of it."""
+    for row in rows:
+        one = total(statistic, point, row[None], 1.0)
+        two = total(statistic, point, np.stack([row, row]), 1.0)
+        np.testing.assert_allclose(two, 2 * one, rtol=1e-15, atol=1e-300)
+
+
+@spaces
+def test_a_record_counts_the_same_alone_as_among_others(space):
+    """Poisson batches differ by one record; what a row alone is spared in numpy must not move its vector."""
+    point, rows = space.random_point(np.random.default_rng(2)), hostile(space)[::3]
+    alone_or_among_others(SquaredDistance(space), point, rows)
+    with np.errstate(all="ignore"):
+        found = np.stack([space.log_coordinates(point, row) for row in rows])
+        np.testing.assert_array_equal(found, space.log_coordinates(point, rows))
+        np.testing.assert_array_equal(found[5:], space.log_coordinates(point, rows[5:]))
+
+
+@pytest.mark.parametrize("dim", [2, 3, 20, 784])
+def test_so_it_does_in_the_eigenvector_s_loss(dim):
+    space = manifolds.get("sphere", dim=dim)
+    alone_or_among_others(eigenvector(space), space.random_point(np.random.default_rng(2)), hostile(space))
 
 
 def printed_in_paper_000(vectors, clip):
@@ -163,15 +209,19 @@ def without_totality(vectors, clip):
     return (clip / np.maximum(lengths(vectors), clip)) @ vectors
 
 
+def clip_by(monkeypatch, mutant):
+    monkeypatch.setattr(squared_distance, "clipped_sum", lambda v, clip: mutant(np.atleast_2d(v), clip))
+
+
 @pytest.mark.parametrize("name", ["euclidean", "spd"])
 @pytest.mark.parametrize("mutant", [printed_in_paper_000, unclipped, by_coordinate, slightly_wide])
 def test_the_search_catches_a_wrong_clip(monkeypatch, mutant, name):
-    monkeypatch.setattr(squared_distance, "clipped_sum", mutant)
+    clip_by(monkeypatch, mutant)
     assert worst_move(manifolds.get(name, dim=3), 0.01) > 1.0
 
 
 def test_the_search_catches_a_clip_that_is_not_total(monkeypatch):
-    monkeypatch.setattr(squared_distance, "clipped_sum", without_totality)
+    clip_by(monkeypatch, without_totality)
     with pytest.raises((AssertionError, RuntimeWarning)):
         worst_move(manifolds.get("euclidean", dim=3), 1.0)
 
@@ -271,7 +321,7 @@ def chunks_of_vectors():
 @pytest.mark.parametrize("clip", [1e-100, 0.1, 1e3])
 def test_float_sums_of_a_chunk_stay_within_the_stated_bound(name, vectors, clip):
     size = vectors.shape[1]
-    stated = (grid.sensitivity(clip, size, 0.0) - 2 * clip) / 2
+    stated = (grid.sensitivity(2 * clip, clip, size, 0.0) - 2 * clip) / 2
     assert stated <= 1e-8 * clip
     found, exact = clipped_sum(vectors, clip).tolist(), exact_sum(vectors, clip)
     with mpmath.workdps(40):
@@ -285,7 +335,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(name, vectors, clip)
 def test_sensitivity_is_the_sum_of_its_parts_rounded_up(size, clip, coarse):
     spacing = 0.0 if coarse == 0.0 else 2.0 ** np.floor(np.log2(clip * coarse))
     arithmetic = Fraction(CHUNK * (CHUNK + size + 16), 2**53) * Fraction(clip)
-    rest = Fraction(grid.sensitivity(clip, size, spacing)) - 2 * Fraction(clip) - 2 * arithmetic
+    rest = Fraction(grid.sensitivity(2 * clip, clip, size, spacing)) - 2 * Fraction(clip) - 2 * arithmetic
     assert rest > 0
     assert rest**2 >= Fraction(spacing) ** 2 * size
 

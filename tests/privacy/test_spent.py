@@ -20,7 +20,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.noise import SystemNoise
 from privest.privacy.sampling import SampledRun, certify
-from privest.records import CHUNK, PointsShape, Records
+from privest.records import CHUNK, Records
+from privest.shapes import PointsShape
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
 

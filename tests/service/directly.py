@@ -81,7 +81,7 @@ def tenth() -> Charge:
     """The cost of a query of ε = 0.1 at δ = 1e-7, as a plan makes it."""
     from privest.estimators import frechet_mean
     from privest.privacy.cost import PrivacyTarget
-    from privest.records import PointsShape
+    from privest.shapes import PointsShape
 
     shape = PointsShape(1000, {"name": "euclidean", "dim": 3})
     plan = frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(0.1, 1e-7))

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from math import fsum, inf, nextafter, sqrt
 from typing import Literal
 
+from privest.arrays import Array
+from privest.estimators.budget import BELOW, batches, cost_of_batches, covers, gaussian_budget, in_words
 from privest.manifolds import Manifold
-from privest.privacy.calibration import gaussian_delta, mu_for
+from privest.privacy.calibration import mu_for
 from privest.privacy.certificates import (
     Noise,
     NoisySum,
@@ -13,16 +15,12 @@ from privest.privacy.certificates import (
     SampledSums,
     Scheme,
     noisy_sum,
-    sampled_sums,
 )
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.solvers.schedule import TYPICAL, Schedule, hessian_bounds, schedule, stochastic_schedule
 from privest.solvers.variance_reduction import FullNoise
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
-
-_SLACK_SHARE = 200
-"""One part in this many of δ pays for the slack of a sampled run's certificate."""
 
 _BATCH = 256
 """Expected size of a batch that nobody asked for."""
@@ -33,9 +31,6 @@ MOST_STEPS = 1_000_000
 _MOST_PASSES = 30
 """Over the data, of batches whose number nobody asked for (paper 000, Appendix C, goes up to 30)."""
 
-_BELOW = 1 - 1e-12
-"""Of a loss to be divided, so that rounding up the parts stays within it."""
-
 
 @dataclass(frozen=True)
 class Facts:
@@ -44,6 +39,8 @@ class Facts:
     Attributes:
         n: number of records.
         space: where the iterates live.
+        center: (*shape) of the public ball.
+        radius: of that ball.
         target: (ε, δ).
         distance: bound on the distance from the start to the minimiser.
         clip: C₀, bound on one record's gradient.
@@ -51,6 +48,8 @@ class Facts:
 
     n: int
     space: Manifold
+    center: Array
+    radius: float
     target: PrivacyTarget
     distance: float
     clip: float
@@ -62,8 +61,10 @@ class Facts:
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """Bounds on the sectional curvature; a line has none."""
-        return self.space.curvature if self.space.dim > 1 else (0.0, 0.0)
+        """Lower bound of the sectional curvature, which keeps steps stable, and a mean for forecasts."""
+        if self.space.dim == 1:
+            return (0.0, 0.0)
+        return self.space.curvature[0], self.space.mean_curvature(self.center, self.radius)
 
     @property
     def hessian(self) -> float:
@@ -99,22 +100,9 @@ class Course:
     @property
     def in_words(self) -> str:
         """The mechanism, for people."""
-        parts: list[str] = []
-        for statistic, name in (("gradient", "mean gradient"), ("change", "mean change of gradients")):
-            found = [r for r in self.releases if r.statistic == statistic]
-            if not found:
-                continue
-            scales = [r.scale / r.divisor for r in found]
-            kind = "Gaussian noise, σ" if found[0].noise == "gaussian" else "Laplace noise, scale"
-            spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
-            count = sum(r.count for r in found)
-            batch = (
-                f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
-                if isinstance(found[0], SampledSums)
-                else ""
-            )
-            parts.append(f"{kind} = {spread} on the {name}{batch}, {count} step{'s' * (count != 1)}")
-        return "; ".join(parts)
+        return in_words(
+            self.releases, {"gradient": "the mean gradient", "change": "the mean change of gradients"}
+        )
 
 
 def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) -> Course:
@@ -128,7 +116,7 @@ def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) 
     loss = target.epsilon if noise == "laplace" else mu_for(target.epsilon, target.delta)
 
     def release(share: float) -> NoisySum:
-        part = loss * (share if noise == "laplace" else sqrt(share)) * _BELOW
+        part = loss * (share if noise == "laplace" else sqrt(share)) * BELOW
         return noisy_sum(noise, n=facts.n, size=facts.size, clip=facts.clip, loss=part)
 
     chosen = schedule(
@@ -145,7 +133,7 @@ def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) 
     if noise == "laplace":
         covered = nextafter(fsum(r.epsilon for r in releases), inf) <= target.epsilon
     else:
-        covered = _covers(cost, target)
+        covered = covers(cost, target)
     if not covered:
         raise ValueError("this privacy cannot be certified in float64")
     return Course("rgd", releases, cost, chosen)
@@ -183,7 +171,7 @@ def random_batches(
         ValueError: the rate is not in (0, 1], or the run cannot be certified.
     """
     rate = _rate(facts, rate, scheme)
-    mu, slack = _gaussian_budget(facts.target)
+    mu, slack = gaussian_budget(facts.target)
     sampling = (1 - rate) * (TYPICAL * facts.clip) ** 2 / (rate * facts.n)
     chosen = stochastic_schedule(
         _unit_variance(facts, mu),
@@ -196,9 +184,9 @@ def random_batches(
         step_size=step_size,
     )
     count = len(chosen.shares)
-    block = _sampled(facts, "gradient", facts.clip, rate, scheme, count, mu, slack)
-    cost = _cost((block,), slack)
-    if not _covers(cost, facts.target):
+    block = batches(facts.n, facts.size, "gradient", facts.clip, rate, scheme, count, mu, slack)
+    cost = cost_of_batches((block,), slack)
+    if not covers(cost, facts.target):
         raise ValueError("this privacy cannot be certified in float64")
     # What the certificate found the noise to be, instead of the even share that began the search.
     settled = min(chosen.step_size, 1.9) / (2 - min(chosen.step_size, 1.9))
@@ -229,7 +217,7 @@ def variance_reduced_course(
         ValueError: an option out of range, or the run cannot be certified.
     """
     rate = _rate(facts, rate, scheme)
-    mu, slack = _gaussian_budget(facts.target)
+    mu, slack = gaussian_budget(facts.target)
     loops = Epochs(
         5 if epochs is None else epochs,
         10 if frequency is None else frequency,
@@ -243,10 +231,10 @@ def variance_reduced_course(
     change = clip_change if clip_change is not None else facts.clip
 
     def split(alpha: float) -> tuple[NoisySum, SampledSums]:
-        loss = mu * sqrt(alpha / fulls) * _BELOW
+        loss = mu * sqrt(alpha / fulls) * BELOW
         full = noisy_sum("gaussian", n=facts.n, size=facts.size, clip=facts.clip, loss=loss, count=fulls)
-        rest = mu * sqrt(1 - alpha) * _BELOW
-        return full, _sampled(facts, "change", change, rate, scheme, changes, rest, slack)
+        rest = mu * sqrt(1 - alpha) * BELOW
+        return full, batches(facts.n, facts.size, "change", change, rate, scheme, changes, rest, slack)
 
     def noise_of(release: Release) -> float:
         return facts.space.dim * release.variance / release.divisor**2
@@ -255,9 +243,9 @@ def variance_reduced_course(
     first = facts.clip * sqrt(fulls)
     middle = first / (first + change * sqrt(changes))
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
-    full, batches = min(splits, key=lambda pair: sum(map(noise_of, pair)))
-    cost = full.cost + _cost((batches,), slack)
-    if not _covers(cost, facts.target):
+    full, blocks = min(splits, key=lambda pair: sum(map(noise_of, pair)))
+    cost = full.cost + cost_of_batches((blocks,), slack)
+    if not covers(cost, facts.target):
         raise ValueError("this privacy cannot be certified in float64")
 
     def predicted(step: float) -> tuple[float, float]:
@@ -265,7 +253,7 @@ def variance_reduced_course(
         inner = min(step, 1.9)
         # Noise that is drawn once an epoch is followed by all its steps as by one long one.
         outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if full_noise == "epoch" else inner
-        noise = outer / (2 - outer) * noise_of(full) + inner / (2 - inner) * noise_of(batches)
+        noise = outer / (2 - outer) * noise_of(full) + inner / (2 - inner) * noise_of(blocks)
         nearer = max(0.0, facts.distance - step * facts.clip * changes / 2)
         left = max(0.0, 1 - step) ** 2
         run = loops.epochs * loops.frequency
@@ -277,21 +265,7 @@ def variance_reduced_course(
 
     lengths = (10.0 ** (-k / 10) / facts.hessian for k in range(41)) if step_size is None else (step_size,)
     (error, noise), step = min((predicted(length), length) for length in lengths)
-    return Course("rsvrg", (full, batches), cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
-
-
-def _gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
-    """μ and slack of a run that is certified with slack, both within (ε, δ)."""
-    if target.delta == 0:
-        raise ValueError("with delta = 0 only solver rgd is private: batches have no pure certificate")
-    slack = target.delta / _SLACK_SHARE
-    return mu_for(target.epsilon, target.delta - slack), slack
-
-
-def _covers(cost: Cost, target: PrivacyTarget) -> bool:
-    """Whether a cost is within (ε, δ)."""
-    mu = nextafter(sqrt(cost.mu_squared), inf)
-    return cost.slack + gaussian_delta(target.epsilon, mu) <= target.delta
+    return Course("rsvrg", (full, blocks), cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
 
 
 def _rate(facts: Facts, given: float | None, scheme: Scheme) -> float:
@@ -306,35 +280,3 @@ def _rate(facts: Facts, given: float | None, scheme: Scheme) -> float:
 def _unit_variance(facts: Facts, mu: float) -> float:
     """Total variance of the noise on one mean of all records that has all of μ."""
     return facts.space.dim * (2 * facts.clip / (mu * facts.n)) ** 2
-
-
-def _sampled(
-    facts: Facts,
-    statistic: str,
-    clip: float,
-    rate: float,
-    scheme: Scheme,
-    count: int,
-    mu: float,
-    slack: float,
-) -> SampledSums:
-    """Sums over batches with the noise that the certificate asks for."""
-    from privest.privacy.sampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
-
-    found = noise_for(scheme, rate, count, mu, slack)
-    return sampled_sums(
-        scheme,
-        statistic=statistic,
-        n=facts.n,
-        size=facts.size,
-        clip=clip,
-        rate=rate,
-        count=count,
-        noise=found.noise,
-    )
-
-
-def _cost(blocks: tuple[SampledSums, ...], slack: float) -> Cost:
-    from privest.privacy.sampling import cost_of  # noqa: PLC0415 - as above
-
-    return cost_of(blocks, slack)

@@ -21,7 +21,7 @@ from privest.estimators.courses import (
 from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
 from privest.privacy.certificates import Release, Scheme
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.records import PointsShape
+from privest.shapes import PointsShape
 from privest.solvers.ball import Ball
 from privest.solvers.gradient_descent import Oracle, gradient_descent
 from privest.solvers.schedule import hessian_bounds
@@ -157,7 +157,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     _options_fit_the_solver(spec)
-    facts = Facts(shape.n, space, target, distance, clip)
+    facts = Facts(shape.n, space, center, radius, target, distance, clip)
     if spec.solver == "rsgd":
         course = random_batches(
             facts, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size

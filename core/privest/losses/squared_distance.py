@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from privest.arrays import Array
-from privest.losses.clipping import clipped_sum
+from privest.losses.clipping import any_floats, clipped_sum, without_axis
 from privest.manifolds import Manifold
 
 
@@ -24,6 +22,11 @@ class SquaredDistance:
         """Length of the summed vector."""
         return self.manifold.coordinate_size
 
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    @any_floats
     def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
         """Σ of the clipped negative gradients at `point`, in orthonormal coordinates there.
 
@@ -35,9 +38,7 @@ class SquaredDistance:
         Returns:
             (size,) sum; one record replaced moves it by at most 2·clip.
         """
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            vectors = self.manifold.log_coordinates(point, rows)
-        return clipped_sum(vectors, clip)
+        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)), clip)
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,13 @@ class SquaredDistanceChange:
         """Length of the summed vector."""
         return self.manifold.coordinate_size
 
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    @any_floats
     def clipped_sum(self, point: tuple[Array, Array], rows: Array, clip: float) -> Array:
         """Σ of the clipped changes, `point` being (point, anchor); else as `SquaredDistance`."""
-        at, anchor = point
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            vectors = self.manifold.log_coordinates(at, rows) - self.manifold.log_coordinates(anchor, rows)
-        return clipped_sum(vectors, clip)
+        (at, anchor), rows = point, without_axis(rows)
+        change = self.manifold.log_coordinates(at, rows) - self.manifold.log_coordinates(anchor, rows)
+        return clipped_sum(change, clip)

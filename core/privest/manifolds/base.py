@@ -67,6 +67,13 @@ class Manifold(ABC):
             (...) integers as int64.
         """
 
+    def mean_curvature(self, center: Array, radius: float) -> float:
+        """What the sectional curvature within a ball is at most, averaged over all planes at a point.
+
+        Forecasts rest on it, never a guarantee. `curvature` bounds every plane, which most spaces lack.
+        """
+        return self.curvature[1]
+
     rules: ClassVar[tuple[str, ...]]
     """What a point must be, in the order in which `broken_rule` checks it."""
 
@@ -117,6 +124,20 @@ class Manifold(ABC):
     def log_coordinates(self, base: Array, x: Array) -> Array:
         """`coordinates(base, log(base, x))`, for spaces that get there on a shorter way."""
         return self.coordinates(base, self.log(base, x))
+
+    def log_sum(self, base: Array, x: Array) -> Array:
+        """`log_coordinates(base, x)` summed over rows, for spaces that need no array of logarithms for it.
+
+        For sums without privacy alone: the gate clips each record's vector, and never sees this sum.
+
+        Args:
+            base: (*shape) a point; here there are no batches of them.
+            x: (n, *shape) points.
+
+        Returns:
+            (coordinate_size,) as the plain sum, but for rounding.
+        """
+        return self.log_coordinates(base, x).sum(axis=0)
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
         """`exp(base, from_coordinates(base, c))`, for spaces that get there on a shorter way."""

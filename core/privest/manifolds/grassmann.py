@@ -27,6 +27,10 @@ class Grassmann(Frames):
         """Between 0 and 2; a projective space (rank or corank 1) has curvature 1."""
         return (0.0, 1.0 if min(self.rank, self.size - self.rank) <= 1 else 2.0)
 
+    def mean_curvature(self, center: Array, radius: float) -> float:
+        """(size − 2)/(dim − 1): the space is Einstein with Ricci curvature size − 2."""
+        return (self.size - 2) / max(1, self.dim - 1)
+
     @property
     def dim(self) -> int:
         return self.rank * (self.size - self.rank)

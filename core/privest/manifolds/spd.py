@@ -8,9 +8,8 @@ from math import sqrt
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from privest.arrays import Array, lengths, one_by_one, transposed
+from privest.arrays import Array, SymmetricCoordinates, lengths, one_by_one, transposed
 from privest.manifolds.base import Manifold, at_least
 
 _SYMMETRY_TOLERANCE = 1e-10
@@ -165,27 +164,8 @@ class SPD(Manifold):
         return lengths(self.log_coordinates(a, b))
 
     @cached_property
-    def _upper(self) -> tuple[NDArray[np.intp], Array]:
-        """Of each coordinate, its place in the flattened matrix and its weight."""
-        rows, columns = np.triu_indices(self.size)
-        return rows * self.size + columns, np.where(rows == columns, 1.0, sqrt(2.0))
-
-    @cached_property
-    def _both(self) -> tuple[NDArray[np.intp], Array]:
-        """Of each entry of the matrix, its place among the coordinates and its weight."""
-        places, weights = self._upper
-        filled = np.zeros(self.shape, dtype=np.intp)
-        filled.flat[places] = np.arange(self.dim)
-        filled = np.maximum(filled, filled.T)
-        return filled, 1 / weights[filled]
-
-    def _pack(self, a: Array) -> Array:
-        places, weights = self._upper
-        return np.take(a.reshape(*a.shape[:-2], -1), places, axis=-1) * weights
-
-    def _unpack(self, c: Array) -> Array:
-        places, weights = self._both
-        return np.take(c, places, axis=-1) * weights
+    def _symmetric(self) -> SymmetricCoordinates:
+        return SymmetricCoordinates(self.size)
 
 
 @dataclass(frozen=True)
@@ -214,23 +194,23 @@ class AffineInvariantSPD(SPD):
         return symmetric(factor @ a @ transposed(factor))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        values, vectors = eigen(self._unpack(c))
+        values, vectors = eigen(self._symmetric.matrix(c))
         return _gram(_cholesky(base) @ (vectors * _root_exp(values)[..., None, :]))
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
         """Total: a point so far from `base` that float64 cannot hold the way counts as `base` itself."""
         white = self._whiten(base, x)
         held = np.isfinite(white).all(axis=(-1, -2), keepdims=True)
-        return self._pack(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
+        return self._symmetric.of(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
 
     def transport_from_reference(self, base: Array, v: Array) -> Array:
         return self._congruence(spectral(base, _root), v)
 
     def coordinates(self, base: Array, v: Array) -> Array:
-        return self._pack(symmetric(self._whiten(base, v)))
+        return self._symmetric.of(symmetric(self._whiten(base, v)))
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
-        return self._congruence(_cholesky(base), self._unpack(c))
+        return self._congruence(_cholesky(base), self._symmetric.matrix(c))
 
 
 @dataclass(frozen=True)
@@ -257,20 +237,20 @@ class LogEuclideanSPD(SPD):
         return mean * np.where(u == 0, 1.0, np.sinh(u) / np.where(u == 0, 1.0, u))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        values, vectors = eigen(spectral(base, _bounded_log) + self._unpack(c))
+        values, vectors = eigen(spectral(base, _bounded_log) + self._symmetric.matrix(c))
         return _gram(vectors * _root_exp(values)[..., None, :])
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        return self._pack(spectral(x, _bounded_log) - spectral(base, _bounded_log))
+        return self._symmetric.of(spectral(x, _bounded_log) - spectral(base, _bounded_log))
 
     def transport_from_reference(self, base: Array, v: Array) -> Array:
         return in_eigenbasis(base, v, self._kernel)
 
     def coordinates(self, base: Array, v: Array) -> Array:
-        return self._pack(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values)))
+        return self._symmetric.of(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values)))
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
-        return in_eigenbasis(base, self._unpack(c), self._kernel)
+        return in_eigenbasis(base, self._symmetric.matrix(c), self._kernel)
 
 
 @dataclass(frozen=True)
@@ -295,6 +275,15 @@ class BuresWassersteinSPD(SPD):
         """Half the distance from I to the zero matrix."""
         return sqrt(self.size) / 2
 
+    def mean_curvature(self, center: Array, radius: float) -> float:
+        """That at λI, 3/(2(m + 1)λ), with λ the least eigenvalue within the ball.
+
+        By O'Neill's formula for the projection A → AAᵀ from flat space, averaged over planes. √λ falls by
+        at most the radius, and where that may leave nothing, nothing is promised.
+        """
+        root = sqrt(float(eigen(center)[0][0])) - radius
+        return 1.5 / (self.size + 1) / root**2 if root > 0 else np.inf
+
     @staticmethod
     def _kernel(values: Array) -> Array:
         return np.sqrt(2 * (values[..., :, None] + values[..., None, :]))
@@ -303,7 +292,7 @@ class BuresWassersteinSPD(SPD):
         """(I + L)·base·(I + L) with L_rs = v_rs/(λr + λs); beyond a singular matrix it is no geodesic."""
         values, vectors = eigen(base)
         values = _positive(values)
-        push = np.eye(self.size) + 2 * self._unpack(c) / self._kernel(values)
+        push = np.eye(self.size) + 2 * self._symmetric.matrix(c) / self._kernel(values)
         return _gram((vectors @ push) * np.sqrt(values)[..., None, :])
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
@@ -314,16 +303,16 @@ class BuresWassersteinSPD(SPD):
         half = vectors * root[..., None, :]
         cross = spectral(transposed(half) @ x @ half, _root)
         stretch = self._kernel(values) / (2 * root[..., :, None] * root[..., None, :])
-        return self._pack(cross * stretch - root[..., None] * np.eye(self.size))
+        return self._symmetric.of(cross * stretch - root[..., None] * np.eye(self.size))
 
     def transport_from_reference(self, base: Array, v: Array) -> Array:
         return in_eigenbasis(base, v, lambda values: self._kernel(values) / 2)
 
     def coordinates(self, base: Array, v: Array) -> Array:
-        return self._pack(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values), back=False))
+        return self._symmetric.of(in_eigenbasis(base, v, lambda values: 1 / self._kernel(values), back=False))
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
-        return in_eigenbasis(base, self._unpack(c), self._kernel, there=False)
+        return in_eigenbasis(base, self._symmetric.matrix(c), self._kernel, there=False)
 
 
 def _root(values: Array) -> Array:

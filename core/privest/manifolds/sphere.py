@@ -10,10 +10,20 @@ from privest.arrays import Array, lengths
 from privest.manifolds.base import Manifold, at_least
 
 _UNIT_TOLERANCE = 1e-8
+_TINY = 1e-300
+"""Added to lengths that are divided by, it changes none but zero: sin(x)/x and x/sin(x) are one there."""
+_OPPOSITE = pi - 1e-15
+"""Beyond this angle a direction is rounding."""
 
 
 def _dot(u: Array, v: Array) -> Array:
-    return np.vecdot(u, v)[..., None]
+    """⟨u, v⟩, its axis kept with length one. Of two vectors a mere number: 3 µs less for a private step."""
+    return np.dot(u, v) if u.ndim == v.ndim == 1 else np.vecdot(u, v)[..., None]
+
+
+def _length(v: Array) -> Array:
+    """|v|, its axis kept as by `_dot`."""
+    return np.sqrt(_dot(v, v))
 
 
 @dataclass(frozen=True)
@@ -68,22 +78,26 @@ class Sphere(Manifold):
             return np.select([~finite, ~(np.abs(length - 1.0) <= _UNIT_TOLERANCE)], [1, 2], 0)
 
     def canonical(self, x: Array) -> Array:
-        return x / lengths(x)[..., None]
+        return x / _length(x)
 
     def exp(self, base: Array, v: Array) -> Array:
-        angle = lengths(v)[..., None]
-        return self.canonical(np.cos(angle) * base + np.sinc(angle / pi) * v)
+        angle = _length(v) + _TINY
+        point = np.cos(angle) * base
+        point += np.sin(angle) / angle * v
+        return self.canonical(point)
 
     def log(self, base: Array, x: Array) -> Array:
         """Of the antipode, whose shortest geodesics are many: one of them, always the same."""
         cosine = _dot(base, x)
         side = x - cosine * base
         side -= _dot(base, side) * base
-        sine = lengths(side)[..., None]
-        near = sine <= 1e-15
-        side *= np.where(near, 1.0, np.arctan2(sine, cosine) / np.where(near, 1.0, sine))
-        opposite = near & (cosine <= 0)
-        return np.where(opposite, pi * self._some_direction(base), side) if opposite.any() else side
+        sine = _length(side) + _TINY
+        angle = np.arctan2(sine, cosine)
+        side *= angle / sine
+        opposite = angle > _OPPOSITE
+        if np.count_nonzero(opposite):
+            return np.where(opposite, pi * self._some_direction(base), side)
+        return side
 
     def _some_direction(self, base: Array) -> Array:
         """A unit tangent vector at each base point: the axis most nearly tangent, projected."""
@@ -107,7 +121,7 @@ class Sphere(Manifold):
         It is stable up to the antipode, where the bisector vanishes and `v` itself is tangent.
         """
         bisector = base + self.reference
-        length = lengths(bisector)[..., None]
+        length = _length(bisector)
         bisector = bisector / np.where(length == 0.0, 1.0, length)
         return v - 2.0 * _dot(bisector, v) * bisector
 
@@ -116,3 +130,12 @@ class Sphere(Manifold):
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
         return self.project_tangent(base, c)
+
+    def log_sum(self, base: Array, x: Array) -> Array:
+        """The projection of a weighted sum of the rows; near the antipode, where weights grow, one by one."""
+        cosine = x @ base
+        far = cosine < -0.999
+        sine = np.sqrt(np.maximum((1 - cosine) * (1 + cosine), _TINY))
+        weight = np.where(far, 0.0, np.arctan2(sine, cosine) / sine)
+        total = self.project_tangent(base, weight @ x)
+        return total + self.log_coordinates(base, x[far]).sum(axis=0) if far.any() else total

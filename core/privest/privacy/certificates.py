@@ -18,6 +18,8 @@ Scheme = Literal["poisson", "fixed"]
 class NoisySum:
     """A sum over n records of vectors of length at most `clip`, released `count` times with additive noise.
 
+    No two vectors are further apart than `diameter`: 2·clip, unless their statistic is known to do better.
+
     `gaussian`: independent normal noise of standard deviation `scale` in each of `size` coordinates.
     `laplace`: density proportional to exp(−|z|/scale) on R^size, the Laplace mechanism for Euclidean
     sensitivity (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1). Like the Gaussian it has no
@@ -31,6 +33,7 @@ class NoisySum:
     n: int
     size: int
     clip: float
+    diameter: float
     scale: float
     spacing: float
     statistic: str = "gradient"
@@ -44,7 +47,7 @@ class NoisySum:
     @property
     def sensitivity(self) -> float:
         """Euclidean sensitivity of the integer sum, to one replaced record."""
-        return grid.sensitivity(self.clip, self.size, self.spacing)
+        return grid.sensitivity(self.diameter, self.clip, self.size, self.spacing)
 
     @property
     def epsilon(self) -> float:
@@ -129,7 +132,17 @@ def sampled_sums(
         spacing = needed
 
 
-def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float, count: int = 1) -> NoisySum:
+def noisy_sum(
+    noise: Noise,
+    *,
+    n: int,
+    size: int,
+    clip: float,
+    loss: float,
+    count: int = 1,
+    statistic: str = "gradient",
+    diameter: float | None = None,
+) -> NoisySum:
     """The sums of least noise that each have μ (`gaussian`) or ε (`laplace`) of at most `loss`.
 
     Args:
@@ -139,19 +152,23 @@ def noisy_sum(noise: Noise, *, n: int, size: int, clip: float, loss: float, coun
         clip: bound on one record's vector.
         loss: μ or ε to spend on each, positive.
         count: how often the sum is released.
+        statistic: which sum.
+        diameter: bound on the distance between two records' vectors, as their statistic states it; 2·clip
+            for any.
 
     Raises:
         ValueError: the loss is so large or so small that float64 sums cannot carry it.
     """
+    widest = 2 * clip if diameter is None else diameter
     spacing = 0.0
     while True:
-        scale = grid.sensitivity(clip, size, spacing) / loss * (1 + 1e-12) if loss > 0.0 else inf
+        scale = grid.sensitivity(widest, clip, size, spacing) / loss * (1 + 1e-12) if loss > 0.0 else inf
         if not (1e-100 <= clip <= 1e100 and 1e-150 < scale < 1e150):
             raise ValueError("clip and privacy are too far apart for float64")
         reach = 16.0 if noise == "gaussian" else 2.0 * size + 64.0
         needed = grid.spacing_for(scale, n * clip, reach * scale)
         if needed <= spacing:
-            return NoisySum(noise, n, size, clip, scale, spacing, count=count)
+            return NoisySum(noise, n, size, clip, widest, scale, spacing, statistic, count)
         if log2(needed / scale) > 0:
             raise ValueError("epsilon is too large for exact sums over this many records")
         spacing = needed

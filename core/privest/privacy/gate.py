@@ -22,6 +22,10 @@ class Statistic(Protocol):
         """Length of the summed vector."""
         ...
 
+    def diameter(self, clip: float) -> float:
+        """Bound on the distance between the vectors of any two rows; at most 2·clip."""
+        ...
+
     def clipped_sum(self, point: Any, rows: Array, clip: float) -> Array:
         """Σ over rows of vectors of length at most `clip`, each a function of its row and `point` alone."""
         ...
@@ -41,7 +45,7 @@ class Gate:
         noise: for tests alone; a run's own generator is keyed by the operating system.
 
     Raises:
-        ValueError: the releases were planned for another number of records or another statistic.
+        ValueError: the releases were planned for other records or for another statistic.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class Gate:
         releases: Sequence[Release],
         noise: NoiseSource | None = None,
     ) -> None:
-        if any(r.n != len(records) or r.size != statistics[r.statistic].size for r in releases):
+        if not all(_covers(release, statistics[release.statistic], len(records)) for release in releases):
             raise ValueError("the plan is for other data")
         self._records = records
         self._statistics = statistics
@@ -88,7 +92,11 @@ class Gate:
         exact = self._batch(release, point) if sampled else self._whole(release, point)
         grid = Grid(release.spacing)
         noise = self._noise.draw(release.noise, release.scale, release.size)
-        return grid.values(exact + grid.quantise(noise)) / release.divisor
+        integers = grid.quantise(noise)
+        integers += exact
+        answer = grid.values(integers)
+        answer /= release.divisor
+        return answer
 
     def pick(self, count: int) -> int:
         """A number below `count` that depends on nothing, for solvers that return a random iterate."""
@@ -97,8 +105,11 @@ class Gate:
     def _sum(self, release: Release, point: Any, rows: Array) -> NDArray[np.int64]:
         """One chunk's clipped sum on the grid."""
         statistic = self._statistics[release.statistic]
-        pieces = [statistic.clipped_sum(point, block, release.clip) for block in blocks(rows)]
-        return Grid(release.spacing).quantise(pieces[0] if len(pieces) == 1 else np.sum(pieces, axis=0))
+        first, *rest = blocks(rows)
+        total = statistic.clipped_sum(point, first, release.clip)
+        for block in rest:
+            total += statistic.clipped_sum(point, block, release.clip)
+        return Grid(release.spacing).quantise(total)
 
     def _whole(self, release: Release, point: Any) -> NDArray[np.int64]:
         """The sum over all records; asked for again at the same point, it is not computed again."""
@@ -115,3 +126,10 @@ class Gate:
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
         return self._records.sum_of(indices, lambda rows: self._sum(release, point, rows))
+
+
+def _covers(release: Release, statistic: Statistic, n: int) -> bool:
+    """Whether a release was planned, and certified, for this statistic of so many records."""
+    if release.n != n or release.size != statistic.size:
+        return False
+    return isinstance(release, SampledSums) or statistic.diameter(release.clip) <= release.diameter

@@ -27,7 +27,8 @@ class Grid:
 
     def quantise(self, values: Array) -> NDArray[np.int64]:
         """The nearest grid points, as integer multiples of the spacing."""
-        return np.rint(values / self.spacing).astype(np.int64)
+        steps = values * (1.0 / self.spacing)
+        return np.rint(steps, out=steps).astype(np.int64)
 
     def values(self, integers: NDArray[np.int64]) -> Array:
         """Integer multiples of the spacing as float64."""
@@ -47,12 +48,12 @@ def spacing_for(scale: float, largest_sum: float, largest_noise: float) -> float
     return 2.0 ** max(fine, fitting)
 
 
-def sensitivity(clip: float, size: int, spacing: float) -> float:
+def sensitivity(diameter: float, clip: float, size: int, spacing: float) -> float:
     """Euclidean sensitivity, to one replaced record, of the integer sum in units of the values.
 
-    2·clip, and what the sums of one chunk may be off by, twice.
+    The distance between two records' vectors, and what the sums of one chunk may be off by, twice.
     """
-    return nextafter((2 * clip + 2 * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
+    return nextafter((diameter + 2 * _chunk_error(clip, size, spacing)) * (1 + 1e-12), inf)
 
 
 def batch_sensitivity(clip: float, size: int, spacing: float, n: int) -> float:

@@ -1,6 +1,9 @@
 """The public ball in which an estimate is sought, and walks that stay in it."""
 
 from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
@@ -51,7 +54,7 @@ class Walk:
     def step(self, coordinates: Array) -> None:
         """Go on by a tangent vector, given in coordinates; by no more than the ball's diameter."""
         ball = self._ball
-        length = float(lengths(coordinates))
+        length = sqrt(np.dot(coordinates, coordinates))
         if length > 2 * ball.radius:
             coordinates, length = coordinates * (2 * ball.radius / length), 2 * ball.radius
         self.point = ball.manifold.exp_coordinates(self.point, coordinates)

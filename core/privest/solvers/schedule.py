@@ -69,7 +69,7 @@ def schedule(
     Args:
         variance: total variance of the noise on one mean that has the whole loss for itself.
         power: that of the share by which it is divided: 1 where shares are of μ², 2 of ε.
-        curvature: bounds on the sectional curvature.
+        curvature: a lower bound of the sectional curvature, and its mean from above.
         distance: public bound on the distance from the start to the mean.
         clip: bound on one record's gradient.
         steps: number of steps, if it is given.

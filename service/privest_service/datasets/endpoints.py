@@ -4,14 +4,13 @@ from pathlib import PurePath
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Response, UploadFile
-from pydantic import TypeAdapter
 
 from privest_service.datasets import service
 from privest_service.datasets.ingest import Format
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import (
+    SCHEMA,
     DatasetList,
-    DatasetSchema,
     DatasetView,
     DummyRows,
     GrantView,
@@ -37,7 +36,6 @@ from privest_service.security.service import require_analyst
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
-_SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
 _FORMATS: dict[str, Format] = {"text/csv": "csv", "application/x-npy": "npy"}
 _ENDINGS: dict[str, Format] = {".csv": "csv", ".npy": "npy"}
 
@@ -57,12 +55,12 @@ def _format(file: UploadFile) -> Format:
 
 
 def _view(dataset: Dataset, caller_id: str) -> DatasetView:
-    schema = _SCHEMA.validate_json(dataset.dataset_schema)
+    schema = SCHEMA.validate_json(dataset.dataset_schema)
     return DatasetView(
         id=dataset.id,
         kind=dataset.kind,
         n=dataset.n,
-        shape=[dataset.n, *schema.shape(dataset.n).space.shape],
+        shape=[dataset.n, *schema.shape(dataset.n).record],
         dataset_schema=schema,
         created_at=dataset.created_at,
         fingerprint=dataset.fingerprint if caller_id == dataset.owner_id else None,
@@ -82,7 +80,7 @@ async def create_dataset(
 ) -> DatasetView:
     """Upload records. Each is checked against the schema before any of them is stored."""
     caller.must_be("owner")
-    schema = _SCHEMA.validate_json(declared)
+    schema = SCHEMA.validate_json(declared)
     dataset = await service.register(services, caller.id, file.file, _format(file), schema)
     return _view(dataset, caller.id)
 
@@ -117,7 +115,7 @@ def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Dum
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
     with services.database.read() as session:
         dataset = service.require(session, caller, dataset_id)
-    return DummyRows(rows=service.dummy_rows(_SCHEMA.validate_json(dataset.dataset_schema)))
+    return DummyRows(rows=service.dummy_rows(SCHEMA.validate_json(dataset.dataset_schema)))
 
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))

@@ -9,13 +9,13 @@ import hmac
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from privest import manifolds
 from privest.arrays import Array
 from privest.records import blocks
+from privest.shapes import Shape
 from privest_service.problems import Fault
 
 Format = Literal["npy", "csv"]
@@ -40,15 +40,13 @@ class Ingested:
     fingerprint: str
 
 
-def ingest(
-    source: str, form: Format, manifold: dict[str, Any], target: str, owner_id: str, secret: bytes
-) -> Ingested:
-    """Validate a file of points and write them as a float64 npy file.
+def ingest(source: str, form: Format, shape: Shape, target: str, owner_id: str, secret: bytes) -> Ingested:
+    """Validate a file of records and write them as a float64 npy file.
 
     Args:
         source: the uploaded file.
         form: its format.
-        manifold: of which every record must be a point.
+        shape: of the records, and what each of them must be; its number of records is not known yet.
         target: where the rows go.
         owner_id: whose rows they are; keys the fingerprint together with `secret`.
         secret: of the service.
@@ -56,27 +54,26 @@ def ingest(
     Raises:
         RefusedUploadError: with the first faults, by record.
     """
-    space = manifolds.get(**manifold)
-    rows = _read(Path(source), form, space.shape)
+    rows = _read(Path(source), form, shape.record)
     n = len(rows)
     if n < _LEAST_RECORDS:
         raise RefusedUploadError([Fault(rule=f"a dataset has at least {_LEAST_RECORDS} records")])
-    mark = hmac.new(secret, f"{owner_id}\0{manifold}\0{n}\0".encode(), hashlib.sha256)
-    written = np.lib.format.open_memmap(target, mode="w+", dtype=np.float64, shape=(n, *space.shape))
+    mark = hmac.new(secret, f"{owner_id}\0{n}\0".encode(), hashlib.sha256)
+    written = np.lib.format.open_memmap(target, mode="w+", dtype=np.float64, shape=(n, *shape.record))
     faults: list[Fault] = []
     start = 0
     for block in blocks(rows):
         chunk = np.asarray(block, dtype=np.float64)
-        broken = np.asarray(space.broken_rule(chunk))
+        broken = np.asarray(shape.broken_rule(chunk))
         for index in np.flatnonzero(broken)[: _MOST_FAULTS - len(faults)]:
-            rule = space.rules[int(broken[index]) - 1]
+            rule = shape.rules[int(broken[index]) - 1]
             faults.append(
                 Fault(record=start + int(index), field=_field(chunk[index]), rule=f"must be {rule}")
             )
         if len(faults) == _MOST_FAULTS:
             break
         if not faults:
-            exact = np.ascontiguousarray(space.canonical(chunk))
+            exact = np.ascontiguousarray(shape.canonical(chunk))
             written[start : start + len(chunk)] = exact
             mark.update(exact.tobytes())
         start += len(chunk)

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from privest.records import PointsShape
+from privest.shapes import PointsShape, VectorsShape
 from privest_service.inputs import Input, Point
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
@@ -92,8 +92,26 @@ class PointsSchema(Input):
         return PointsShape(n, self.manifold.model_dump(), self.center, self.radius)
 
 
-DatasetSchema = PointsSchema
-"""What an owner declares about records; further kinds join here as a union over `kind`."""
+class VectorsSchema(Input):
+    """Vectors of `dim` numbers; a table's columns in file order.
+
+    `norm_bound` is a clip applied by the gate where lengths count, never a validation.
+    """
+
+    kind: Literal["vectors"]
+    dim: Annotated[int, Field(ge=1, le=100_000)]
+    norm_bound: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+
+    def shape(self, n: int) -> VectorsShape:
+        """The public shape of n records under this schema."""
+        return VectorsShape(n, self.dim, self.norm_bound)
+
+
+DatasetSchema = Annotated[PointsSchema | VectorsSchema, Field(discriminator="kind")]
+"""What an owner declares about records."""
+
+SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
+"""Reads it from JSON."""
 
 
 class DatasetView(BaseModel):

@@ -40,7 +40,7 @@ async def register(
             ingest,
             str(source),
             form,
-            schema.manifold.model_dump(),
+            schema.shape(0),
             str(draft),
             owner_id,
             services.settings.secret,
@@ -186,10 +186,5 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
 
 
 def dummy_rows(schema: DatasetSchema) -> list[object]:
-    """Synthetic records about the public centre; the schema is all they know."""
-    shape = schema.shape(_DUMMY_ROWS)
-    space = shape.space
-    rng = np.random.default_rng(0)
-    steps = rng.standard_normal((_DUMMY_ROWS, space.coordinate_size))
-    steps *= min(shape.search_radius, 1.0) / np.sqrt(space.coordinate_size)
-    return space.exp_coordinates(shape.search_center, steps).tolist()
+    """Synthetic records; the schema is all they know."""
+    return schema.shape(_DUMMY_ROWS).dummy(_DUMMY_ROWS, np.random.default_rng(0)).tolist()

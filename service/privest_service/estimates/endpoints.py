@@ -106,7 +106,8 @@ def _routes(kind: Kind) -> None:
     ) -> PlanView:
         with services.database.read() as session:
             question = service.resolve(session, caller, kind, body)
-        return service.plan_view(kind, service.plan(services, question))
+        planned = service.plan(services, question)
+        return service.plan_view(kind, planned, service.second_opinion(services, question, planned))
 
 
 def _answer(job: BaseModel, location: str) -> Response:

@@ -4,7 +4,7 @@ The web process plans; what only runs need (noise, solvers over rows) is importe
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, Field, TypeAdapter
@@ -13,9 +13,9 @@ from privest.estimators import frechet_mean
 from privest.estimators.courses import Solver
 from privest.privacy.certificates import Release, Scheme
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.records import PointsShape
+from privest.shapes import PointsShape, Shape
 from privest.solvers.variance_reduction import FullNoise
-from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView, SecondOpinion
 from privest_service.inputs import Point
 
 
@@ -120,7 +120,7 @@ class Kind:
     request: type[EstimateRequest]
     job: type[JobView]
     plan_view: type[PlanView]
-    plan: Callable[[dict[str, Any], PointsShape, PrivacyTarget], Plan]
+    plan: Callable[[dict[str, Any], Any, PrivacyTarget], Plan]
     is_heavy: Callable[[dict[str, Any]], bool]
     """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
@@ -165,7 +165,7 @@ FRECHET_MEAN = Kind(
 KINDS = {kind.name: kind for kind in (FRECHET_MEAN,)}
 
 
-def plan_job(kind: str, options: dict[str, Any], shape: PointsShape, target: PrivacyTarget) -> str:
+def plan_job(kind: str, options: dict[str, Any], shape: Shape, target: PrivacyTarget) -> str:
     """Plan in a worker process what would take the web process too long.
 
     Raises:
@@ -173,6 +173,17 @@ def plan_job(kind: str, options: dict[str, Any], shape: PointsShape, target: Pri
     """
     found = KINDS[kind]
     return found.plans.dump_json(found.plan(options, shape, target)).decode()
+
+
+def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
+    """Another accountant's view of a plan: the work of a worker process, as that accountant is heavy.
+
+    Returns:
+        a `SecondOpinion` as JSON.
+    """
+    from privest.privacy.second_opinion import second_opinion  # noqa: PLC0415 - for workers alone
+
+    return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
 
 
 def run_job(kind: str, plan: str, path: str) -> str:

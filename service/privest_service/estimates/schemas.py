@@ -89,6 +89,14 @@ class ReleaseView(BaseModel):
     sampling: str | None
 
 
+class SecondOpinion(BaseModel):
+    """What another accountant makes of the same noise; its bounds are looser as a rule, and never charged."""
+
+    accountant: str
+    epsilon: Annotated[float | None, Field(description="ε at this δ; null where it finds none")]
+    delta: float
+
+
 class PlanView(BaseModel):
     """The exact cost of a query and what to expect of it; charges nothing, reads no row."""
 
@@ -98,3 +106,6 @@ class PlanView(BaseModel):
     releases: list[ReleaseView]
     warnings: list[str]
     expected_error: Any
+    second_opinion: Annotated[
+        SecondOpinion | None, Field(description="null where no worker could be asked for it")
+    ]

@@ -14,12 +14,12 @@ from sqlalchemy.orm import Session
 
 from privest.privacy.certificates import Release, SampledSums
 from privest.privacy.cost import PrivacyTarget
-from privest.records import PointsShape
+from privest.shapes import Shape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
-from privest_service.datasets.schemas import DatasetSchema
-from privest_service.estimates.kinds import KINDS, Kind, Plan, plan_job
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates.kinds import KINDS, Kind, Plan, opinion_job, plan_job
 from privest_service.estimates.schemas import (
     FINAL,
     ChargeView,
@@ -28,6 +28,7 @@ from privest_service.estimates.schemas import (
     PlanView,
     Privacy,
     ReleaseView,
+    SecondOpinion,
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job
@@ -51,7 +52,7 @@ class Question:
     kind: Kind
     dataset: Dataset
     options: dict[str, Any]
-    shape: PointsShape
+    shape: Shape
     target: PrivacyTarget
 
     @property
@@ -84,7 +85,7 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else dataset.n**-1.5
-    shape = DatasetSchema.model_validate_json(dataset.dataset_schema).shape(dataset.n)
+    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
     return Question(
         kind, dataset, kind.options(request), shape, PrivacyTarget(request.privacy.epsilon, delta)
     )
@@ -107,6 +108,21 @@ def plan(services: Services, question: Question) -> Plan:
     except ValueError as error:
         raise Invalid(str(error)) from None
     return kind.plans.validate_json(made)
+
+
+def second_opinion(services: Services, question: Question, planned: Plan) -> SecondOpinion | None:
+    """Another accountant's view of a plan, by a worker, and remembered; None if the worker is lost.
+
+    Only looks at plans ask for it. What is charged and stored knows nothing of it.
+    """
+    try:
+        told = services.engine.remembered(
+            f"second opinion on {question.digest}",
+            lambda: services.engine.call_worker(opinion_job, planned.releases, planned.target.delta),
+        )
+    except Unavailable:
+        return None
+    return SecondOpinion.model_validate_json(told)
 
 
 @dataclass(frozen=True)
@@ -265,7 +281,7 @@ def privacy(plan: Plan) -> Privacy:
     )
 
 
-def plan_view(kind: Kind, plan: Plan) -> PlanView:
+def plan_view(kind: Kind, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
     """A plan as an analyst reads it."""
     own = {name: getattr(plan, name) for name in kind.own_plan_fields}
     return kind.plan_view(
@@ -276,6 +292,7 @@ def plan_view(kind: Kind, plan: Plan) -> PlanView:
         releases=[_release_view(release) for release in plan.releases],
         warnings=list(plan.warnings),
         expected_error=asdict(plan.expected_error),
+        second_opinion=opinion,
     )
 
 

@@ -1,0 +1,83 @@
+"""What (ε, δ) buys: the μ and slack of a run, and batches whose noise the certificate of a run decides."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, nextafter, sqrt
+
+from privest.privacy.calibration import gaussian_delta, mu_for
+from privest.privacy.certificates import Release, SampledSums, Scheme, sampled_sums
+from privest.privacy.cost import Cost, PrivacyTarget
+
+_SLACK_SHARE = 200
+"""One part in this many of δ pays for the slack of a sampled run's certificate."""
+
+BELOW = 1 - 1e-12
+"""Of a loss to be divided, so that rounding up the parts stays within it."""
+
+
+def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
+    """μ and slack of a run that is certified with slack, both within (ε, δ).
+
+    Raises:
+        ValueError: δ is 0.
+    """
+    if target.delta == 0:
+        raise ValueError("with delta = 0 random batches have no certificate; take full gradients")
+    slack = target.delta / _SLACK_SHARE
+    return mu_for(target.epsilon, target.delta - slack), slack
+
+
+def covers(cost: Cost, target: PrivacyTarget) -> bool:
+    """Whether a cost is within (ε, δ)."""
+    mu = nextafter(sqrt(cost.mu_squared), inf)
+    return cost.slack + gaussian_delta(target.epsilon, mu) <= target.delta
+
+
+def batches(
+    n: int,
+    size: int,
+    statistic: str,
+    clip: float,
+    rate: float,
+    scheme: Scheme,
+    count: int,
+    mu: float,
+    slack: float,
+) -> SampledSums:
+    """Sums over batches with the noise that the certificate of `count` of them asks for.
+
+    Raises:
+        ValueError: there is none in range.
+    """
+    from privest.privacy.sampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
+
+    found = noise_for(scheme, rate, count, mu, slack)
+    return sampled_sums(
+        scheme, statistic=statistic, n=n, size=size, clip=clip, rate=rate, count=count, noise=found.noise
+    )
+
+
+def cost_of_batches(blocks: tuple[SampledSums, ...], slack: float) -> Cost:
+    """The certificate of all batches of a run together."""
+    from privest.privacy.sampling import cost_of  # noqa: PLC0415 - as above
+
+    return cost_of(blocks, slack)
+
+
+def in_words(releases: Sequence[Release], names: Mapping[str, str]) -> str:
+    """A mechanism for people: the noise on every statistic, called by these names."""
+    parts: list[str] = []
+    for statistic, name in names.items():
+        found = [r for r in releases if r.statistic == statistic]
+        if not found:
+            continue
+        scales = [r.scale / r.divisor for r in found]
+        kind = "Gaussian noise, σ" if found[0].noise == "gaussian" else "Laplace noise, scale"
+        spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
+        count = sum(r.count for r in found)
+        batch = (
+            f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
+            if isinstance(found[0], SampledSums)
+            else ""
+        )
+        parts.append(f"{kind} = {spread} on {name}{batch}, {count} step{'s' * (count != 1)}")
+    return "; ".join(parts)

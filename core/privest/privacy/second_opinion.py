@@ -1,0 +1,115 @@
+"""What autodp's Rényi accounting makes of a run: a second opinion, beside the certificate that is charged.
+
+Rényi bounds are valid but loose: the ε told here may be well above the one that was asked for, above all for
+random batches. Far below it, it would mean that one of the two is wrong. autodp is imported by the call,
+which belongs in a worker process: it takes seconds and a hundred megabytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from math import exp, inf, isfinite, log, sqrt
+from typing import Any
+
+import numpy as np
+
+from privest.privacy.certificates import NoisySum, Release
+
+_HIGHEST_ORDER = 3000.0
+"""Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
+
+_LARGEST = 500.0
+"""An ε that nobody needs a second opinion on."""
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """Of another accountant on a whole run, under replacement of one record; never what is charged.
+
+    Attributes:
+        accountant: its name and version, and the kind of its bounds.
+        epsilon: None where it finds no finite one.
+        delta: as requested.
+    """
+
+    accountant: str
+    epsilon: float | None
+    delta: float
+
+
+def second_opinion(releases: Sequence[Release], delta: float) -> Opinion:
+    """The ε that autodp gives for all releases together: the lesser of two bounds.
+
+    One is on a replaced record. The other, for Poisson batches alone, takes it for a record removed and
+    one added, (ε, δ) each, which makes (2ε, (1 + e^ε)·δ); it is much the better where batches are small.
+
+    Args:
+        releases: of the whole run.
+        delta: δ; at 0 the pure ε of the releases is added up, and Gaussian noise has none.
+    """
+    with np.errstate(all="ignore"):  # its searches begin where bounds are infinite
+        if delta == 0:
+            epsilon = float(_run(releases, replaced=True).get_pureDP())
+        else:
+            epsilon = float(_run(releases, replaced=True).get_eps(delta))
+            if any(_scheme(r) == "poisson" for r in releases):
+                epsilon = min(epsilon, _removed_and_added(releases, delta))
+    kind = "Rényi" if delta else "pure"
+    return Opinion(f"autodp {version('autodp')}, {kind}", epsilon if isfinite(epsilon) else None, delta)
+
+
+def _scheme(release: Release) -> str | None:
+    return None if isinstance(release, NoisySum) else release.scheme
+
+
+def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
+    """All releases as one mechanism of autodp, with a record replaced or one that is there or not."""
+    composition: Any = import_module("autodp.transformer_zoo").Composition()
+    return composition([_mechanism(r, replaced=replaced) for r in releases], [r.count for r in releases])
+
+
+def _mechanism(release: Release, *, replaced: bool) -> Any:
+    """One release as a mechanism of autodp.
+
+    Sampling never costs, so that the bound without it holds as well. A record that is there or not moves
+    the sums by half as much as a replaced one, or by the clip where records are closer to each other.
+    """
+    # Theorem 9 of Wang, Balle and Kasiviswanathan (2019) is on subsets of a fixed size, and holds for Poisson
+    # batches too: given which others are in, the sum is a mixture of one without the record, the same for
+    # both neighbours, and one with it; its ternary divergence needs any two of the three within 2C, no more.
+    zoo: Any = import_module("autodp.mechanism_zoo")
+    transformers: Any = import_module("autodp.transformer_zoo")
+    moved = release.sensitivity * (1.0 if isinstance(release, NoisySum) else 2.0)
+    if not replaced:
+        moved = max(moved / 2, release.clip)
+    if release.noise == "laplace":
+        # By length, not by coordinates as autodp's own is: of its loss no more is known than its bound.
+        laplace: Any = import_module("autodp.autodp_core").Mechanism()
+        laplace.name, laplace.params = "Laplace", {}
+        laplace.propagate_updates(moved / release.scale, "pureDP")
+        return laplace
+    gaussian = zoo.ExactGaussianMechanism(release.scale / moved)
+    if isinstance(release, NoisySum) or release.rate == 1:
+        return gaussian
+    gaussian.neighboring = "replace_one" if replaced else "add_remove"
+    amplified = transformers.AmplificationBySampling(PoissonSampling=not replaced)
+    sampled = amplified(gaussian, release.rate, improved_bound_flag=not replaced)
+    sampled.propagate_updates(gaussian.RenyiDP, "RDP")
+    return sampled
+
+
+def _removed_and_added(releases: Sequence[Release], delta: float) -> float:
+    """Twice the ε of a run whose record is there or not, at a δ that keeps (1 + e^ε)·δ within the given."""
+    if any(_scheme(r) == "fixed" for r in releases):
+        return inf  # such batches are never one record short
+    run = _run(releases, replaced=False)
+    if sqrt(-2 * log(delta) / float(run.get_RDP(2))) > _HIGHEST_ORDER:
+        return inf
+    guess = 0.25
+    while guess < _LARGEST:
+        epsilon = float(run.get_approxDP(delta / (1 + exp(guess))))
+        if epsilon <= guess:
+            return 2 * epsilon
+        guess = 1.25 * epsilon
+    return inf

@@ -1,0 +1,150 @@
+"""What is public of a dataset: how many records it has, and what its owner declares of them."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Any
+
+import numpy as np
+
+from privest import manifolds
+from privest.arrays import Array
+from privest.manifolds import Manifold
+
+
+@dataclass(frozen=True)
+class Shape(ABC):
+    """Public facts of n records. They come from the owner's schema, never from the rows."""
+
+    n: int
+
+    @property
+    @abstractmethod
+    def record(self) -> tuple[int, ...]:
+        """Shape of the array that holds one record."""
+
+    @property
+    @abstractmethod
+    def rules(self) -> Sequence[str]:
+        """What a record must be, in the order in which `broken_rule` checks it."""
+
+    @abstractmethod
+    def broken_rule(self, rows: Array) -> Array:
+        """Which rule each row breaks: 0 for none, otherwise one more than its place in `rules`.
+
+        Args:
+            rows: (..., *record) candidates.
+
+        Returns:
+            (...) integers as int64.
+        """
+
+    @abstractmethod
+    def canonical(self, rows: Array) -> Array:
+        """The exact representative of rows that keep every rule within rounding."""
+
+    @abstractmethod
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """Synthetic records, (count, *record): these public facts are all they know."""
+
+
+@dataclass(frozen=True)
+class PointsShape(Shape):
+    """Points of a manifold.
+
+    Attributes:
+        n: number of records.
+        manifold: name and parameters, as `manifolds.get` takes them.
+        center: where the owner expects the mean, nested lists.
+        radius: and how far from there at most.
+    """
+
+    manifold: dict[str, Any]
+    center: list[Any] | None = None
+    radius: float | None = None
+
+    @cached_property
+    def space(self) -> Manifold:
+        """The manifold that `manifold` describes."""
+        return manifolds.get(**self.manifold)
+
+    @property
+    def record(self) -> tuple[int, ...]:
+        return self.space.shape
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return self.space.rules
+
+    def broken_rule(self, rows: Array) -> Array:
+        return self.space.broken_rule(rows)
+
+    def canonical(self, rows: Array) -> Array:
+        return self.space.canonical(rows)
+
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """About the public centre, within about 1 of it."""
+        space = self.space
+        steps = rng.standard_normal((count, space.coordinate_size))
+        steps *= min(self.search_radius, 1.0) / sqrt(space.coordinate_size)
+        return space.exp_coordinates(self.search_center, steps)
+
+    @cached_property
+    def search_center(self) -> Array:
+        """Of the ball in which an estimate is sought: the public centre, else the manifold's reference."""
+        return self.space.reference if self.center is None else self.point(self.center, "center")
+
+    @property
+    def search_radius(self) -> float:
+        """Of that ball: the public radius, else the manifold's natural one."""
+        return self.space.natural_radius if self.radius is None else self.radius
+
+    def point(self, given: list[Any], name: str) -> Array:
+        """A public point, given as nested lists under this name, as an array.
+
+        Raises:
+            ValueError: it is no point of the manifold.
+        """
+        try:
+            point = np.array(given, dtype=np.float64)
+        except (ValueError, TypeError, OverflowError):
+            point = np.empty(0)
+        if point.shape != self.space.shape:
+            raise ValueError(f"{name} must be numbers of shape {list(self.space.shape)}")
+        if rule := int(self.space.broken_rule(point)):
+            raise ValueError(f"{name} must be {self.space.rules[rule - 1]}")
+        return self.space.canonical(point)
+
+
+@dataclass(frozen=True)
+class VectorsShape(Shape):
+    """Vectors of `dim` numbers.
+
+    Attributes:
+        n: number of records.
+        dim: numbers in a record.
+        norm_bound: length to which the gate shortens a record where its length counts.
+    """
+
+    dim: int
+    norm_bound: float = 1.0
+
+    @property
+    def record(self) -> tuple[int, ...]:
+        return (self.dim,)
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return ("finite",)
+
+    def broken_rule(self, rows: Array) -> Array:
+        return np.where(np.isfinite(rows).all(axis=-1), 0, 1)
+
+    def canonical(self, rows: Array) -> Array:
+        return rows
+
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """Of about the length that is allowed."""
+        return rng.standard_normal((count, self.dim)) * (self.norm_bound / sqrt(self.dim))
