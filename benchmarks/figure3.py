@@ -170,7 +170,7 @@ One pass is n gradients (the paper's IFO calls over n).
 
 {table(["data", "solver", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)], lines)}
 """
-    publish("figure-3", "Excess risk of the three solvers (Figure 3)", body, page="reproductions.md")
+    publish("figure-3", "Paper 000, Figure 3 as a table", body, page="reproductions.md")
 
 
 if __name__ == "__main__":
