@@ -549,3 +549,36 @@ print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]", done.stdout
+
+
+def printed_bound_3(order, alpha, noise, epochs):
+    """The moment of a whole run by (3) of paper 000, for clips C₀ and C₁."""
+    n, steps = figure2.RECORDS, figure2.FREQUENCY * epochs
+    clips = 2 * figure2.CLIP**2 / alpha + 28 * figure2.CLIP_CHANGE**2 / (1 - alpha)
+    return steps * order * (order + 1) * clips / (n * noise) ** 2
+
+
+def test_the_closed_form_3_of_paper_000_is_below_what_one_step_costs():
+    """Its best ε, .29, uses an order far outside of Claim 4's range, where a single pair refutes it.
+
+    All other records at one end of the clip and the replaced one at the other: the loss of one step is
+    that of (1 − q)N(0) + qN(s) against N(0), whose moment is a sum over a binomial. (The run itself is
+    ε = .26 by its loss distribution: here the printed number happens to be true, for no reason given.)
+    """
+    noise, epochs, n = 0.05, 100, figure2.RECORDS
+    found = [
+        ((printed_bound_3(order - 1, alpha, noise, epochs) - log(figure2.DELTA)) / (order - 1), order, alpha)
+        for alpha in np.arange(0.05, 0.96, 0.01)
+        for order in range(2, 200)
+    ]
+    epsilon, order, alpha = min(found)
+    assert round(epsilon, 2) == 0.29
+    shift = 4 * figure2.CLIP_CHANGE / (sqrt(1 - alpha) * noise)
+    moment = sum(
+        mpmath.binomial(order, k)
+        * mpmath.mpf(1 / n) ** k
+        * mpmath.mpf(1 - 1 / n) ** (order - k)
+        * mpmath.exp(shift**2 * k * (k - 1) / 2)
+        for k in range(order + 1)
+    )
+    assert mpmath.log(moment) > 100 * printed_bound_3(order - 1, alpha, noise, epochs)
