@@ -1,6 +1,28 @@
-"""All benchmarks, one after another; those of Figure 2 and 3 write to docs/reproductions.md."""
+"""All benchmarks, one after another; those of figures write to docs/reproductions.md."""
 
-from benchmarks import exact_mean, figure2, figure3, frechet_mean, planning, private_steps, tangent_sampling
+from benchmarks import (
+    exact_mean,
+    figure2,
+    figure3,
+    figures_robust_pca,
+    frechet_mean,
+    planning,
+    popres,
+    private_steps,
+    robust_pca,
+    tangent_sampling,
+)
 
-for benchmark in (frechet_mean, planning, tangent_sampling, private_steps, exact_mean, figure2, figure3):
+for benchmark in (
+    frechet_mean,
+    planning,
+    tangent_sampling,
+    private_steps,
+    exact_mean,
+    figure2,
+    figure3,
+    robust_pca,
+    figures_robust_pca,
+    popres,
+):
     benchmark.main()

@@ -17,8 +17,9 @@ from privest.losses.squared_distance import SquaredDistance
 from privest.manifolds import Manifold
 from privest.privacy.certificates import SampledSums
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.gate import Gate, Statistic
+from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
+from privest.privacy.statistic import Statistic
 from privest.records import Records
 from privest.shapes import PointsShape
 from privest.solvers.ball import Ball

@@ -191,19 +191,26 @@ class Caller:
     # Estimates
 
     def estimate(
-        self, dataset: str, *, epsilon: float = 0.1, key: str | None = None, wait: int = 50, **body: Any
+        self,
+        dataset: str,
+        *,
+        kind: str = "frechet-mean",
+        epsilon: float = 0.1,
+        key: str | None = None,
+        wait: int = 50,
+        **body: Any,
     ) -> httpx.Response:
-        """Ask for a Fréchet mean, with a fresh key unless one is given."""
+        """Ask for an estimate, with a fresh key unless one is given."""
         headers = {"Idempotency-Key": key or f"key-{next(_fresh)}"}
         if wait:
             headers["Prefer"] = f"wait={wait}"
-        return self.post(
-            "/v1/estimates/frechet-mean", headers=headers, json=body_of(dataset, epsilon, **body)
-        )
+        return self.post(f"/v1/estimates/{kind}", headers=headers, json=body_of(dataset, epsilon, **body))
 
-    def plan(self, dataset: str, *, epsilon: float = 0.1, **body: Any) -> httpx.Response:
+    def plan(
+        self, dataset: str, *, kind: str = "frechet-mean", epsilon: float = 0.1, **body: Any
+    ) -> httpx.Response:
         """Ask what that would cost."""
-        return self.post("/v1/estimates/frechet-mean/plan", json=body_of(dataset, epsilon, **body))
+        return self.post(f"/v1/estimates/{kind}/plan", json=body_of(dataset, epsilon, **body))
 
     def ended(self, job: str) -> dict[str, Any]:
         """A job, once it is over."""

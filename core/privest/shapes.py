@@ -45,6 +45,11 @@ class Shape(ABC):
     def canonical(self, rows: Array) -> Array:
         """The exact representative of rows that keep every rule within rounding."""
 
+    @property
+    def names(self) -> Sequence[str] | None:
+        """Of a record's numbers, where a table must name them; None where their order is all there is."""
+        return None
+
     @abstractmethod
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
         """Synthetic records, (count, *record): these public facts are all they know."""
@@ -148,3 +153,67 @@ class VectorsShape(Shape):
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
         """Of about the length that is allowed."""
         return rng.standard_normal((count, self.dim)) * (self.norm_bound / sqrt(self.dim))
+
+
+@dataclass(frozen=True)
+class LabelledShape(Shape):
+    """Feature vectors, each with one of a few labels; a record's last number is the place of its label.
+
+    Attributes:
+        features: their names.
+        label: name of the label.
+        classes: the labels there may be, as strings.
+        norm_bound: length to which the gate shortens a feature vector, once it is standardised.
+        mean: public mean of each feature, if it is known.
+        scale: public scale of each feature, if it is known.
+    """
+
+    features: tuple[str, ...]
+    label: str
+    classes: tuple[str, ...]
+    norm_bound: float = 1.0
+    mean: tuple[float, ...] | None = None
+    scale: tuple[float, ...] | None = None
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return len(self.features)
+
+    @property
+    def record(self) -> tuple[int, ...]:
+        return (self.dim + 1,)
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return ("finite", "labelled with one of the classes")
+
+    @property
+    def names(self) -> Sequence[str]:
+        return (*self.features, self.label)
+
+    def broken_rule(self, rows: Array) -> Array:
+        known = np.isin(rows[..., -1], np.arange(len(self.classes)))
+        return np.select([~np.isfinite(rows).all(axis=-1), ~known], [1, 2], 0)
+
+    def canonical(self, rows: Array) -> Array:
+        return rows
+
+    def code(self, label: str) -> int:
+        """The place of a label among the classes, by its string form (a number's shortest), or -1."""
+        label = label.strip()
+        if label in self.classes:
+            return self.classes.index(label)
+        try:
+            number = float(label)
+        except ValueError:
+            return -1
+        short = str(int(number)) if number.is_integer() else repr(number)
+        return self.classes.index(short) if short in self.classes else -1
+
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """Features about their public means, labels in turn."""
+        scale = np.ones(self.dim) if self.scale is None else np.array(self.scale)
+        mean = np.zeros(self.dim) if self.mean is None else np.array(self.mean)
+        labels = np.arange(count, dtype=np.float64) % len(self.classes)
+        return np.column_stack([mean + scale * rng.standard_normal((count, self.dim)), labels])

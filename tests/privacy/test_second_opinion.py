@@ -119,3 +119,35 @@ def test_laplace_noise_counts_as_no_more_than_its_bound():
     told = second_opinion((laplace,), 1e-6).epsilon
     assert gaussian_by_renyi(sqrt(400) * 0.01, 1e-6) >= told * (1 - 1e-6)
     assert 0.5 < told < 4.0
+
+
+@pytest.mark.parametrize("share", [0.3, 1 / sqrt(2), 0.95])
+def test_records_closer_to_each_other_than_twice_the_clip(share):
+    """Replaced, a record moves such a sum by its diameter; there or not, by the clip and never by less."""
+
+    def close(mu):
+        return noisy_sum("gaussian", n=N, size=SIZE, clip=CLIP, loss=mu, diameter=2 * share * CLIP)
+
+    alone = close(0.5)
+    assert alone.scale == pytest.approx(share * full(0.5).scale, rel=1e-6)
+    told = second_opinion((alone,), 1e-6)
+    assert told.epsilon == pytest.approx(gaussian_by_renyi(0.5, 1e-6), rel=1e-6)
+    # Beside batches of which autodp knows a record that is there or not, with the noise of two clips or more.
+    rest = batches("poisson", 0.001, 500, 2.0)
+    both = second_opinion((close(0.01), rest), 1e-6).epsilon
+    widened = noisy_sum("gaussian", n=N, size=SIZE, clip=CLIP, loss=0.01 / share)
+    assert second_opinion((rest,), 1e-6).epsilon < both
+    assert both <= second_opinion((widened, rest), 1e-6).epsilon * (1 + 1e-6)
+
+
+def test_a_record_removed_or_added_counts_as_the_clip_where_that_is_more(monkeypatch):
+    """Half the diameter would be less: an opinion that could be below the truth."""
+    seen = []
+    zoo = __import__("autodp.mechanism_zoo").mechanism_zoo
+    honest = zoo.ExactGaussianMechanism
+    monkeypatch.setattr(zoo, "ExactGaussianMechanism", lambda ratio: (seen.append(ratio), honest(ratio))[1])
+    release = noisy_sum("gaussian", n=N, size=SIZE, clip=CLIP, loss=0.01, diameter=CLIP)
+    second_opinion((release, batches("poisson", 0.001, 500, 2.0)), 1e-6)
+    ratios = {round(release.scale / (ratio * CLIP), 6) for ratio in seen}
+    assert 1.0 in ratios
+    assert min(ratios) >= 1.0

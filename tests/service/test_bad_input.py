@@ -19,6 +19,7 @@ from harness import SPD3, Caller, Server, npy, problem, spd
 MARK = "987654.321"
 MARKED = 987654.321
 PATHS = ("/v1/estimates/frechet-mean", "/v1/estimates/frechet-mean/plan")
+PATHS_OF_OTHERS = ("/v1/estimates/robust-pca", "/v1/estimates/robust-pca/plan")
 
 
 @contextmanager
@@ -166,7 +167,7 @@ def test_a_bad_body(owner: Caller, dataset: str, name: str) -> None:
     body = BODIES[name]
     body = body if isinstance(body, bytes) else body.replace("DATASET", dataset).encode()
     with unchanged(owner):
-        for path in PATHS:
+        for path in PATHS + PATHS_OF_OTHERS:
             headers = {"Content-Type": "application/json", "Idempotency-Key": "bad"}
             answer = owner.post(path, headers=headers, content=body)
             problem(answer, 422, "invalid")
@@ -500,6 +501,9 @@ SCHEMAS: dict[str, str | dict[str, Any]] = {
     "center of another shape": SPD3 | {"center": [MARKED]},
     "center NaN": SPD3 | {"center": [[float("nan")] * 3] * 3},
     "center of words": SPD3 | {"center": [["MARKER"] * 3] * 3},
+    "vectors of no dim": {"kind": "vectors"},
+    "vectors with an unknown field": {"kind": "vectors", "dim": 3, "MARKER": MARKED},
+    "vectors with a bound that is none": {"kind": "vectors", "dim": 3, "norm_bound": -MARKED},
 }
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import chain, repeat
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,24 +11,8 @@ from privest.arrays import Array
 from privest.privacy.certificates import Release, SampledSums
 from privest.privacy.grid import Grid
 from privest.privacy.noise import NoiseSource, SystemNoise
+from privest.privacy.statistic import Statistic
 from privest.records import Records, blocks
-
-
-class Statistic(Protocol):
-    """A sum over records of vectors that it clips: see `losses`."""
-
-    @property
-    def size(self) -> int:
-        """Length of the summed vector."""
-        ...
-
-    def diameter(self, clip: float) -> float:
-        """Bound on the distance between the vectors of any two rows; at most 2·clip."""
-        ...
-
-    def clipped_sum(self, point: Any, rows: Array, clip: float) -> Array:
-        """Σ over rows of vectors of length at most `clip`, each a function of its row and `point` alone."""
-        ...
 
 
 class GateExhaustedError(RuntimeError):

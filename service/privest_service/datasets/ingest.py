@@ -7,6 +7,7 @@ import csv
 import hashlib
 import hmac
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -15,7 +16,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.records import blocks
-from privest.shapes import Shape
+from privest.shapes import LabelledShape, Shape
 from privest_service.problems import Fault
 
 Format = Literal["npy", "csv"]
@@ -54,7 +55,7 @@ def ingest(source: str, form: Format, shape: Shape, target: str, owner_id: str, 
     Raises:
         RefusedUploadError: with the first faults, by record.
     """
-    rows = _read(Path(source), form, shape.record)
+    rows = _read_npy(Path(source), shape.record) if form == "npy" else _read_csv(Path(source), shape)
     n = len(rows)
     if n < _LEAST_RECORDS:
         raise RefusedUploadError([Fault(rule=f"a dataset has at least {_LEAST_RECORDS} records")])
@@ -63,12 +64,14 @@ def ingest(source: str, form: Format, shape: Shape, target: str, owner_id: str, 
     faults: list[Fault] = []
     start = 0
     for block in blocks(rows):
-        chunk = np.asarray(block, dtype=np.float64)
+        chunk = np.array(block, dtype=np.float64)
+        if form == "npy" and isinstance(shape, LabelledShape):
+            chunk[:, -1] = _coded(chunk[:, -1], shape)
         broken = np.asarray(shape.broken_rule(chunk))
         for index in np.flatnonzero(broken)[: _MOST_FAULTS - len(faults)]:
             rule = shape.rules[int(broken[index]) - 1]
             faults.append(
-                Fault(record=start + int(index), field=_field(chunk[index]), rule=f"must be {rule}")
+                Fault(record=start + int(index), field=_field(chunk[index], shape), rule=f"must be {rule}")
             )
         if len(faults) == _MOST_FAULTS:
             break
@@ -84,23 +87,22 @@ def ingest(source: str, form: Format, shape: Shape, target: str, owner_id: str, 
     return Ingested(n, mark.hexdigest())
 
 
-def _field(record: Array) -> str | None:
+def _field(record: Array, shape: Shape) -> str | None:
     """Where a record is not a number, if it is a single place that is at fault."""
     places = np.argwhere(~np.isfinite(record))
-    return "".join(f"[{i}]" for i in places[0]) if len(places) else None
+    if not len(places):
+        return None
+    return "".join(f"[{i}]" for i in places[0]) if shape.names is None else shape.names[int(places[0][0])]
+
+
+def _coded(labels: Array, shape: LabelledShape) -> Array:
+    """Labels that are numbers as places among the classes; what is not finite stays so."""
+    values, places = np.unique(labels, return_inverse=True)
+    return np.array([shape.code(repr(v)) if np.isfinite(v) else v for v in values.tolist()])[places]
 
 
 def _refuse(rule: str, record: int | None = None, field: str | None = None) -> RefusedUploadError:
     return RefusedUploadError([Fault(record=record, field=field, rule=rule)])
-
-
-def _read(source: Path, form: Format, shape: tuple[int, ...]) -> Array:
-    """The records of a file as (n, *shape), memory-mapped where the format allows.
-
-    Raises:
-        RefusedUploadError: it is not such a file.
-    """
-    return _read_npy(source, shape) if form == "npy" else _read_csv(source, shape)
 
 
 def _read_npy(source: Path, shape: tuple[int, ...]) -> Array:
@@ -118,22 +120,39 @@ def _read_npy(source: Path, shape: tuple[int, ...]) -> Array:
     return rows
 
 
-def _read_csv(source: Path, shape: tuple[int, ...]) -> Array:
-    """One record a line, all columns in order; a matrix row by row. A first line of names is passed over."""
-    width = int(np.prod(shape))
+def _read_csv(source: Path, shape: Shape) -> Array:
+    """One record a line: its named columns, or all columns in order; a matrix row by row.
+
+    Where columns are not named by the schema, a first line without a number is passed over.
+    """
+    width = int(np.prod(shape.record))
     values: list[Array] = []
+    places: list[int] | None = None
     try:
         with source.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file, strict=True)
             for number, line in enumerate(line for line in lines if line):
+                if number == 0 and shape.names is not None:
+                    places, width = _places(line, shape.names), len(line)
+                    continue
                 if number == 0 and not any(map(_is_number, line)):
                     continue
                 if len(line) != width:
                     raise _refuse(f"must have {width} columns", record=len(values))
-                values.append(_numbers(line, len(values)))
+                values.append(
+                    _numbers(line if places is None else [line[i] for i in places], shape, len(values))
+                )
     except (csv.Error, UnicodeDecodeError):
         raise _refuse("not a CSV file in UTF-8", record=len(values)) from None
-    return np.array(values, dtype=np.float64).reshape(-1, *shape)
+    return np.array(values, dtype=np.float64).reshape(-1, *shape.record)
+
+
+def _places(header: list[str], names: Sequence[str]) -> list[int]:
+    """Where the named columns are."""
+    found = {name.strip(): place for place, name in enumerate(header)}
+    if len(found) != len(header) or not found.keys() >= set(names):
+        raise _refuse("the first line must name every feature and the label, each column once")
+    return [found[name] for name in names]
 
 
 def _is_number(text: str) -> bool:
@@ -144,9 +163,12 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _numbers(line: list[str], record: int) -> Array:
+def _numbers(line: list[str], shape: Shape, record: int) -> Array:
+    if isinstance(shape, LabelledShape):
+        line = [*line[:-1], str(shape.code(line[-1]))]
     try:
         return np.array(line, dtype=np.float64)
     except ValueError:
         column = next(i for i, text in enumerate(line) if not _is_number(text))
-        raise _refuse("must be a number", record=record, field=f"[{column}]") from None
+        field = f"[{column}]" if shape.names is None else shape.names[column]
+        raise _refuse("must be a number", record=record, field=field) from None

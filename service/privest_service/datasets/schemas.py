@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
-from privest.shapes import PointsShape, VectorsShape
+from privest.shapes import LabelledShape, PointsShape, VectorsShape
 from privest_service.inputs import Input, Point
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
@@ -107,7 +107,46 @@ class VectorsSchema(Input):
         return VectorsShape(n, self.dim, self.norm_bound)
 
 
-DatasetSchema = Annotated[PointsSchema | VectorsSchema, Field(discriminator="kind")]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""Name of a column, or a class."""
+
+
+class LabelledSchema(Input):
+    """Feature vectors with labels; a table's columns by their names, of an array the label last.
+
+    `mean` and `scale` are public knowledge about the features, never read off the rows. `norm_bound` is a
+    clip on a vector once it is standardised, applied by the gate.
+    """
+
+    kind: Literal["labelled"]
+    features: Annotated[list[Label], Field(min_length=1, max_length=10_000)]
+    label: Label
+    classes: Annotated[list[Label], Field(min_length=2, max_length=100, description="labels as strings")]
+    norm_bound: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    mean: list[float] | None = None
+    scale: list[Annotated[float, Field(gt=0)]] | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> "LabelledSchema":
+        if len({*self.features, self.label}) <= len(self.features):
+            raise ValueError("features and label must have different names")
+        if len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes must differ")
+        for facts in (self.mean, self.scale):
+            if facts is not None and len(facts) != len(self.features):
+                raise ValueError("mean and scale must have a number for every feature")
+        return self
+
+    def shape(self, n: int) -> LabelledShape:
+        """The public shape of n records under this schema."""
+        mean = None if self.mean is None else tuple(self.mean)
+        scale = None if self.scale is None else tuple(self.scale)
+        return LabelledShape(
+            n, tuple(self.features), self.label, tuple(self.classes), self.norm_bound, mean, scale
+        )
+
+
+DatasetSchema = Annotated[PointsSchema | VectorsSchema | LabelledSchema, Field(discriminator="kind")]
 """What an owner declares about records."""
 
 SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)

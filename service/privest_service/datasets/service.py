@@ -21,7 +21,8 @@ from privest_service.problems import DatasetInvalid, Forbidden, NotFound
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
-_DUMMY_ROWS = 20
+_DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
+"""At most so many, and of wide records so few that they make a small answer."""
 
 
 async def register(
@@ -187,4 +188,6 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
 
 def dummy_rows(schema: DatasetSchema) -> list[object]:
     """Synthetic records; the schema is all they know."""
-    return schema.shape(_DUMMY_ROWS).dummy(_DUMMY_ROWS, np.random.default_rng(0)).tolist()
+    width = int(np.prod(schema.shape(1).record))
+    count = max(2, min(_DUMMY_ROWS, _DUMMY_NUMBERS // width))
+    return schema.shape(count).dummy(count, np.random.default_rng(0)).tolist()

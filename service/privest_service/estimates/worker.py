@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from privest.privacy.certificates import Release
-from privest.privacy.gate import Gate, Statistic
+from privest.privacy.gate import Gate
+from privest.privacy.statistic import Statistic
 from privest.records import Records
 
 

@@ -1,0 +1,27 @@
+"""Rows about a centre, put on the unit sphere: what robust PCA sees of a record."""
+
+import numpy as np
+
+from privest.arrays import Array, lengths
+
+
+def on_sphere(rows: Array, center: Array | None = None) -> Array:
+    """Rows, less the centre if there is one, divided by their length.
+
+    Total: what has no direction in float64 (a zero row, one of length below 1e-150 or above 1e150)
+    becomes zero, so that no record can stop a run or be seen in it.
+
+    Args:
+        rows: (n, dim).
+        center: (dim,) a public or privately released point.
+
+    Returns:
+        (n, dim) rows of length one, or zero.
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        away = rows if center is None else rows - center
+        length = lengths(away)
+        usable = (length > 1e-150) & (length < 1e150)
+        x = away * (usable / np.where(usable, length, 1.0))[:, None]
+    x[~usable] = 0.0  # what was not finite
+    return x

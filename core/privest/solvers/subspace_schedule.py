@@ -1,0 +1,139 @@
+"""Steps and predicted errors of robust PCA, from public facts and a stated picture of the rows.
+
+The picture: half of the rows lie about the subspace, evenly spread in it and off it by about a tenth of
+their length, and the others have no direction. Predictions rest on it; no guarantee does.
+"""
+
+from collections.abc import Sequence
+from math import pi, sqrt
+
+import numpy as np
+
+_INLIERS = 0.5
+_SCATTER = 0.1
+
+_LONGEST = 0.5
+"""First step of a descent from a good start (paper 001 takes 1, and halves it every 50 steps)."""
+
+_MOST_HALVINGS = 6
+"""Of the step: rows that lie on the subspace exactly pull as hard from near as from far, so that the error
+follows the step down (Theorem 5's restarts, without their breaks)."""
+
+_SHORTEST_HALF = 3
+"""Steps in which a step may halve: fewer, and a descent stops before it arrives."""
+
+_WORK = 3e8
+"""Entries of rows to be read by one descent that nobody gave a number of steps."""
+
+_STEPS = (12, 100)
+
+
+def right_angles(rank: int) -> float:
+    """Square of the distance between orthogonal subspaces: no two are further apart."""
+    return rank * (pi / 2) ** 2
+
+
+def moment_error(deviation: float, dim: int, rank: int) -> float:
+    """Square of the angle by which symmetric noise turns the leading subspace of a second moment.
+
+    Args:
+        deviation: of the noise on an orthonormal coordinate of the mean; off the diagonal, √2 less.
+        dim: D.
+        rank: r.
+    """
+    gap = _INLIERS / rank
+    return min(right_angles(rank), rank * (dim - rank) * (deviation / gap) ** 2 / 2)
+
+
+def sketch_error(deviation: float, dim: int, rank: int, columns: int) -> float:
+    """The same for a sketch with k columns, which see √(k/D) of a row."""
+    signal = _INLIERS / rank * sqrt(columns / dim)
+    return min(right_angles(rank), rank * (dim - rank) * (deviation / signal) ** 2)
+
+
+def descent_count(entries: int) -> int:
+    """Steps of a descent over so many entries of rows."""
+    least, most = _STEPS
+    return int(min(max(_WORK / entries, least), most))
+
+
+def descent_steps(
+    count: int, error: float, noise: float, rank: int, first: float | None
+) -> tuple[float, ...]:
+    """Lengths of steps that fall geometrically.
+
+    Near an exact subspace its rows pull with a force that does not depend on the distance e, α = inliers/√r
+    in root mean square. Against noise of total deviation s the best step is then αe/(α² + s²).
+
+    Args:
+        count: of steps.
+        error: square of the distance at the start.
+        noise: total standard deviation of a step's noise.
+        rank: r.
+        first: the first step, if it is given.
+    """
+    pull = _INLIERS / sqrt(rank)
+    if first is None:
+        first = min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
+    halvings = min(_MOST_HALVINGS, count / _SHORTEST_HALF)
+    return tuple((first * 2.0 ** (-halvings * np.arange(count) / count)).tolist())
+
+
+def descent_error(error: float, steps: Sequence[float], noise: float, rank: int, scale: float = 0.0) -> float:
+    """Square of the expected distance after a descent, of rows scattered as the picture has them.
+
+    Args:
+        error: square of the distance at the start.
+        steps: lengths.
+        noise: total standard deviation of a step's noise.
+        rank: r.
+        scale: distance within which the loss itself is smooth.
+    """
+    pull, smooth = _INLIERS / sqrt(rank), max(_SCATTER, scale)
+    for step in steps:
+        drawn = min(1.0, step * pull / sqrt(error + smooth**2))
+        error = (1 - drawn) ** 2 * error + (step * noise) ** 2
+    return min(right_angles(rank), error)
+
+
+PCA_STEPS = 6
+"""Of a descent on squared distances, each of length 1: the longest that no data makes swing."""
+
+
+def pca_error(error: float, steps: Sequence[float], noise: float, rank: int) -> float:
+    """As `descent_error`, for squared distances: a row's pull falls with the distance."""
+    for step in steps:
+        error = (1 - min(1.0, 2 * step * _INLIERS / rank)) ** 2 * error + (step * noise) ** 2
+    return min(right_angles(rank), error)
+
+
+def relaxed_count(noise: float) -> int:
+    """Steps of a REAPER descent, until more of them only divide the budget.
+
+    Args:
+        noise: total standard deviation of the noise on one gradient that has the whole budget.
+    """
+    return int(min(max(4 / noise**2, 20), 200))
+
+
+def relaxed_steps(
+    count: int, noise: float, dim: int, rank: int, *, mirror: bool, first: float | None
+) -> tuple[float, ...]:
+    """Lengths η/√k, as in paper 001, Section 5, which takes η = 8 everywhere.
+
+    Projected steps move in Frobenius norm, where gradients have length 1 and noise; those by mirror act
+    on logarithms, against noise in spectral norm. The factors 2 and 16 are measured on haystacks.
+    """
+    if first is None:
+        spectral = noise * 2 / sqrt(dim + 1)
+        first = 16 / sqrt(1 + spectral**2) if mirror else 2 * sqrt(rank / (1 + noise**2))
+    return tuple((first / np.sqrt(np.arange(1, count + 1))).tolist())
+
+
+def relaxed_error(count: int, noise: float, dim: int, rank: int) -> float:
+    """Square of the distance that the noise in the mean of the iterates makes, from above.
+
+    Only the part between the subspace and the rest turns it; most of that is averaged and drawn back.
+    """
+    turning = rank * (dim - rank) / (dim * (dim + 1) / 2)
+    return min(right_angles(rank), turning * noise**2 / (count * _INLIERS**2 / rank))
