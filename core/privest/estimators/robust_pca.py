@@ -465,7 +465,6 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
         (1 <= spec.rank < shape.dim, "rank must be at least 1 and below the number of columns"),
         (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
         (spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}"),
-        (_work(spec, shape) <= _LONGEST_RUN, "this run would take too long: ask for fewer steps"),
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
         (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
@@ -500,6 +499,8 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
     for holds, rule in rules:
         if not holds:
             raise ValueError(rule)
+    if _work(spec, shape) > _LONGEST_RUN:
+        raise ValueError("this run would take too long: ask for fewer steps")
 
 
 def _work(spec: RobustPCASpec, shape: VectorsShape) -> float:
