@@ -75,6 +75,9 @@ _WIDEST_REAPER = 300
 _TILTS = tuple(zip(np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist(), strict=True))
 """Scales of the bounded loss, and steps, by which candidates are tilted."""
 
+_PUBLIC = int.from_bytes(b"privest")
+"""Seeds what is random and public: the same in every run, and unlike the seeds of tests."""
+
 _EXPLAINED, _CENTER = 0.05, 0.15
 _START, _TILT, _CHOICE = 0.15, 0.15, 0.10
 """Of μ²: what the parts of a run before the descent get, of what is left where they begin."""
@@ -554,14 +557,14 @@ def _start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
     """The basis from which a descent starts."""
     dim, rank = planned.shape.dim, planned.rank
     if planned.start == "random":
-        return Grassmann(dim, rank).random_point(np.random.default_rng(0))  # public, the same in every run
+        return Grassmann(dim, rank).random_point(np.random.default_rng(_PUBLIC))
     wanted = rank + planned.consensus
     if planned.start == "analyze-gauss":
         moment = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
         frame = principal(moment, wanted)
     else:
         columns = _columns(dim, rank)
-        public = np.linalg.qr(np.random.default_rng(0).standard_normal((dim, columns)))[0]
+        public = np.linalg.qr(np.random.default_rng(_PUBLIC).standard_normal((dim, columns)))[0]
         seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
         frame = np.linalg.svd(seen, full_matrices=False)[0][:, :wanted]
     if not planned.consensus:
