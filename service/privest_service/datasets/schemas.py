@@ -1,6 +1,7 @@
 """Requests and answers about datasets and grants."""
 
 from datetime import datetime
+from math import sqrt
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
@@ -115,14 +116,15 @@ class LabelledSchema(Input):
     """Feature vectors with labels; a table's columns by their names, of an array the label last.
 
     `mean` and `scale` are public knowledge about the features, never read off the rows. `norm_bound` is a
-    clip on a vector once it is standardised, applied by the gate.
+    clip on a vector once it is standardised, applied by the gate: by default the square root of the number of
+    features where their scale is known, else 1.
     """
 
     kind: Literal["labelled"]
     features: Annotated[list[Label], Field(min_length=1, max_length=10_000)]
     label: Label
     classes: Annotated[list[Label], Field(min_length=2, max_length=100, description="labels as strings")]
-    norm_bound: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    norm_bound: Annotated[float, Field(gt=0, le=1e6)] | None = None
     mean: list[float] | None = None
     scale: list[Annotated[float, Field(gt=0)]] | None = None
 
@@ -141,9 +143,9 @@ class LabelledSchema(Input):
         """The public shape of n records under this schema."""
         mean = None if self.mean is None else tuple(self.mean)
         scale = None if self.scale is None else tuple(self.scale)
-        return LabelledShape(
-            n, tuple(self.features), self.label, tuple(self.classes), self.norm_bound, mean, scale
-        )
+        usual = 1.0 if scale is None else sqrt(len(self.features))
+        bound = usual if self.norm_bound is None else self.norm_bound
+        return LabelledShape(n, tuple(self.features), self.label, tuple(self.classes), bound, mean, scale)
 
 
 DatasetSchema = Annotated[PointsSchema | VectorsSchema | LabelledSchema, Field(discriminator="kind")]

@@ -11,12 +11,13 @@ from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
 from privest_service.estimates.kinds.kind import Kind, Plan
+from privest_service.estimates.kinds.logistic_regression import LOGISTIC_REGRESSION
 from privest_service.estimates.kinds.robust_pca import ROBUST_PCA
 from privest_service.estimates.schemas import SecondOpinion
 
 __all__ = ["KINDS", "Kind", "Plan", "opinion_job", "plan_job", "run_job"]
 
-KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA)}
+KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION)}
 
 
 def plan_job(kind: str, options: dict[str, Any], shape: Shape, target: PrivacyTarget) -> str:

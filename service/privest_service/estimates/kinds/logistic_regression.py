@@ -1,0 +1,103 @@
+"""Logistic regression over HTTP."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, TypeAdapter
+
+from privest.estimators import logistic_regression
+from privest.estimators.logistic_regression import Solver
+from privest.privacy.cost import PrivacyTarget
+from privest.shapes import LabelledShape
+from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+
+
+class LogisticRegressionRequest(EstimateRequest):
+    """A linear classifier to be estimated; of the choices, what is left out follows from public facts."""
+
+    solver: Annotated[
+        Solver | None,
+        Field(description="one Newton step from one release, or a descent; by default what measures best"),
+    ] = None
+    penalty: Annotated[
+        float | None, Field(ge=0, le=1e6, description="λ of λ|w|², for features in units of the norm bound")
+    ] = None
+    steps: Annotated[int | None, Field(ge=1, description="of a descent; of `nag-opt` the most of them")] = (
+        None
+    )
+    step_scale: Annotated[float | None, Field(gt=0, le=1, description="c of step lengths c/L")] = None
+    intercept: bool = True
+
+
+class LogisticRegressionEstimate(BaseModel):
+    """The private classifier, for features in the units in which they were uploaded."""
+
+    coefficients: Annotated[
+        list[float] | list[list[float]],
+        Field(description="of the features; with more than two classes a list for each class"),
+    ]
+    intercept: float | list[float]
+    classes: Annotated[
+        list[str], Field(description="a positive score means the second of two, the highest one of more")
+    ]
+    standard_errors: Annotated[
+        list[float] | list[list[float]],
+        Field(description="of the coefficients, by the noise alone and to first order; not by sampling"),
+    ]
+
+
+class ReleaseUncertainty(BaseModel):
+    """What is known of the error before any row is read; standard errors come with the coefficients."""
+
+    standard_deviation: Annotated[
+        float,
+        Field(description="of the noise on a coordinate of the last mean, features at most one long"),
+    ]
+
+
+class LogisticRegressionJob(JobView):
+    """A logistic regression, once its job is committed."""
+
+    estimate: LogisticRegressionEstimate | None = None
+    uncertainty: ReleaseUncertainty | None = None
+
+
+class LogisticRegressionPlanView(PlanView):
+    """The plan of a logistic regression."""
+
+    solver: Solver
+    why: Annotated[str, Field(description="this solver")]
+    penalty: float
+    expected_error: ReleaseUncertainty
+
+
+def _plan(
+    options: dict[str, Any], shape: LabelledShape, target: PrivacyTarget
+) -> logistic_regression.LogisticPlan:
+    return logistic_regression.plan(logistic_regression.LogisticSpec(**options), shape, target)
+
+
+def _run(plan: logistic_regression.LogisticPlan, path: str) -> LogisticRegressionEstimate:
+    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
+
+    found = logistic_regression.run(plan, worker.gate(path, plan.statistics, plan.releases))
+    return LogisticRegressionEstimate(
+        coefficients=found.coefficients.tolist(),
+        intercept=found.intercept.tolist(),
+        classes=list(found.classes),
+        standard_errors=found.standard_errors.tolist(),
+    )
+
+
+LOGISTIC_REGRESSION = Kind(
+    name="logistic-regression",
+    title="A private linear classifier of labelled records",
+    dataset_kind="labelled",
+    request=LogisticRegressionRequest,
+    job=LogisticRegressionJob,
+    plan_view=LogisticRegressionPlanView,
+    plan=_plan,
+    is_heavy=lambda _: False,
+    plans=TypeAdapter(logistic_regression.LogisticPlan),
+    run=_run,
+)
