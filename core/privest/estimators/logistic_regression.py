@@ -1,31 +1,25 @@
 """Private logistic regression, of two classes or more."""
 
-from dataclasses import dataclass
-from math import log, sqrt
+from dataclasses import dataclass, replace
+from math import sqrt
 from typing import Literal
 
 import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
-from privest.estimators.budget import BELOW, covers, in_words
+from privest.estimators.budget import covers, in_words
+from privest.estimators.descents import MOST_STEPS, Descent, DescentSolver
+from privest.estimators.newton_course import NewtonCourse
 from privest.losses.logistic import ClassMoments, LogLoss
 from privest.losses.standardised import Standardised
-from privest.privacy.calibration import mu_for
-from privest.privacy.certificates import NoisySum, noisy_sum
+from privest.privacy.certificates import NoisySum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
-from privest.solvers.acceleration import Method
-from privest.solvers.acceleration_schedule import Curvature, best_count, best_shares, momentum_of, weights
 from privest.solvers.gradient_descent import Oracle
-from privest.solvers.newton import newton_step
 
-Solver = Literal["newton", "gd", "hb", "nag", "nag-opt"]
-
-_MOST_STEPS = 1_000
-_STEPS = 100
-"""Of solvers that divide the budget evenly and that nobody gave a number (paper 004, Section 5)."""
+Solver = Literal["newton"] | DescentSolver
 
 _PENALTY = 0.01
 """λ of descents that nobody gave one (paper 004, Section 5)."""
@@ -78,8 +72,7 @@ class LogisticPlan:
         shape: public facts of the data.
         solver: which runs.
         penalty: λ.
-        step_scale: c.
-        intercept: whether there is one.
+        spec: what was asked for.
         releases: the noisy sums of the run, in order.
         cost: of all releases together.
         expected_error: by the noise.
@@ -92,8 +85,7 @@ class LogisticPlan:
     shape: LabelledShape
     solver: Solver
     penalty: float
-    step_scale: float
-    intercept: bool
+    spec: LogisticSpec
     releases: tuple[NoisySum, ...]
     cost: Cost
     expected_error: ReleaseError
@@ -115,7 +107,7 @@ class LogisticPlan:
             np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean),
             np.ones(shape.dim) if shape.scale is None else np.array(shape.scale),
             shape.norm_bound * (_TIGHTER if newton else 1.0),
-            _CONSTANT if self.intercept and (two or not newton) else 0.0,
+            _CONSTANT if self.spec.intercept and (two or not newton) else 0.0,
         )
 
     @property
@@ -134,9 +126,16 @@ class LogisticPlan:
         return LogLoss(self.design, len(self.shape.classes))
 
     @property
-    def curvature(self) -> Curvature:
-        """μ = 2λ and L = |x|²/4 + 2λ (or /2, with more than two classes): from public bounds alone."""
-        return Curvature(2 * self.penalty, self.loss.smoothness + 2 * self.penalty)
+    def newton(self) -> NewtonCourse:
+        """Of the solver `newton`."""
+        return NewtonCourse(self.moments, self.penalty, self.spec.intercept)
+
+    @property
+    def descent(self) -> Descent | None:
+        """The solver of paper 004, if it is one."""
+        if self.solver == "newton":
+            return None
+        return Descent(self.solver, self.loss, self.penalty, self.spec.steps, self.spec.step_scale)
 
 
 @dataclass(frozen=True)
@@ -188,8 +187,7 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         shape=shape,
         solver=solver,
         penalty=penalty,
-        step_scale=1.0 if spec.step_scale is None else spec.step_scale,
-        intercept=spec.intercept,
+        spec=spec,
         releases=(),
         cost=Cost(),
         expected_error=ReleaseError(0.0),
@@ -197,7 +195,7 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         why=_why(spec, pure=pure),
         warnings=_warnings(shape, target),
     )
-    releases = _descent(draft, spec.steps, pure=pure) if descent else (_moments(draft, pure=pure),)
+    releases = (draft.descent or draft.newton).releases(shape.n, target)
     cost = sum((r.cost for r in releases), Cost())
     affordable = (
         sum(r.epsilon * r.count for r in releases) <= target.epsilon if pure else covers(cost, target)
@@ -206,15 +204,12 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         raise ValueError("this privacy cannot be certified in float64")
     last = releases[-1]
     names = {"moments": "class means and second moment", "gradient": "the mean gradient"}
-    return LogisticPlan(
-        **{name: getattr(draft, name) for name in ("target", "shape", "solver", "penalty", "step_scale")},
-        intercept=draft.intercept,
+    return replace(
+        draft,
         releases=releases,
         cost=cost,
         expected_error=ReleaseError(sqrt(last.variance) / last.divisor),
         mechanism=in_words(releases, names),
-        why=draft.why,
-        warnings=draft.warnings,
     )
 
 
@@ -228,7 +223,7 @@ def _refuse(spec: LogisticSpec, shape: LabelledShape, *, descent: bool) -> None:
         (shape.n >= 1, "a classifier needs at least one record"),
         (spec.penalty is None or 0 <= spec.penalty <= 1e6, "penalty must be between 0 and a million"),
         (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
-        (spec.steps is None or 1 <= spec.steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
+        (spec.steps is None or 1 <= spec.steps <= MOST_STEPS, f"steps must be between 1 and {MOST_STEPS}"),
         (spec.step_scale is None or 0 < spec.step_scale <= 1, "step_scale must be above 0 and at most 1"),
         (
             descent or (spec.steps is None and spec.step_scale is None),
@@ -260,103 +255,19 @@ def _why(spec: LogisticSpec, *, pure: bool) -> str:
     return "newton: class means and second moment in one release, where the moment comes free of noise"
 
 
-def _release(
-    statistic: Statistic, name: str, clip: float, n: int, loss: float, count: int, *, pure: bool
-) -> NoisySum:
-    return noisy_sum(
-        "laplace" if pure else "gaussian",
-        n=n,
-        size=statistic.size,
-        clip=clip,
-        loss=loss * BELOW,
-        count=count,
-        statistic=name,
-        diameter=statistic.diameter(clip),
-    )
-
-
-def _moments(draft: LogisticPlan, *, pure: bool) -> NoisySum:
-    loss = draft.target.epsilon if pure else mu_for(draft.target.epsilon, draft.target.delta)
-    moments = draft.moments
-    return _release(moments, "moments", moments.longest, draft.shape.n, loss, 1, pure=pure)
-
-
-def _descent(draft: LogisticPlan, steps: int | None, *, pure: bool) -> tuple[NoisySum, ...]:
-    """The gradients of a descent: shared evenly, or as the bound of `nag-opt` has it."""
-    target, loss, n = draft.target, draft.loss, draft.shape.n
-    budget = target.epsilon if pure else mu_for(target.epsilon, target.delta)
-
-    def release(share: float, count: int) -> NoisySum:
-        part = budget * (share if pure else sqrt(share))
-        return _release(loss, "gradient", loss.longest, n, part, count, pure=pure)
-
-    if draft.solver != "nag-opt":
-        count = _STEPS if steps is None else steps
-        return (release(1 / count, count),)
-    whole = release(1.0, 1)
-    curvature = draft.curvature
-    step = momentum_of("nag", curvature, draft.step_scale).step
-    count = best_count(
-        _MOST_STEPS if steps is None else steps,
-        curvature,
-        step,
-        start=log(len(draft.shape.classes)),
-        variance=whole.size * whole.variance / n**2,
-        pure=pure,
-    )
-    shares = best_shares(weights(count, curvature, step), pure=pure)
-    return tuple(release(share, 1) for share in shares.tolist())
-
-
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
-    fitted, errors, shift = (
-        _newton(planned, gate) if planned.solver == "newton" else _descended(planned, gate)
-    )
-    design = planned.design
+    design, descent = planned.design, planned.descent
+    shift: Array | None = None
+    if descent is None:
+        fitted, errors, shift = planned.newton.run(planned.releases, gate)
+        if len(planned.shape.classes) == 2:
+            fitted, errors = fitted[0], errors[0]
+    else:
+        fitted, errors = descent.run(planned.releases, gate)
     coefficients, intercept = design.original(fitted)
     if shift is not None:
         intercept = intercept + shift
     # Standard errors carry over like coefficients, but for the intercept.
     spread = design.original(errors)[0]
-    if len(planned.shape.classes) == 2 and planned.solver == "newton":
-        coefficients, intercept, spread = coefficients[0], intercept[0], spread[0]
     return LogisticRegression(coefficients, np.asarray(intercept), spread, planned.shape.classes)
-
-
-def _newton(planned: LogisticPlan, gate: Oracle) -> tuple[Array, Array, Array | None]:
-    release, moments = planned.releases[0], planned.moments
-    first, moment = moments.parts(gate.mean(None, "moments"))
-    noise = sqrt(release.variance) / release.divisor
-    two = moments.classes == 2
-    factor = 2.0 if two else float(moments.classes)
-    weights_, errors = newton_step(
-        first,
-        moment,
-        deviations=(noise, noise / moments.scale),
-        factor=factor,
-        penalty=planned.penalty * (8.0 if two else 2.0 * factor),
-    )
-    if two or not planned.intercept:
-        return weights_, errors, None
-    return (
-        weights_,
-        errors,
-        -0.5 * np.vecdot(weights_, first),
-    )  # as a discriminant of classes of one covariance has it
-
-
-def _descended(planned: LogisticPlan, gate: Oracle) -> tuple[Array, Array, None]:
-    loss, curvature = planned.loss, planned.curvature
-    method: Method = "nag" if planned.solver == "nag-opt" else planned.solver  # pyright: ignore[reportAssignmentType]
-    momentum = momentum_of(method, curvature, planned.step_scale)
-    fitted = momentum.descend(
-        np.zeros(loss.shape),
-        planned.steps,
-        lambda at: 2 * planned.penalty * at - gate.mean(at).reshape(loss.shape),
-    )
-    # By Theorem 4.1 and strong convexity, for Nesterov's steps; the others are taken for as noisy.
-    weight = weights(planned.steps, curvature, momentum.step)
-    variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in planned.releases])
-    spread = sqrt(float(weight @ variances) / curvature.least)
-    return fitted, np.full(loss.shape, spread), None
