@@ -163,7 +163,7 @@ class LabelledShape(Shape):
         features: their names.
         label: name of the label.
         classes: the labels there may be, as strings.
-        norm_bound: length to which the gate shortens a feature vector, once it is standardised.
+        norm_bound: length to which the gate shortens a feature vector, once it is standardised, if declared.
         mean: public mean of each feature, if it is known.
         scale: public scale of each feature, if it is known.
     """
@@ -171,7 +171,7 @@ class LabelledShape(Shape):
     features: tuple[str, ...]
     label: str
     classes: tuple[str, ...]
-    norm_bound: float = 1.0
+    norm_bound: float | None = None
     mean: tuple[float, ...] | None = None
     scale: tuple[float, ...] | None = None
 
@@ -191,6 +191,13 @@ class LabelledShape(Shape):
     @property
     def names(self) -> Sequence[str]:
         return (*self.features, self.label)
+
+    @property
+    def usual_length(self) -> float:
+        """Of a standardised feature vector: its bound, else √d where scales are known, else 1."""
+        if self.norm_bound is not None:
+            return self.norm_bound
+        return 1.0 if self.scale is None else sqrt(self.dim)
 
     def broken_rule(self, rows: Array) -> Array:
         known = np.isin(rows[..., -1], np.arange(len(self.classes)))

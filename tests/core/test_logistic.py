@@ -1,28 +1,27 @@
 """Logistic regression: its gradients, its solvers without noise, and what it finds with noise."""
 
-from math import log, sqrt
+from math import sqrt
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from pydantic import TypeAdapter
 from scipy.optimize import minimize
-from scipy.special import log_softmax
+from scipy.special import expit, log_softmax, softmax
 
 from privest.estimators import logistic_regression
+from privest.estimators.budget import Allowance
 from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
-from privest.losses.logistic import ClassMoments, LogLoss
+from privest.estimators.newton_course import NewtonCourse
+from privest.losses.logistic import Classifier, LogLoss
 from privest.losses.standardised import Standardised
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 from privest.shapes import LabelledShape
-from privest.solvers.acceleration_schedule import Curvature, best_count, best_shares, momentum_of, weights
-from privest.solvers.newton import newton_step, on_simplex
+from privest.solvers.acceleration import descend
+from privest.solvers.acceleration_schedule import Curvature, schedule_of
 
-DESIGN = Standardised(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25)
+DESIGN = Standardised(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])
 
 
@@ -43,9 +42,9 @@ def mean_loss(weights, rows, design, count):
 
 @counts
 def test_gradients_are_those_of_the_loss(count):
-    loss, rows = LogLoss(DESIGN, count), labelled(count)
+    loss, rows = LogLoss(DESIGN.size, count), labelled(count)
     at = np.random.default_rng(1).standard_normal(loss.shape)
-    found = -loss.clipped_sum(at, rows, loss.longest) / len(rows)
+    found = -loss.clipped_sum(Classifier(DESIGN, at), rows, loss.longest) / len(rows)
     width = 1e-6
     for place, direction in enumerate(np.eye(loss.size)):
         ahead, behind = at.ravel() + width * direction, at.ravel() - width * direction
@@ -55,11 +54,12 @@ def test_gradients_are_those_of_the_loss(count):
 
 @counts
 def test_the_hessian_is_within_its_public_bounds(count):
-    loss, rows = LogLoss(DESIGN, count), labelled(count)
+    loss, rows = LogLoss(DESIGN.size, count), labelled(count)
     rng = np.random.default_rng(2)
     for _ in range(20):
         a, b = rng.standard_normal((2, *loss.shape))
-        change = loss.clipped_sum(a, rows, 2.0) - loss.clipped_sum(b, rows, 2.0)
+        change = loss.clipped_sum(Classifier(DESIGN, a), rows, 2.0)
+        change -= loss.clipped_sum(Classifier(DESIGN, b), rows, 2.0)
         assert np.linalg.norm(change) / len(rows) <= loss.smoothness * np.linalg.norm(a - b) * (1 + 1e-9)
 
 
@@ -75,96 +75,48 @@ def test_coefficients_are_in_the_uploaded_units():
 @counts
 @pytest.mark.parametrize("method", ["gd", "hb", "nag"])
 def test_without_noise_descents_find_the_minimiser(count, method):
-    loss, rows, penalty = LogLoss(DESIGN, count), labelled(count), 0.02
+    loss, rows, penalty = LogLoss(DESIGN.size, count), labelled(count), 0.02
     curvature = Curvature(2 * penalty, loss.smoothness + 2 * penalty)
 
     def gradient(at):
-        return 2 * penalty * at - loss.clipped_sum(at, rows, loss.longest).reshape(loss.shape) / len(rows)
+        return 2 * penalty * at - loss.clipped_sum(Classifier(DESIGN, at), rows, loss.longest).reshape(
+            loss.shape
+        ) / len(rows)
 
-    found = momentum_of(method, curvature, 1.0).descend(np.zeros(loss.shape), 600, gradient)
+    found = descend(schedule_of(method, curvature, scale=1.0, count=600), np.zeros(loss.shape), gradient)
     best = minimize(
         lambda w: mean_loss(w, rows, DESIGN, count) + penalty * w @ w, np.zeros(loss.size), tol=1e-12
     )
     np.testing.assert_allclose(found.ravel(), best.x, atol=2e-5)
 
 
-def test_a_newton_step_is_one_of_the_logistic_loss():
-    """Where the noise is nothing, the second moment has trace one, and rows are as they are."""
-    design = Standardised(np.zeros(3), np.ones(3), 1.0, 0.0)
+@counts
+def test_newton_without_noise_finds_the_minimiser(count):
+    """From moments alone near it, and after three steps at it, though features are no Gaussian."""
     rng = np.random.default_rng(4)
-    x = rng.standard_normal((400, 3))
-    x /= np.linalg.norm(x, axis=1, keepdims=True)
-    rows = np.column_stack([x, rng.integers(0, 2, 400)])
-    moments, loss = ClassMoments(design, 2), LogLoss(design, 2)
-    mean = moments.clipped_sum(None, rows, moments.longest) / len(rows)
-    first, moment = moments.parts(mean)
-    np.testing.assert_allclose(moment, x.T @ x / len(x), atol=1e-14)
-    step, errors = newton_step(first, moment, deviations=(0.0, 0.0), factor=2.0, penalty=0.0)
-    gradient = -loss.clipped_sum(np.zeros(3), rows, 1.0) / len(rows)
-    np.testing.assert_allclose(step[0], -np.linalg.solve(moment / 4, gradient), rtol=1e-9)
-    assert (errors == 0).all()
-
-
-@given(arrays(np.float64, st.integers(1, 8), elements=st.floats(-5, 5)))
-@settings(max_examples=200, deadline=None)
-def test_the_simplex_is_projected_onto(values):
-    found = on_simplex(values)
-    assert found.min() >= 0
-    assert found.sum() == pytest.approx(1.0)
-    # Optimal: on the support the residual is one level, elsewhere below it.
-    level = (values - found)[found > 0]
-    assert np.ptp(level) < 1e-9
-    assert (values[found == 0] <= level.mean() + 1e-9).all()
-
-
-def test_standard_errors_cover():
-    """95 % of intervals about a step without noise, over 400 draws: within .92 to .98, false alarm 1e-4."""
-    rng = np.random.default_rng(5)
-    moment = np.diag([0.5, 0.3, 0.2])
-    first = np.array([[0.2, -0.1, 0.05]])
-    noise, spread = 2e-3, 2e-3
-    exact = newton_step(first, moment, deviations=(0.0, 0.0), factor=2.0, penalty=0.0)[0]
-    hits = []
-    for _ in range(400):
-        e = rng.standard_normal((3, 3))
-        shaken = moment + spread * (np.triu(e, 1) + np.triu(e, 1).T) / sqrt(2) + spread * np.diag(np.diag(e))
-        fitted, errors = newton_step(
-            first + noise * rng.standard_normal((1, 3)),
-            shaken,
-            deviations=(noise, spread),
-            factor=2.0,
-            penalty=0.0,
-        )
-        hits.append(np.abs(fitted - exact) <= 1.96 * errors)
-    assert 0.92 <= np.mean(hits) <= 0.98
-
-
-def test_shares_minimise_what_they_are_to_minimise():
-    """Proposition 4.2, and its Gaussian form, against a numerical minimiser."""
-    weight = weights(6, Curvature(0.02, 0.27), 1 / 0.27)
-    assert (np.diff(weight) > 0).all()
-    for pure, power in ((True, 2), (False, 1)):
-        shares = best_shares(weight, pure=pure)
-        assert shares.sum() == pytest.approx(1.0)
-
-        def objective(logs, power=power):
-            share = np.exp(logs) / np.exp(logs).sum()
-            return float(np.sum(weight / share**power))
-
-        found = minimize(objective, np.zeros(6), tol=1e-14)
-        np.testing.assert_allclose(np.exp(found.x) / np.exp(found.x).sum(), shares, rtol=1e-4)
-
-
-def test_the_best_count_is_that_of_the_bound():
-    curvature, step, start, variance = Curvature(0.02, 0.27), 3.0, log(2), 1e-3
-    for pure, power in ((True, 3), (False, 2)):
-        bounds = [
-            (1 - sqrt(0.02 * step)) ** count * start
-            + variance / 2 * np.sum(weights(count, curvature, step) ** (1 / power)) ** power
-            for count in range(1, 301)
-        ]
-        found = best_count(300, curvature, step, start=start, variance=variance, pure=pure)
-        assert found == int(np.argmin(bounds)) + 1
+    x = rng.uniform(-1, 1, (4000, 3)) ** 3
+    scores = x @ (3 * rng.standard_normal((count - (count == 2), 3))).T
+    chances = expit(scores) if count == 2 else softmax(scores, axis=1)
+    labels = (
+        rng.random(4000) < chances[:, 0]
+        if count == 2
+        else (rng.random((4000, 1)) > np.cumsum(chances, axis=1)).sum(axis=1)
+    )
+    rows = np.column_stack([x, labels])
+    shape = LabelledShape(4000, tuple("abc"), "y", tuple(map(str, range(count))))
+    course = NewtonCourse(shape, Allowance(4000, False, 1e6), 0.001, True)
+    assert course.steps == 3
+    assert course.design.bound > 1.8
+    found = course.run(
+        course.releases(), Gate(Records(rows), course.statistics, course.releases()), course.design
+    )
+    best = minimize(
+        lambda w: mean_loss(w, rows, course.design, count) + 0.001 * w @ w,
+        np.zeros(course.loss.size),
+        tol=1e-10,
+    )
+    wanted = best.x.reshape(found.weights.shape)
+    np.testing.assert_allclose(found.weights, wanted, atol=0.02 * np.abs(wanted).max())
 
 
 def fit(rows, count, epsilon, delta=1e-6, **options):
@@ -178,7 +130,7 @@ def fit(rows, count, epsilon, delta=1e-6, **options):
 
 
 @counts
-@pytest.mark.parametrize("solver", ["newton", "nag-opt", "gd"])
+@pytest.mark.parametrize("solver", ["newton", "clipped", "nag-opt", "gd"])
 def test_with_much_privacy_to_spend_classes_are_told_apart(count, solver):
     rows = labelled(count, 4000)
     centers = np.array([rows[rows[:, -1] == k, :3].mean(axis=0) for k in range(count)])
@@ -192,7 +144,7 @@ def test_with_much_privacy_to_spend_classes_are_told_apart(count, solver):
 
 
 @counts
-@pytest.mark.parametrize("solver", ["newton", "nag-opt"])
+@pytest.mark.parametrize("solver", ["newton", "clipped", "nag-opt"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_degenerate_records_give_an_answer_of_the_same_shape(count, solver, delta):
     rows = labelled(count, 40)
@@ -217,6 +169,7 @@ def test_degenerate_records_give_an_answer_of_the_same_shape(count, solver, delt
         ({"solver": "nag", "steps": 1001}, "steps"),
         ({"solver": "nag", "step_scale": 1.5}, "step_scale"),
         ({"step_scale": 0.5}, "step_scale"),
+        ({"solver": "clipped", "penalty": 0.1}, "penalty"),
     ],
 )
 def test_choices_out_of_range_are_refused_in_words(options, said):

@@ -25,7 +25,7 @@ from scipy.special import ndtr
 from privest.privacy import sampling
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.certificates import sampled_sums
-from privest.privacy.sampling import SampledRun, certify, cost_of, noise_for
+from privest.privacy.sampling import SampledRun, certify, cost_of, noise_for, noises_for
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
@@ -425,10 +425,10 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no long doubles here")
     step = sampling._step(SampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)
-    fine = sampling._composed(step, steps, 1e-12)
+    fine = sampling._composed([(step, steps)], 1e-12)
     monkeypatch.setattr(sampling, "_FLOAT", np.float64)
     allowed = sampling._fft_error(steps)
-    coarse = (sampling._composed(step, steps, 1e-12) - allowed) / (1 + allowed)
+    coarse = (sampling._composed([(step, steps)], 1e-12) - allowed) / (1 + allowed)
     error = float(np.abs(coarse - fine).max())
     assert error <= allowed / 10, error / allowed
 
@@ -455,11 +455,41 @@ def test_blocks_of_one_kind_cost_what_their_run_costs():
     before = certify.cache_info().misses
     assert cost_of(parts, 1e-8) == certify(run, 1e-8)
     assert certify.cache_info().misses == before  # planning pays once
-    other = sampled_sums("poisson", count=1, **(facts | {"rate": 0.02}))
-    with pytest.raises(ValueError, match="one rate"):
-        cost_of([*parts, other], 1e-8)
-    with pytest.raises(ValueError, match="one rate"):
+    with pytest.raises(ValueError, match="one batch or more"):
         cost_of([], 1e-8)
+    laplace = sampled_sums("fixed", count=1, law="laplace", **facts)
+    with pytest.raises(ValueError, match="sum by sum"):
+        cost_of([*parts, laplace], 1e-8)
+
+
+PARTS = ((40, 3.0), (30, 2.0), (5, 1.0))
+
+
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize(("epsilon", "rate"), [(1.0, 0.02), (6.0, 0.2)])
+def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
+    """Never below dp-accounting's own composition, less than apart, and of nearly the least noise."""
+    slack = 1e-8
+    mu = mu_for(epsilon, 1e-6 - slack)
+    runs = noises_for(scheme, rate, PARTS, mu, slack)
+    assert [run.steps for run in runs] == [40, 30, 5]
+    ratios = np.array([run.noise for run in runs]) / runs[-1].noise
+    np.testing.assert_allclose(ratios, [3.0, 2.0, 1.0], rtol=1e-8)
+    cost = certify(runs, slack)
+    apart = sum(certify(run, slack / 3).mu_squared for run in runs)
+    assert mu * mu * 0.96 <= cost.mu_squared <= mu * mu
+    assert cost.mu_squared < apart
+    whole = functools.reduce(lambda one, other: one.compose(other), (reference(r, 1e-3) for r in runs))
+    least = least_mu(whole, slack, np.linspace(0, 2 * epsilon, 300))
+    assert 0.97 * least <= sqrt(cost.mu_squared) <= 1.1 * least
+    for e in (0.3 * epsilon, epsilon, 1.5 * epsilon):
+        exact = whole.get_delta_for_epsilon(e)
+        assert slack + gaussian_delta(e, sqrt(cost.mu_squared)) >= 0.98 * exact
+    facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3, "rate": rate}
+    blocks = [sampled_sums(scheme, count=r.steps, noise=r.noise, **facts) for r in reversed(runs)]
+    before = certify.cache_info().misses
+    assert cost_of(blocks, slack) == certify(tuple(sorted(runs, key=lambda r: r.noise)), slack)
+    assert certify.cache_info().misses == before
 
 
 @pytest.mark.parametrize("noise", [0.7303502546605678, 1.0, 3e-7, 5e11, 2.0**-30, 1 - 2.0**-53])

@@ -1,11 +1,13 @@
 """What (ε, δ) buys: the μ and slack of a run, and batches whose noise the certificate of a run decides."""
 
 from collections.abc import Mapping, Sequence
-from math import inf, nextafter, sqrt
+from dataclasses import dataclass, replace
+from math import fsum, inf, nextafter, sqrt
 
 from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.certificates import Release, SampledSums, Scheme, sampled_sums
+from privest.privacy.certificates import NoisySum, Release, SampledSums, Scheme, noisy_sum, sampled_sums
 from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.statistic import Statistic
 
 _SLACK_SHARE = 200
 """One part in this many of δ pays for the slack of a sampled run's certificate."""
@@ -24,6 +26,61 @@ def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
         raise ValueError("with delta = 0 random batches have no certificate; take full gradients")
     slack = target.delta / _SLACK_SHARE
     return mu_for(target.epsilon, target.delta - slack), slack
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """A part of (ε, δ), to be spent on releases over n records.
+
+    Attributes:
+        n: number of records.
+        pure: whether δ is 0, and noise Laplace's.
+        whole: ε, or else μ.
+        slack: of certificates of batches, if there are to be any.
+    """
+
+    n: int
+    pure: bool
+    whole: float
+    slack: float = 0.0
+
+    @classmethod
+    def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "Allowance":
+        """All of it."""
+        if target.delta == 0:
+            return cls(n, True, target.epsilon)
+        if batches:
+            return cls(n, False, *gaussian_budget(target))
+        return cls(n, False, mu_for(target.epsilon, target.delta))
+
+    def part(self, share: float) -> "Allowance":
+        """A share of ε, or of μ²."""
+        return replace(self, whole=self.whole * (share if self.pure else sqrt(share)))
+
+    def release(
+        self,
+        statistic: Statistic,
+        name: str,
+        clip: float,
+        *,
+        share: float = 1.0,
+        count: int = 1,
+    ) -> NoisySum:
+        """`count` sums over all records that cost this share together.
+
+        Raises:
+            ValueError: float64 cannot carry this privacy.
+        """
+        return noisy_sum(
+            "laplace" if self.pure else "gaussian",
+            n=self.n,
+            size=statistic.size,
+            clip=clip,
+            loss=self.part(share / count).whole * BELOW,
+            count=count,
+            statistic=name,
+            diameter=statistic.diameter(clip),
+        )
 
 
 def covers(cost: Cost, target: PrivacyTarget) -> bool:
@@ -61,6 +118,30 @@ def cost_of_batches(blocks: tuple[SampledSums, ...], slack: float) -> Cost:
     from privest.privacy.sampling import cost_of  # noqa: PLC0415 - as above
 
     return cost_of(blocks, slack)
+
+
+def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
+    """The cost of full sums, of batches with Laplace noise one by one, and of all others in one certificate.
+
+    Raises:
+        ValueError: it is more than (ε, δ), which only rounding can bring about.
+    """
+    cost, together = Cost(), list[SampledSums]()
+    for release in releases:
+        if isinstance(release, SampledSums) and release.noise == "gaussian":
+            together.append(release)
+        else:
+            cost += release.cost
+    if together:
+        cost += cost_of_batches(tuple(together), gaussian_budget(target)[1])
+    if target.delta == 0:
+        spent = fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
+        affordable = nextafter(spent, inf) <= target.epsilon
+    else:
+        affordable = covers(cost, target)
+    if not affordable:
+        raise ValueError("this privacy cannot be certified in float64")
+    return cost
 
 
 def in_words(releases: Sequence[Release], names: Mapping[str, str]) -> str:

@@ -1,5 +1,6 @@
 """Private logistic regression, of two classes or more."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal
@@ -8,27 +9,43 @@ import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
-from privest.estimators.budget import covers, in_words
-from privest.estimators.descents import MOST_STEPS, Descent, DescentSolver
+from privest.estimators.budget import Allowance, cost_of_all, in_words
+from privest.estimators.clipped_course import ClippedCourse
+from privest.estimators.descents import DESCENTS, MOST_STEPS, Descent, DescentSolver
+from privest.estimators.fit import Fit
 from privest.estimators.newton_course import NewtonCourse
 from privest.losses.logistic import ClassMoments, LogLoss
+from privest.losses.spread import FeatureSpread
 from privest.losses.standardised import Standardised
-from privest.privacy.certificates import NoisySum
+from privest.privacy.certificates import Release
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
+from privest.solvers.newton import Moment, ScoreModel, mean_of
 
-Solver = Literal["newton"] | DescentSolver
+Solver = Literal["newton", "clipped"] | DescentSolver
 
 _PENALTY = 0.01
 """λ of descents that nobody gave one (paper 004, Section 5)."""
 
 _CONSTANT = 0.25
-"""Of the features' bound, for the intercept: large enough to be learned, and short beside the features."""
+"""Of the features' bound, for the intercept of descents."""
 
-_TIGHTER = 0.5
-"""Of the norm bound, to which `newton` shortens rows: direction tells classes apart, and noise is less."""
+_QUIET = 0.02
+"""Noise on the second moment's eigenvalues below which `newton` is the default: see docs/benchmarks.md."""
+
+_MOST_FEATURES = 2_000
+"""Of `newton`, whose release has a number for every pair."""
+
+_SPREAD_SHARE = 0.2
+"""Of ε or of μ², for private standardisation."""
+
+_MOMENTS_SHARE = 0.2
+"""And for a second moment that errors by sampling follow from."""
+
+_MOST_NUMBERS = 50_000
+"""Of covariances in an answer; of more, standard errors are all there is."""
 
 
 @dataclass(frozen=True)
@@ -36,19 +53,31 @@ class LogisticSpec:
     """What an analyst may choose; whatever is None follows from public facts.
 
     Attributes:
-        solver: `newton` (one step, from one release), or a descent of paper 004: `gd`, `hb` (heavy ball),
-            `nag` (Nesterov), `nag-opt` (noise divided and steps counted by the bound on its error).
-        penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01.
-        steps: T; with `nag-opt` the most that are considered.
+        solver: `newton` (of noisy moments, then of noisy gradients if there are records enough), `clipped`
+            (descent on clipped gradients, in steps as long as their noise allows), or a descent of paper 004:
+            `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps); `nag-opt`
+            and `masg-opt` divide the noise and count the steps by the bound on their error.
+        penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
+            not of `clipped`.
+        steps: T; with `-opt` the most that are considered.
         step_scale: c of step lengths c/L.
+        batch_size: m, of a descent's random batches: with δ = 0 their size, else their expected size; by
+            default all records.
         intercept: whether there is one.
+        standardisation: of features by the public `mean` and `scale`; `private` takes these for the middle
+            and half the width of their bounds, and a fifth of the budget to learn better ones.
+        sampling_errors: whether to learn what sampling adds to the errors of coefficients. With `newton` that
+            is known in any case; of other solvers it takes a fifth of the budget.
     """
 
     solver: Solver | None = None
     penalty: float | None = None
     steps: int | None = None
     step_scale: float | None = None
+    batch_size: int | None = None
     intercept: bool = True
+    standardisation: Literal["public", "private"] = "public"
+    sampling_errors: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,7 +115,7 @@ class LogisticPlan:
     solver: Solver
     penalty: float
     spec: LogisticSpec
-    releases: tuple[NoisySum, ...]
+    releases: tuple[Release, ...]
     cost: Cost
     expected_error: ReleaseError
     mechanism: str
@@ -99,43 +128,48 @@ class LogisticPlan:
         return sum(r.count for r in self.releases)
 
     @property
-    def design(self) -> Standardised:
-        """What the solver sees of a row."""
-        shape = self.shape
-        newton, two = self.solver == "newton", len(shape.classes) == 2
-        return Standardised(
-            np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean),
-            np.ones(shape.dim) if shape.scale is None else np.array(shape.scale),
-            shape.norm_bound * (_TIGHTER if newton else 1.0),
-            _CONSTANT if self.spec.intercept and (two or not newton) else 0.0,
-        )
-
-    @property
     def statistics(self) -> dict[str, Statistic]:
         """What the gate may sum for this plan."""
-        return {"moments": self.moments, "gradient": self.loss}
+        return {"spread": self.spread, "moments": self.moments} | self.course.statistics
+
+    @property
+    def allowance(self) -> Allowance:
+        """All that may be spent."""
+        return _allowance(self.spec, self.shape, self.target)
+
+    @property
+    def course(self) -> NewtonCourse | ClippedCourse | Descent:
+        """The solver with its constants, on what the rest leaves."""
+        spec, shape, allowed = self.spec, self.shape, self.allowance
+        allowed = allowed.part(1 - _SPREAD_SHARE * self.standardises - _MOMENTS_SHARE * self.informs)
+        if self.solver == "newton":
+            return NewtonCourse(shape, allowed, self.penalty, spec.intercept)
+        if self.solver == "clipped":
+            return ClippedCourse(shape, allowed, spec.intercept)
+        design = Standardised.of(shape, shape.usual_length, _CONSTANT if spec.intercept else 0.0)
+        loss = LogLoss(design.size, len(shape.classes))
+        steps = (spec.steps, spec.step_scale, spec.batch_size)
+        return Descent(self.solver, design, loss, allowed, self.penalty, *steps)
+
+    @property
+    def standardises(self) -> bool:
+        """Whether the run begins with the spread of features."""
+        return self.spec.standardisation == "private"
+
+    @property
+    def informs(self) -> bool:
+        """Whether it ends with a second moment for the errors alone."""
+        return self.spec.sampling_errors and self.solver != "newton"
+
+    @property
+    def spread(self) -> FeatureSpread:
+        """For private standardisation."""
+        return FeatureSpread(self.shape.dim)
 
     @property
     def moments(self) -> ClassMoments:
-        """Of `newton`."""
-        return ClassMoments(self.design, len(self.shape.classes))
-
-    @property
-    def loss(self) -> LogLoss:
-        """Of descents."""
-        return LogLoss(self.design, len(self.shape.classes))
-
-    @property
-    def newton(self) -> NewtonCourse:
-        """Of the solver `newton`."""
-        return NewtonCourse(self.moments, self.penalty, self.spec.intercept)
-
-    @property
-    def descent(self) -> Descent | None:
-        """The solver of paper 004, if it is one."""
-        if self.solver == "newton":
-            return None
-        return Descent(self.solver, self.loss, self.penalty, self.spec.steps, self.spec.step_scale)
+        """For errors by sampling."""
+        return ClassMoments(self.course.design.size, len(self.shape.classes), 0.5)
 
 
 @dataclass(frozen=True)
@@ -145,14 +179,16 @@ class LogisticRegression:
     Attributes:
         coefficients: (d,), or (classes, d), in the units of the uploaded features.
         intercept: () or (classes,).
-        standard_errors: of the coefficients, by the noise alone.
         classes: as strings.
+        noise: what the noise adds to the error.
+        sampling: and the sampling of rows, where that is known.
     """
 
     coefficients: Array
     intercept: Array
-    standard_errors: Array
     classes: tuple[str, ...]
+    noise: "Spread"
+    sampling: "Spread | None"
 
     def predict_proba(self, features: Array) -> Array:
         """(n, classes) probabilities for (n, d) features."""
@@ -166,6 +202,19 @@ class LogisticRegression:
         return [self.classes[place] for place in np.argmax(self.predict_proba(features), axis=-1)]
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Of coefficients and, after them, the intercept: (..., d + 1), a row for each class or one of two.
+
+    Attributes:
+        standard_errors: (..., d + 1).
+        covariances: (..., d + 1, d + 1); None where these would be more than 50,000 numbers.
+    """
+
+    standard_errors: Array
+    covariances: Array | None
+
+
 def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> LogisticPlan:
     """Noise, steps and exact cost of a private logistic regression, from public facts alone.
 
@@ -177,11 +226,11 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
-    pure = target.delta == 0
-    solver: Solver = spec.solver or ("nag-opt" if pure else "newton")
-    descent = solver != "newton"
-    _refuse(spec, shape, descent=descent)
-    penalty = spec.penalty if spec.penalty is not None else (_PENALTY if descent else 0.0)
+    allowed = _allowance(spec, shape, target)
+    quiet = NewtonCourse(shape, allowed, 0.0, spec.intercept).loudness < _QUIET
+    solver: Solver = spec.solver or ("newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped")
+    _refuse(spec, shape, solver)
+    penalty = spec.penalty if spec.penalty is not None else (_PENALTY if solver in DESCENTS else 0.0)
     draft = LogisticPlan(
         target=target,
         shape=shape,
@@ -192,44 +241,74 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         cost=Cost(),
         expected_error=ReleaseError(0.0),
         mechanism="",
-        why=_why(spec, pure=pure),
+        why=_why(spec, solver),
         warnings=_warnings(shape, target),
     )
-    releases = (draft.descent or draft.newton).releases(shape.n, target)
-    cost = sum((r.cost for r in releases), Cost())
-    affordable = (
-        sum(r.epsilon * r.count for r in releases) <= target.epsilon if pure else covers(cost, target)
-    )
-    if not affordable:
-        raise ValueError("this privacy cannot be certified in float64")
-    last = releases[-1]
-    names = {"moments": "class means and second moment", "gradient": "the mean gradient"}
+    releases: list[Release] = list(draft.course.releases())
+    expected = releases[-1]
+    if draft.standardises:
+        spread = draft.spread
+        releases.insert(0, allowed.release(spread, "spread", spread.longest, share=_SPREAD_SHARE))
+    if draft.informs:
+        moments = draft.moments
+        releases.append(allowed.release(moments, "moments", moments.longest, share=_MOMENTS_SHARE))
+    names = {
+        "spread": "mean and spread of features",
+        "moments": "class means and second moment",
+        "gradient": "the mean gradient",
+    }
     return replace(
         draft,
-        releases=releases,
-        cost=cost,
-        expected_error=ReleaseError(sqrt(last.variance) / last.divisor),
+        releases=tuple(releases),
+        cost=cost_of_all(releases, target),
+        expected_error=ReleaseError(sqrt(expected.variance) / expected.divisor),
         mechanism=in_words(releases, names),
     )
 
 
-def _refuse(spec: LogisticSpec, shape: LabelledShape, *, descent: bool) -> None:
+def _allowance(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Allowance:
+    batches = spec.batch_size is not None and spec.batch_size < shape.n
+    return Allowance.of(target, shape.n, batches=batches)
+
+
+def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver) -> None:
     """Refuse what is out of range, and choices that would be passed over in silence.
 
     Raises:
         ValueError: one of these.
     """
+    descent = solver in DESCENTS
     rules = (
         (shape.n >= 1, "a classifier needs at least one record"),
         (spec.penalty is None or 0 <= spec.penalty <= 1e6, "penalty must be between 0 and a million"),
         (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
+        (
+            spec.penalty is None or solver != "clipped",
+            "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
+        ),
         (spec.steps is None or 1 <= spec.steps <= MOST_STEPS, f"steps must be between 1 and {MOST_STEPS}"),
         (spec.step_scale is None or 0 < spec.step_scale <= 1, "step_scale must be above 0 and at most 1"),
         (
-            descent or (spec.steps is None and spec.step_scale is None),
-            "steps and step_scale belong to the solvers gd, hb, nag and nag-opt",
+            spec.batch_size is None or 1 <= spec.batch_size <= shape.n,
+            "batch_size must be at least 1 and at most the number of records",
         ),
-        (descent or shape.dim <= 2_000, "newton takes at most 2000 features; the others take any number"),
+        (
+            descent or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
+            "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
+        ),
+        (
+            solver != "newton" or shape.dim <= _MOST_FEATURES,
+            f"newton takes at most {_MOST_FEATURES} features; the others take any number",
+        ),
+        (
+            not spec.sampling_errors or shape.dim <= _MOST_FEATURES,
+            f"sampling_errors are known for at most {_MOST_FEATURES} features",
+        ),
+        (
+            spec.standardisation == "public" or shape.scale is not None,
+            "private standardisation needs the middle and half the width of each feature's bounds, as mean "
+            "and scale in the schema",
+        ),
     )
     for holds, rule in rules:
         if not holds:
@@ -247,27 +326,60 @@ def _warnings(shape: LabelledShape, target: PrivacyTarget) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _why(spec: LogisticSpec, *, pure: bool) -> str:
+def _why(spec: LogisticSpec, solver: Solver) -> str:
     if spec.solver is not None:
         return "it was asked for"
-    if pure:
-        return "nag-opt: with delta = 0 a second moment needs more noise than its eigenvalues bear"
-    return "newton: class means and second moment in one release, where the moment comes free of noise"
+    if solver == "newton":
+        return "newton: the noise on a second moment is small enough to divide by it"
+    return "clipped: a second moment would be mostly noise, and few long steps find more"
 
 
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
-    design, descent = planned.design, planned.descent
-    shift: Array | None = None
-    if descent is None:
-        fitted, errors, shift = planned.newton.run(planned.releases, gate)
-        if len(planned.shape.classes) == 2:
-            fitted, errors = fitted[0], errors[0]
-    else:
-        fitted, errors = descent.run(planned.releases, gate)
-    coefficients, intercept = design.original(fitted)
-    if shift is not None:
-        intercept = intercept + shift
-    # Standard errors carry over like coefficients, but for the intercept.
-    spread = design.original(errors)[0]
-    return LogisticRegression(coefficients, np.asarray(intercept), spread, planned.shape.classes)
+    course, releases = planned.course, planned.releases
+    design = course.design
+    if planned.standardises:
+        first, *releases = releases
+        design = design.shifted(*planned.spread.parts(gate.mean(design, "spread"), _deviation(first)))
+    fit = course.run(releases[: len(releases) - planned.informs], gate, design)
+    if planned.informs:
+        fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
+    coefficients, intercept = fit.design.original(fit.weights)
+    if len(planned.shape.classes) == 2:
+        coefficients, intercept = coefficients[0], intercept[0]
+    return LogisticRegression(
+        coefficients,
+        np.asarray(intercept),
+        planned.shape.classes,
+        _spread(fit, fit.noise),
+        None if fit.sampling is None else _spread(fit, fit.sampling),
+    )
+
+
+def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
+    """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
+    moments, design = planned.moments, fit.design
+    second = moments.parts(gate.mean(design, "moments"))[1]
+    ridge = 2 * planned.penalty * (4.0 if len(fit.weights) == 1 else len(fit.weights))
+    moment = Moment(second, _deviation(release) / moments.scale, ridge)
+    mean = mean_of(moment, design.last) if design.constant else np.zeros(design.size)
+    model, n = ScoreModel(fit.weights, moment, mean), planned.shape.n
+    return lambda column: model.inverse(column) / n
+
+
+def _deviation(release: Release) -> float:
+    return sqrt(release.variance) / release.divisor
+
+
+def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
+    """In the units of the uploaded features; one column's at a time, as all may not fit."""
+    columns, features = len(fit.weights), len(fit.design.mean)
+    errors = np.empty((columns, features + 1))
+    kept: list[Array] = []
+    for column in range(columns):
+        found = fit.design.original_covariance(covariance(column))
+        errors[column] = np.sqrt(np.diag(found))
+        if columns * found.size <= _MOST_NUMBERS:
+            kept.append(found)
+    both = errors, np.stack(kept) if kept else None
+    return Spread(*both) if columns > 1 else Spread(errors[0], kept[0] if kept else None)

@@ -7,8 +7,21 @@ from math import sqrt
 import numpy as np
 from scipy.special import expit, softmax
 
-from privest.arrays import Array, SymmetricCoordinates, lengths
+from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.losses.standardised import Standardised
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Where gradients are taken.
+
+    Attributes:
+        design: what is seen of a row.
+        weights: (size,) of the second of two classes, else (classes, size).
+    """
+
+    design: Standardised
+    weights: Array
 
 
 @dataclass(frozen=True)
@@ -20,17 +33,17 @@ class LogLoss:
     most √2 long.
 
     Attributes:
-        design: what a classifier sees of a row.
+        width: length of what a classifier sees of a row.
         classes: number of classes.
     """
 
-    design: Standardised
+    width: int
     classes: int
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the weights."""
-        return (self.design.size,) if self.classes == 2 else (self.classes, self.design.size)
+        return (self.width,) if self.classes == 2 else (self.classes, self.width)
 
     @property
     def size(self) -> int:
@@ -51,43 +64,42 @@ class LogLoss:
         """Two gradients may be opposite."""
         return 2.0 * clip
 
-    def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
-        """Σ over rows of gradients at weights `point` of length at most `clip`; see `Statistic`."""
-        x, labels = self.design.features(rows), self.design.labels(rows)
+    def clipped_sum(self, point: Classifier, rows: Array, clip: float) -> Array:
+        """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
+        x, labels = point.design.features(rows), point.design.labels(rows)
         if self.classes == 2:
             signs = 2.0 * labels - 1.0
-            pull = (signs * expit(-signs * (x @ point)))[:, None]
+            scores: Array = np.vecdot(x, point.weights)
+            pull = (signs * expit(-signs * scores))[:, None]
         else:
-            pull = -softmax(x @ point.T, axis=1)
+            pull = -softmax(seen_by(x, point.weights), axis=1)
             pull[np.arange(len(x)), labels] += 1.0
         length = lengths(pull) * lengths(x)
         pull *= (clip / np.maximum(length, clip))[:, None]
         return (pull.T @ x).ravel()
 
 
-_RATIO = 0.5
-"""ρ, weight of the second moment: the largest for which it comes free."""
-
-
 @dataclass(frozen=True)
 class ClassMoments:
-    """Σ of (z ⊗ x, √(ρq)·xxᵀ) in one vector, z the label less the even mixture of all, q = |z|², ρ = ½.
+    """Σ of (z ⊗ x, √(ρq)·xxᵀ) in one vector, z the label less the even mixture of all, q = |z|².
 
-    Together they need no more noise than the first alone: where z ⊗ x moves furthest, rows are opposite (or
+    With ρ = ½ the second needs no noise beyond the first's: where z ⊗ x moves furthest, rows are opposite (or
     alike, with opposite labels), and xxᵀ does not move at all.
 
     Attributes:
-        design: what a classifier sees of a row.
+        width: length of what a classifier sees of a row.
         classes: number of classes.
+        ratio: ρ, weight of the second moment, at most 1.
     """
 
-    design: Standardised
+    width: int
     classes: int
+    ratio: float
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:
         """Of the second moment."""
-        return SymmetricCoordinates(self.design.size)
+        return SymmetricCoordinates(self.width)
 
     @property
     def columns(self) -> int:
@@ -102,32 +114,37 @@ class ClassMoments:
     @property
     def size(self) -> int:
         """Length of the summed vector."""
-        return self.columns * self.design.size + self.symmetric.size
+        return self.columns * self.width + self.symmetric.size
 
     @property
     def longest(self) -> float:
         """Length of the longest vector that a row can have."""
-        return sqrt(self.energy * (1.0 + _RATIO))
+        return sqrt(self.energy * (1.0 + self.ratio))
 
     def diameter(self, clip: float) -> float:
-        """2√q, where the clip shortens nothing.
+        """2√q for ρ ≤ ½, where the clip shortens nothing; beyond, √(q(2 + 2ρ + 1/(2ρ))).
 
         Rows of lengths a, b ≤ 1 and cosine c, of one label, are q(a² + b² − 2abc) + ρq(a⁴ + b⁴ − 2a²b²c²)
-        apart in square: for ρ ≤ ½ convex in a, in b and falling in c, so at most 4q, at a = b = 1, c = −1.
-        Other labels are no further: their z have the product −q (two classes) or −1/K > −q.
+        apart in square. That is most where c ≤ 0, as −c instead of c shows, and there it grows with a and b:
+        half the derivative in a is a + s + 2ρa³ − 2ρas² with s = b|c|, and as² ≤ as ≤ (a + s)/2. At a = b = 1
+        it is a parabola in c, highest at −1/(2ρ), or at −1 if ρ ≤ ½. Other labels are no further: their z
+        have the product −q (two classes: c for −c) or −1/K > −q.
         """
-        return 2.0 * sqrt(self.energy) if clip >= self.longest else 2.0 * clip
+        if clip < self.longest:
+            return 2.0 * clip
+        free = self.ratio <= 0.5
+        return sqrt(self.energy * (4.0 if free else 2.0 + 2.0 * self.ratio + 0.5 / self.ratio))
 
-    def clipped_sum(self, point: None, rows: Array, clip: float) -> Array:  # noqa: ARG002 - of no point
-        """Σ over rows of vectors of length at most `clip`; see `Statistic`."""
-        x, labels = self.design.features(rows), self.design.labels(rows)
+    def clipped_sum(self, point: Standardised, rows: Array, clip: float) -> Array:
+        """Σ over rows, as `point` sees them, of vectors of length at most `clip`; see `Statistic`."""
+        x, labels = point.features(rows), point.labels(rows)
         if self.classes == 2:
             z = (2.0 * labels - 1.0)[:, None]
         else:
             z = np.full((len(x), self.classes), -1.0 / self.classes)
             z[np.arange(len(x)), labels] += 1.0
         squared = np.vecdot(x, x)
-        length = np.sqrt(self.energy * squared * (1.0 + _RATIO * squared))
+        length = np.sqrt(self.energy * squared * (1.0 + self.ratio * squared))
         weighted = (clip / np.maximum(length, clip))[:, None] * x
         second = self.symmetric.of(weighted.T @ x) * self.scale
         return np.concatenate(((z.T @ weighted).ravel(), second))
@@ -135,10 +152,10 @@ class ClassMoments:
     @property
     def scale(self) -> float:
         """By which the second moment is multiplied in the sum."""
-        return sqrt(_RATIO * self.energy)
+        return sqrt(self.ratio * self.energy)
 
     def parts(self, mean: Array) -> tuple[Array, Array]:
         """A released mean as (columns, size) class means and the (size, size) second moment."""
-        first, second = np.split(mean, [self.columns * self.design.size])
+        first, second = np.split(mean, [self.columns * self.width])
         moment = self.symmetric.matrix(second / self.scale)
         return first.reshape(self.columns, -1), moment

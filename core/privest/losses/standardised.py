@@ -1,11 +1,13 @@
 """Labelled rows as a linear classifier sees them: standardised by public facts, at most one long."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array, lengths
+from privest.shapes import LabelledShape
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,26 @@ class Standardised:
         scale: (d,) public; each feature is divided by it.
         bound: length to which a standardised vector is shortened.
         constant: k; 0 for a classifier without intercept, which then has no constant at all.
+        usual: length that vectors are supposed to have; coefficients are for such ones.
     """
 
     mean: Array
     scale: Array
     bound: float
     constant: float
+    usual: float
+
+    @classmethod
+    def of(cls, shape: LabelledShape, bound: float, constant: float) -> "Standardised":
+        """By the public facts of a shape."""
+        mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
+        scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
+        length = bound if shape.scale is None else sqrt(shape.dim)
+        return cls(mean, scale, bound, constant, max(bound, length))
+
+    def shifted(self, mean: Array, scale: Array) -> "Standardised":
+        """With each feature's mean and scale in units of the ones that it has here."""
+        return replace(self, mean=self.mean + self.scale * mean, scale=self.scale * scale)
 
     @property
     def size(self) -> int:
@@ -45,6 +61,11 @@ class Standardised:
             return z
         return np.hstack([z, np.full((len(z), 1), self.constant / shrink)])
 
+    @property
+    def last(self) -> float:
+        """Last coordinate of every vector, if there is an intercept."""
+        return self.constant / float(np.hypot(1.0, self.constant))
+
     @staticmethod
     def labels(rows: Array) -> NDArray[np.int64]:
         """(n,) places of the labels among the classes."""
@@ -52,7 +73,21 @@ class Standardised:
 
     def original(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients (..., d) and intercepts (...) for features as they were uploaded, of (..., size)."""
-        shrink = np.hypot(1.0, self.constant)
-        own = weights[..., : len(self.mean)] / (self.scale * self.bound * shrink)
-        held = weights[..., -1] * self.constant / shrink if self.constant else np.zeros(weights.shape[:-1])
-        return own, held - own @ self.mean
+        own, intercept = self._back
+        return weights[..., : len(own)] * own, weights @ intercept
+
+    def original_covariance(self, weights: Array) -> Array:
+        """(d + 1, d + 1) covariance of coefficients and intercept, of the (size, size) one of weights."""
+        own, intercept = self._back
+        features = len(own)
+        found = np.empty((features + 1, features + 1))
+        found[:-1, :-1] = weights[:features, :features] * np.outer(own, own)
+        found[-1, :-1] = found[:-1, -1] = (weights @ intercept)[:features] * own
+        found[-1, -1] = intercept @ weights @ intercept
+        return found
+
+    @property
+    def _back(self) -> tuple[Array, Array]:
+        """(d,) by which weights are multiplied, and (size,) whose product with them is the intercept."""
+        own = 1 / (self.scale * self.usual * np.hypot(1.0, self.constant))
+        return own, np.append(-self.mean * own, self.last) if self.constant else -self.mean * own

@@ -3,9 +3,10 @@
 Imported where plans are made for stochastic solvers, and by no other part of the web process.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import ceil, exp, expm1, floor, frexp, inf, ldexp, log, log1p, nextafter, sqrt
 from typing import Any
 
@@ -48,6 +49,8 @@ _TAIL = 2**20
 @dataclass(frozen=True)
 class SampledRun:
     """`steps` Gaussian sums, each over a fresh random batch, all with the same noise.
+
+    A run whose noise changes on the way is several of these.
 
     Attributes:
         scheme: how batches are drawn.
@@ -130,47 +133,67 @@ def _step(run: SampledRun, cell: float, rare: float) -> _Losses:
     return _Losses(cell, above * (1 + _COVER), float(tail_p[-1]) * (1 + _COVER))
 
 
-def _composed(step: _Losses, steps: int, tail: float) -> NDArray[Any]:
-    """δ at 0, cell, 2·cell, ... of many steps, up to where less than `tail` is left; never too small."""
-    reach = _reach(step, steps, tail)
-    size = int(fft.next_fast_len(2 * max(reach, len(step.above)) + 1, real=True))
-    if size > 2 * _MOST_CELLS:
+_Parts = Sequence[tuple[_Losses, int]]
+"""Distributions on one grid, each with the number of its steps."""
+
+
+def _composed(parts: _Parts, tail: float) -> NDArray[Any]:
+    """δ at 0, cell, 2·cell, ... of all steps, up to where less than `tail` is left; never too small."""
+    reach = _reach(parts, tail)
+    size = int(fft.next_fast_len(2 * max(reach, *(len(step.above) for step, _ in parts)) + 1, real=True))
+    if size > 2 * _MOST_CELLS or parts[0][0].cell * reach > float(np.log(np.finfo(_FLOAT).max)) - 1:
         raise ValueError("this sampled run is too costly to certify")
-    around: NDArray[Any] = np.zeros(size, dtype=_FLOAT)
-    around[0] = step.at_zero
-    around[1 : len(step.above) + 1] = step.above
-    around[-len(step.above) :] = step.below[::-1]
-    mass: NDArray[Any] = fft.irfft(fft.rfft(around) ** steps, size)[1 : reach + 1]
-    losses = step.cell * np.arange(reach + 1, dtype=_FLOAT)
+    product: NDArray[Any] = reduce(np.multiply, (_transformed(step, size) ** count for step, count in parts))
+    mass: NDArray[Any] = fft.irfft(product, size)[1 : reach + 1]
+    losses = parts[0][0].cell * np.arange(reach + 1, dtype=_FLOAT)
     p = np.append(np.cumsum(mass[::-1])[::-1], 0.0)
     q = np.append(np.cumsum((mass * np.exp(-losses[1:]))[::-1])[::-1], 0.0)
-    infinite = tail - expm1(steps * log1p(-step.infinite))
-    error = _fft_error(steps)
+    infinite = tail - expm1(sum(count * log1p(-step.infinite) for step, count in parts))
+    error = _fft_error(sum(count for _, count in parts))
     return (p - np.exp(losses) * q + infinite) * (1 + error) + error
+
+
+def _steps(runs: Iterable[SampledRun]) -> int:
+    return sum(run.steps for run in runs)
 
 
 def _fft_error(steps: int) -> float:
     return steps * _FFT_ERROR * float(np.finfo(_FLOAT).eps)
 
 
-def _reach(step: _Losses, steps: int, tail: float) -> int:
+def _transformed(step: _Losses, size: int) -> NDArray[Any]:
+    """The Fourier transform of one step, on a circle of so many cells."""
+    around: NDArray[Any] = np.zeros(size, dtype=_FLOAT)
+    around[0] = step.at_zero
+    around[1 : len(step.above) + 1] = step.above
+    around[-len(step.above) :] = step.below[::-1]
+    return fft.rfft(around)
+
+
+def _reach(parts: _Parts, tail: float) -> int:
     """Cells that the sum of the steps' losses exceeds with probability below `tail`, by Chernoff's bound."""
-    losses, below = step.losses, step.below
+
+    def moment(step: _Losses, order: float) -> float:
+        grown, shrunk = np.exp(order * step.losses), np.exp(-order * step.losses)
+        return float(step.above @ grown + step.below @ shrunk) + step.at_zero
 
     def bound(order: float) -> float:
-        moment = float(step.above @ np.exp(order * losses) + below @ np.exp(-order * losses)) + step.at_zero
-        return (steps * log(moment) - log(tail)) / order
+        return (sum(count * log(moment(step, order)) for step, count in parts) - log(tail)) / order
 
-    orders = np.geomspace(0.005, 700.0, 32) / losses[-1]
-    return ceil(min(steps * losses[-1], *map(bound, orders.tolist())) / step.cell)
+    cell = parts[0][0].cell
+    widest = cell * max(len(step.above) for step, _ in parts)
+    most = cell * sum(count * len(step.above) for step, count in parts)
+    orders = np.geomspace(0.005, 700.0, 32) / widest
+    return ceil(min(most, *map(bound, orders.tolist())) / cell)
 
 
-def _mu(run: SampledRun, slack: float, cell: float) -> float:
+def _mu(runs: Sequence[SampledRun], slack: float, cell: float) -> float:
     """The least μ that a grid of this cell certifies."""
-    if slack <= 4 * _fft_error(run.steps):
+    steps = _steps(runs)
+    if slack <= 4 * _fft_error(steps):
         raise ValueError("delta is too small for a certificate of so many sampled steps")
-    step = _step(run, cell, slack / _TAIL / run.steps)
-    delta = _composed(step, run.steps, slack / _TAIL)
+    parts = [(_step(run, cell, slack / _TAIL / steps), run.steps) for run in runs]
+    delta = _composed(parts, slack / _TAIL)
     covered_by_slack = delta <= slack
     if not covered_by_slack.any():
         raise ValueError("delta is too small for a certificate of so many sampled steps")
@@ -190,28 +213,36 @@ def _mu(run: SampledRun, slack: float, cell: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def certify(run: SampledRun, slack: float) -> Cost:
+def certify(run: SampledRun | tuple[SampledRun, ...], slack: float) -> Cost:
     """The cost of a whole run: the least μ with δ(ε) <= slack + (1 − slack)·δ_Gμ(ε) for every ε.
 
     The distribution is symmetric, so ε >= 0 suffices. Between grid points δ at the left is held against
     the bound at the right; past the last one δ is below the slack.
 
     Args:
-        run: what is released.
+        run: what is released, with one noise or with several; their order does not matter.
         slack: probability that the certificate may leave out.
 
     Raises:
         ValueError: the slack is too small, or the run too costly, to be certified.
     """
-    cell = min(0.05, 0.5 / sqrt(run.steps))
-    mu, before = _mu(run, slack, cell), inf
-    while mu and (before - mu > _TOLERANCE * mu or cell > _cell_for(mu, run.steps)):
-        before, cell = mu, min(cell / 2, _cell_for(mu, run.steps))
+    runs = (run,) if isinstance(run, SampledRun) else run
+    steps = _steps(runs)
+    cell = min(0.05, 0.5 / sqrt(steps))
+    mu, before = _mu(runs, slack, cell), inf
+    while mu and (before - mu > _TOLERANCE * mu or cell > _cell_for(mu, steps)):
+        before, cell = mu, min(cell / 2, _cell_for(mu, steps))
         try:
-            mu = min(mu, _mu(run, slack, cell))
+            mu = min(mu, _mu(runs, slack, cell))
         except ValueError:
             break
     return Cost(nextafter(nextafter(mu, inf) ** 2, inf), slack)
+
+
+def _together(runs: Iterable[SampledRun]) -> SampledRun | tuple[SampledRun, ...]:
+    """Runs in one order, so that their certificate is found again."""
+    first, *rest = sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise))
+    return (first, *rest) if rest else first
 
 
 def _cell_for(mu: float, steps: int) -> float:
@@ -226,27 +257,43 @@ def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) 
     Raises:
         ValueError: none can be certified.
     """
+    (run,) = noises_for(scheme, rate, ((steps, 1.0),), mu, slack)
+    return run
+
+
+@lru_cache(maxsize=256)
+def noises_for(
+    scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], mu: float, slack: float
+) -> tuple[SampledRun, ...]:
+    """The same of a run in parts, each given by its steps and by what its noise is relative to the others'.
+
+    Raises:
+        ValueError: none can be certified.
+    """
+    steps = sum(count for count, _ in parts)
     cell = _cell_for(mu, steps)
 
-    def run(logarithm: float) -> SampledRun:
-        return SampledRun(scheme, rate, _short(exp(logarithm)), steps)
+    def runs(logarithm: float) -> tuple[SampledRun, ...]:
+        return tuple(
+            SampledRun(scheme, rate, _short(exp(logarithm) * ratio), count) for count, ratio in parts
+        )
 
     def fits(logarithm: float) -> bool:
         try:
-            return _mu(run(logarithm), slack, cell) <= mu
+            return _mu(runs(logarithm), slack, cell) <= mu
         except ValueError:
             return False
 
     # With this much noise, sampling need not help; with the other, the smallest losses alone cost μ.
-    high = log(2 * sqrt(steps) / mu) + 0.1
+    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / mu) + 0.1
     low = high + log(rate) - 1
-    _mu(run(high), slack, cell)
+    _mu(runs(high), slack, cell)
     while high - low > 0.004:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    while certify(run(high), slack).mu_squared > mu * mu:
+    while certify(_together(runs(high)), slack).mu_squared > mu * mu:
         high += 0.004
-    return run(high)
+    return runs(high)
 
 
 def _short(noise: float) -> float:
@@ -256,14 +303,16 @@ def _short(noise: float) -> float:
 
 
 def cost_of(releases: Iterable[SampledSums], slack: float) -> Cost:
-    """The cost of batches of one kind, scattered over a run as they may be.
+    """The cost of all batches of a run, scattered over it as they may be: one certificate.
 
     Raises:
-        ValueError: they are not of one kind, or cannot be certified.
+        ValueError: there are none, or they cannot be certified.
     """
-    blocks = list(releases)
-    steps = sum(b.count for b in blocks)
-    runs = {SampledRun(b.scheme, b.rate, _short(b.scale / b.sensitivity), steps) for b in blocks}
-    if len(runs) != 1:
-        raise ValueError("one certificate covers batches of one rate and noise")
-    return certify(*runs, slack)
+    steps: Counter[tuple[Scheme, float, float]] = Counter()
+    for block in releases:
+        if block.noise != "gaussian":
+            raise ValueError("Laplace noise is added up sum by sum")
+        steps[block.scheme, block.rate, _short(block.scale / block.sensitivity)] += block.count
+    if not steps:
+        raise ValueError("a certificate covers one batch or more")
+    return certify(_together(SampledRun(*kind, count) for kind, count in steps.items()), slack)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from privest.privacy.certificates import NoisySum, Release
+from privest.privacy.certificates import NoisySum, Release, amplified
 
 _HIGHEST_ORDER = 3000.0
 """Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
@@ -87,14 +87,17 @@ def _mechanism(release: Release, *, replaced: bool) -> Any:
         # By length, not by coordinates as autodp's own is: of its loss no more is known than its bound.
         laplace: Any = import_module("autodp.autodp_core").Mechanism()
         laplace.name, laplace.params = "Laplace", {}
-        laplace.propagate_updates(moved / release.scale, "pureDP")
+        epsilon = moved / release.scale
+        if not isinstance(release, NoisySum):  # only of a fixed size, of which a record is replaced
+            epsilon = amplified(epsilon, release.rate)
+        laplace.propagate_updates(epsilon, "pureDP")
         return laplace
     gaussian = zoo.ExactGaussianMechanism(release.scale / moved)
     if isinstance(release, NoisySum) or release.rate == 1:
         return gaussian
     gaussian.neighboring = "replace_one" if replaced else "add_remove"
-    amplified = transformers.AmplificationBySampling(PoissonSampling=not replaced)
-    sampled = amplified(gaussian, release.rate, improved_bound_flag=not replaced)
+    sampling = transformers.AmplificationBySampling(PoissonSampling=not replaced)
+    sampled = sampling(gaussian, release.rate, improved_bound_flag=not replaced)
     sampled.propagate_updates(gaussian.RenyiDP, "RDP")
     return sampled
 

@@ -1,42 +1,26 @@
-"""Gradient descent with momentum: DP-GD, DP-HB and DP-NAG of paper 004, on noisy gradients."""
+"""Gradient descent with momentum: DP-GD, DP-HB, DP-NAG and DP-MASG of paper 004, on noisy gradients."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 from privest.arrays import Array
+from privest.solvers.acceleration_schedule import Schedule
 
-Method = Literal["gd", "hb", "nag"]
 
+def descend(schedule: Schedule, start: Array, gradient: Callable[[Array], Array]) -> Array:
+    """x ← x + β(x − x₋) − α·g, with g taken at x (`hb`, (5)) or at x + β(x − x₋) (`nag`, (6)).
 
-@dataclass(frozen=True)
-class Momentum:
-    """A method with its constants.
+    Args:
+        schedule: α and β of every step. A step without β is one from rest: plain descent, or a new stage.
+        start: first iterate.
+        gradient: noisy gradient at a point.
 
-    Attributes:
-        method: plain, heavy ball (Polyak 1964), or Nesterov's.
-        step: α.
-        momentum: β; 0 for `gd`.
+    Returns:
+        the last iterate.
     """
-
-    method: Method
-    step: float
-    momentum: float
-
-    def descend(self, start: Array, count: int, gradient: Callable[[Array], Array]) -> Array:
-        """x ← x + β(x − x₋) − α·g, with g taken at x (`hb`, (5)) or at x + β(x − x₋) (`nag`, (6)).
-
-        Args:
-            start: first iterate.
-            count: steps.
-            gradient: noisy gradient at a point.
-
-        Returns:
-            the last iterate.
-        """
-        x = before = start
-        for _ in range(count):
-            ahead = x + self.momentum * (x - before)
-            noisy = gradient(ahead if self.method == "nag" else x)
-            x, before = ahead - self.step * noisy, x
-        return x
+    x = before = start
+    ahead_of_itself = schedule.method != "hb"
+    for length, momentum in zip(schedule.lengths.tolist(), schedule.momenta.tolist(), strict=True):
+        ahead = x + momentum * (x - before)
+        noisy = gradient(ahead if ahead_of_itself else x)
+        x, before = ahead - length * noisy, x
+    return x

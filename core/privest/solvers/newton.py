@@ -1,45 +1,225 @@
-"""One Newton step of logistic regression from zero, of moments with noise."""
+"""Newton steps of logistic regression, of noisy moments and noisy gradients."""
 
+from dataclasses import dataclass
+from functools import cached_property
 from math import sqrt
 
 import numpy as np
+from scipy.special import expit, softmax
 
-from privest.arrays import Array
+from privest.arrays import Array, transposed
 
 _DAMPING = 0.7
 """Of the noise's largest eigenvalue, under which an eigenvalue of the moment is no longer divided by."""
 
+_MATCHING = 3
+"""Steps to match moments."""
 
-def newton_step(
-    first: Array, moment: Array, *, deviations: tuple[float, float], factor: float, penalty: float
-) -> tuple[Array, Array]:
-    """(moment/factor + 2λ)⁻¹ applied to class means, damped where noise rules, and the noise that is left.
+_DRAWS = 2_000
+"""Of Gaussian scores, to average over."""
 
-    At zero weights the gradient of the mean logistic loss is −first (of y·x/2 with two classes), and its
-    Hessian a multiple 1/factor of the second moment. Its eigenvalues are first put on the simplex, as the
-    trace is at most one.
+_WHOLE = 400
+"""Size up to which the Hessian is solved whole, in the directions along which scores vary."""
+
+_FURTHEST = 2.0
+"""Root mean square by which a step may move a class's scores."""
+
+_RARE = 1e-3
+"""Of the largest eigenvalue; the Hessian is not divided by those below, which belong to no class."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A noisy second moment of vectors at most one long, made fit to be divided by.
+
+    Its eigenvalues are put on a simplex, as the trace is at most one. Where noise rules they are damped,
+    e to √(e² + l²), with l in proportion to the noise's largest eigenvalue.
+
+    Attributes:
+        noisy: (size, size).
+        deviation: of the noise on an entry of the diagonal; off it, of √2 times the entry.
+        ridge: added to every eigenvalue.
+    """
+
+    noisy: Array
+    deviation: float
+    ridge: float = 0.0
+
+    @cached_property
+    def _eigen(self) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(self.noisy)
+        # Two standard deviations up: the trace is close to one more often than noise has it.
+        trace = float(np.sum(values)) + 2 * self.deviation * sqrt(len(values))
+        trace = min(max(trace, 0.1), 1.0)
+        return trace * on_simplex(values / trace), vectors
+
+    @cached_property
+    def clean(self) -> Array:
+        """(size, size): with the eigenvalues on the simplex."""
+        values, vectors = self._eigen
+        return (vectors * values) @ vectors.T
+
+    @cached_property
+    def whitening(self) -> Array:
+        """(size, size): S, with S·Sᵀ the damped inverse, so that Sᵀx has about the second moment I."""
+        values, vectors = self._eigen
+        loud = _DAMPING * self.deviation * sqrt(2 * len(values))
+        return vectors / np.sqrt(np.hypot(values, loud) + self.ridge)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """(size, size): S·Sᵀ."""
+        return self.whitening @ self.whitening.T
+
+
+class ScoreModel:
+    """The logistic loss at some weights, as if features were Gaussian: all that it takes is two moments.
+
+    The gradient is E[(y − p) ⊗ x] for p the softmax or the logistic function of scores Wx, and the Hessian
+    E[P ⊗ xxᵀ] for P = diag(p) − ppᵀ or p(1 − p). In whitened coordinates, across the directions along which
+    scores vary, the latter is E[P] ⊗ I; along them both are averaged over drawn scores.
 
     Args:
-        first: (columns, size) noisy means of z ⊗ x.
-        moment: (size, size) noisy second moment, its trace at most one.
-        deviations: of the noise on coordinates of the one and of the other.
-        factor: 4/2 for a sign z, K for a softmax.
-        penalty: λ, times factor.
+        weights: (columns, size).
+        moment: second moment of x.
+        mean: (size,) of x.
+    """
+
+    def __init__(self, weights: Array, moment: Moment, mean: Array) -> None:
+        columns, self._whitening = len(weights), moment.whitening
+        # Sᵀ is inverted through its orthogonal columns.
+        scores = weights @ (self._whitening / np.sum(self._whitening**2, axis=0))
+        leading = np.linalg.svd(scores, full_matrices=False).Vh[: max(1, _WHOLE // columns)]
+        white = mean @ self._whitening
+        self._along = np.linalg.qr(np.vstack([white, leading]).T)[0]
+        drawn = _draws(white @ self._along)
+        chances = _chances(drawn @ (scores @ self._along).T)
+        self.pull = chances.T @ drawn / _DRAWS @ self._along.T
+        """(columns, size): E[p ⊗ x], whitened."""
+        spread = _spread(chances)
+        self.spread = spread.mean(axis=0)
+        """(columns, columns): E[P]."""
+        width = drawn.shape[1]
+        outer = np.einsum("ni,nj->nij", drawn, drawn).reshape(_DRAWS, -1)
+        whole = (spread.reshape(_DRAWS, -1).T @ outer / _DRAWS).reshape(columns, columns, width, width)
+        whole = whole.transpose(0, 2, 1, 3).reshape(columns * width, -1)
+        self._across = _inverse(self.spread)
+        self._within = _inverse(whole).reshape(columns, width, columns, width)
+
+    def step(self, gradient: Array) -> Array:
+        """The Hessian's inverse applied to a (columns, size) gradient, as far as scores may move."""
+        return self.white_step(gradient @ self._whitening)
+
+    def white_step(self, gradient: Array) -> Array:
+        """The same of a whitened gradient."""
+        inside = gradient @ self._along
+        outside = gradient - inside @ self._along.T
+        solved: Array = np.einsum("kilj,lj->ki", self._within, inside) @ self._along.T
+        solved += self._across @ outside
+        moved = float(np.linalg.norm(solved)) / sqrt(len(solved))
+        return min(1.0, _FURTHEST / max(moved, 1e-300)) * solved @ self._whitening.T
+
+    def inverse(self, column: int) -> Array:
+        """(size, size): a column's block on the diagonal of the Hessian's inverse."""
+        across, within = self._blocks(column)
+        seen = self._whitening @ self._along
+        return across[column] * self._whole + seen @ within[column] @ seen.T
+
+    def squared_inverse(self, column: int) -> Array:
+        """(size, size): a column's block on the diagonal of the inverse's square."""
+        across, within = self._blocks(column)
+        whole, seen = self._whole, self._whitening @ self._along
+        mixed = whole @ seen @ np.tensordot(across, within, 1).T @ seen.T
+        both = np.sum(within @ (seen.T @ seen) @ transposed(within), axis=0)
+        return float(across @ across) * (whole @ whole) + mixed + mixed.T + seen @ both @ seen.T
+
+    @cached_property
+    def _whole(self) -> Array:
+        return self._whitening @ self._whitening.T
+
+    def _blocks(self, column: int) -> tuple[Array, Array]:
+        """A row of blocks of the inverse is a·S·Sᵀ + S·Q·W·Qᵀ·Sᵀ each: all a, and all W."""
+        across, width = self._across[column], self._along.shape[1]
+        return across, self._within[column].transpose(1, 0, 2) - across[:, None, None] * np.eye(width)
+
+
+def mean_of(moment: Moment, constant: float) -> Array:
+    """(size,) mean of vectors whose last coordinate is a constant, by their noisy second moment.
+
+    Shortened by the noise's part in its length (James and Stein 1961): most means are public, and taken off.
+    """
+    mean = moment.clean[:, -1] / constant
+    inverse = moment.inverse[:-1, :-1]
+    own = (moment.deviation / constant) ** 2 / 2 * float(np.trace(inverse))
+    seen = float(mean[:-1] @ inverse @ mean[:-1])
+    mean[:-1] *= max(0.0, 1 - own / max(seen, 1e-300))
+    mean[-1] = constant
+    return mean
+
+
+def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> tuple[Array, float]:
+    """Weights at which Gaussian features would have these moments with the labels: E[(y − p) ⊗ x] = 0.
+
+    Newton's method on the loss's model, so that nothing is asked of the data beyond its moments. Of features
+    that are not Gaussian some have no such weights, and few steps give better ones than many.
+
+    Args:
+        first: (columns, size) noisy means of z ⊗ x: z a sign, or e_y less the even mixture.
+        moment: second moment of x.
+        mean: (size,) of x.
+        deviation: of the noise on `first`.
 
     Returns:
-        (columns, size) weights, and their standard errors by the noise (to first order).
+        (columns, size) weights, and a bound on the deviation of the noise in the gradient that they solve.
     """
-    noise, spread = deviations
-    values, vectors = np.linalg.eigh(moment)
-    loud = _DAMPING * spread * sqrt(2 * len(values))
-    damped = np.sqrt(on_simplex(values) ** 2 + loud**2) + penalty
-    inverse = (vectors / damped) @ vectors.T
-    bare = first @ inverse
-    errors = np.empty_like(bare)
-    for place, u in enumerate(bare):
-        shaken = (noise**2 + spread**2 / 2 * float(u @ u)) * np.eye(len(u)) + spread**2 / 2 * np.outer(u, u)
-        errors[place] = np.sqrt(np.diag(inverse @ shaken @ inverse))
-    return factor * bare, factor * errors
+    columns = len(first)
+    white = first @ moment.whitening
+    free = 1.0 if columns == 1 else columns - 1.0
+    own = free * deviation**2 * float(np.trace(moment.inverse))
+    length = float(np.sum(white * white))
+    white *= sqrt(length / (length + own)) if length > 0 else 1.0
+    share = 2.0 if columns == 1 else 1.0
+    target = white / share + mean @ moment.whitening / max(columns, 2)
+    weights = np.zeros_like(first)
+    for _ in range(_MATCHING):
+        model = ScoreModel(weights, moment, mean)
+        weights = weights + model.white_step(target - model.pull)
+    # E[p ⊗ x] is E[P]·W·M where x is Gaussian with the mean 0 (Stein 1981); noise on M moves it by as much as
+    # that has entries, at most `moment.deviation` times the length of a row in any direction.
+    turned = ScoreModel(weights, moment, mean).spread @ weights
+    longest = float(np.max(np.vecdot(turned, turned)))
+    return weights, sqrt((deviation / share) ** 2 + moment.deviation**2 * longest)
+
+
+def _draws(mean: Array) -> Array:
+    """(draws, size) of a normal law with this mean and the second moment I, which they have exactly.
+
+    They are the same whenever asked for: public, and no run's noise.
+    """
+    drawn = np.random.default_rng(5).standard_normal((_DRAWS // 2, len(mean)))
+    drawn = np.vstack([drawn, -drawn])
+    drawn = drawn @ np.linalg.inv(np.linalg.cholesky(drawn.T @ drawn / _DRAWS)).T.astype(np.float64)
+    length = min(float(np.linalg.norm(mean)), 1 - 1e-9)
+    if length > 0:
+        # Shortened along the mean, which takes its part of the second moment.
+        unit = mean / np.linalg.norm(mean)
+        drawn += np.outer((drawn @ unit) * (sqrt(1 - length**2) - 1) + length, unit)
+    return drawn
+
+
+def _chances(scores: Array) -> Array:
+    return expit(scores) if scores.shape[1] == 1 else softmax(scores, axis=1)
+
+
+def _spread(chances: Array) -> Array:
+    """(draws, columns, columns): p(1 − p), or diag(p) − ppᵀ."""
+    if chances.shape[1] == 1:
+        return (chances * (1 - chances))[..., None]
+    return np.eye(chances.shape[1]) * chances[:, None] - chances[:, :, None] * chances[:, None, :]
+
+
+def _inverse(a: Array) -> Array:
+    return np.asarray(np.linalg.pinv(a, rcond=_RARE, hermitian=True), dtype=np.float64)
 
 
 def on_simplex(values: Array) -> Array:

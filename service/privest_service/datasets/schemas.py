@@ -1,7 +1,6 @@
 """Requests and answers about datasets and grants."""
 
 from datetime import datetime
-from math import sqrt
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
@@ -143,9 +142,8 @@ class LabelledSchema(Input):
         """The public shape of n records under this schema."""
         mean = None if self.mean is None else tuple(self.mean)
         scale = None if self.scale is None else tuple(self.scale)
-        usual = 1.0 if scale is None else sqrt(len(self.features))
-        bound = usual if self.norm_bound is None else self.norm_bound
-        return LabelledShape(n, tuple(self.features), self.label, tuple(self.classes), bound, mean, scale)
+        features, classes = tuple(self.features), tuple(self.classes)
+        return LabelledShape(n, features, self.label, classes, self.norm_bound, mean, scale)
 
 
 DatasetSchema = Annotated[PointsSchema | VectorsSchema | LabelledSchema, Field(discriminator="kind")]

@@ -1,6 +1,6 @@
 """Logistic regression over HTTP."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, TypeAdapter
 
@@ -17,16 +17,42 @@ class LogisticRegressionRequest(EstimateRequest):
 
     solver: Annotated[
         Solver | None,
-        Field(description="one Newton step from one release, or a descent; by default what measures best"),
+        Field(description="by default `newton` where there are records enough, else `clipped`"),
     ] = None
     penalty: Annotated[
         float | None, Field(ge=0, le=1e6, description="λ of λ|w|², for features in units of the norm bound")
     ] = None
-    steps: Annotated[int | None, Field(ge=1, description="of a descent; of `nag-opt` the most of them")] = (
-        None
-    )
+    steps: Annotated[int | None, Field(ge=1, description="of a descent; with `-opt` the most of them")] = None
     step_scale: Annotated[float | None, Field(gt=0, le=1, description="c of step lengths c/L")] = None
+    batch_size: Annotated[
+        int | None,
+        Field(ge=1, description="of a descent's random batches, expected or exact; by default all records"),
+    ] = None
     intercept: bool = True
+    standardisation: Annotated[
+        Literal["public", "private"],
+        Field(
+            description="of features, by the schema's `mean` and `scale`; `private` takes these for the "
+            "middle and half the width of bounds, and a fifth of the budget to learn better ones"
+        ),
+    ] = "public"
+    sampling_errors: Annotated[
+        bool,
+        Field(
+            description="learn what the sampling of rows adds to the errors: with `newton` that is known in "
+            "any case, of other solvers it takes a fifth of the budget"
+        ),
+    ] = False
+
+
+class SpreadView(BaseModel):
+    """Of the coefficients and, last, the intercept; with more than two classes one for each class."""
+
+    standard_errors: list[float] | list[list[float]]
+    covariance: Annotated[
+        list[list[float]] | list[list[list[float]]] | None,
+        Field(description="left out where there would be more than 50,000 numbers"),
+    ]
 
 
 class LogisticRegressionEstimate(BaseModel):
@@ -40,14 +66,15 @@ class LogisticRegressionEstimate(BaseModel):
     classes: Annotated[
         list[str], Field(description="a positive score means the second of two, the highest one of more")
     ]
-    standard_errors: Annotated[
-        list[float] | list[list[float]],
-        Field(description="of the coefficients, by the noise alone and to first order; not by sampling"),
+    noise: Annotated[SpreadView, Field(description="what the noise adds to the errors, to first order")]
+    sampling: Annotated[
+        SpreadView | None,
+        Field(description="and the sampling of rows, where that is known; the two are independent, and add"),
     ]
 
 
 class ReleaseUncertainty(BaseModel):
-    """What is known of the error before any row is read; standard errors come with the coefficients."""
+    """What is known of the error before any row is read; errors of coefficients come with them."""
 
     standard_deviation: Annotated[
         float,
@@ -85,8 +112,14 @@ def _run(plan: logistic_regression.LogisticPlan, path: str) -> LogisticRegressio
         coefficients=found.coefficients.tolist(),
         intercept=found.intercept.tolist(),
         classes=list(found.classes),
-        standard_errors=found.standard_errors.tolist(),
+        noise=_spread(found.noise),
+        sampling=None if found.sampling is None else _spread(found.sampling),
     )
+
+
+def _spread(spread: logistic_regression.Spread) -> SpreadView:
+    covariance = None if spread.covariances is None else spread.covariances.tolist()
+    return SpreadView(standard_errors=spread.standard_errors.tolist(), covariance=covariance)
 
 
 LOGISTIC_REGRESSION = Kind(
@@ -97,7 +130,7 @@ LOGISTIC_REGRESSION = Kind(
     job=LogisticRegressionJob,
     plan_view=LogisticRegressionPlanView,
     plan=_plan,
-    is_heavy=lambda _: False,
+    is_heavy=lambda options: options["batch_size"] is not None,
     plans=TypeAdapter(logistic_regression.LogisticPlan),
     run=_run,
 )

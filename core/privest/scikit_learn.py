@@ -1,0 +1,230 @@
+"""Private logistic regression as a scikit-learn classifier; needs the extra `scikit-learn`."""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any, Literal, Self, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin  # pyright: ignore[reportMissingTypeStubs]
+from sklearn.utils.multiclass import (  # pyright: ignore[reportMissingTypeStubs]
+    check_classification_targets,  # pyright: ignore[reportUnknownVariableType]
+)
+from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs]
+    check_is_fitted,  # pyright: ignore[reportUnknownVariableType]
+    validate_data,  # pyright: ignore[reportUnknownVariableType]
+)
+
+from privest.arrays import Array
+from privest.estimators import logistic_regression
+from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec, Solver
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from privest.shapes import LabelledShape
+
+_SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name in get_args(part))
+
+
+class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
+    """A classifier whose every fit is (ε, δ) differentially private for one replaced row.
+
+    The number of rows is public, and so is whatever the constructor is given: state it from what is known
+    without the rows. Fits of the same rows add up: add their `plan_.cost`. Noise takes no seed: whoever
+    knew it could take the noise off again.
+
+    Args:
+        epsilon: ε of one fit.
+        delta: δ of one fit; 1/n^1.5 by default, 0 for pure differential privacy.
+        classes: all labels that there may be. Required: read off `y`, they would tell of single rows.
+        norm_bound: length to which a row is shortened, once it is standardised; by default it follows from
+            what is public.
+        mean: of each feature, if it is known.
+        scale: of each feature, if it is known.
+        solver: see `LogisticSpec`, as for all that follow.
+        penalty: λ.
+        steps: T.
+        step_scale: c of step lengths c/L.
+        batch_size: m, of a descent's random batches.
+        intercept: whether there is one.
+        standardisation: by `mean` and `scale`, or with these as bounds by private ones.
+        sampling_errors: whether to learn what sampling adds to `standard_errors_`.
+
+    Attributes:
+        classes_: sorted.
+        coef_: (1, d) of two classes, else (classes, d), in the units of `X`.
+        intercept_: (1,) or (classes,).
+        standard_errors_: of `coef_`, by the noise, and by sampling where that is known.
+        plan_: everything about the fit that was known before it, with its exact cost.
+        n_features_in_: d.
+        feature_names_in_: where `X` has names.
+    """
+
+    classes_: NDArray[Any]
+    coef_: Array
+    intercept_: Array
+    standard_errors_: Array
+    plan_: LogisticPlan
+    n_features_in_: int
+
+    def __init__(
+        self,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        classes: Sequence[Any] | NDArray[Any] | None = None,
+        norm_bound: float | None = None,
+        mean: Sequence[float] | Array | None = None,
+        scale: Sequence[float] | Array | None = None,
+        solver: Solver | None = None,
+        penalty: float | None = None,
+        steps: int | None = None,
+        step_scale: float | None = None,
+        batch_size: int | None = None,
+        intercept: bool = True,
+        standardisation: Literal["public", "private"] = "public",
+        sampling_errors: bool = False,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.norm_bound = norm_bound
+        self.mean = mean
+        self.scale = scale
+        self.solver: Solver | None = solver
+        self.penalty = penalty
+        self.steps = steps
+        self.step_scale = step_scale
+        self.batch_size = batch_size
+        self.intercept = intercept
+        self.standardisation: Literal["public", "private"] = standardisation
+        self.sampling_errors = sampling_errors
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Plan from public facts, then fit to the gate's noisy answers.
+
+        Args:
+            X: (n, d) features.
+            y: (n,) labels, each one of `classes`.
+
+        Raises:
+            ValueError: a parameter out of range, or rows that are no numbers or have no known label.
+        """
+        if self.classes is None:
+            raise ValueError(
+                "classes must name every label there may be, such as classes=[0, 1]: "
+                "labels read off y would tell of single rows"
+            )
+        features, labels = cast("tuple[Array, NDArray[Any]]", validate_data(self, X, y, dtype=np.float64))
+        check_classification_targets(labels)
+        classes = _different(self.classes)
+        planned = self._plan(len(features), classes)
+        rows = np.column_stack([features, _places(labels, classes)])
+        found = logistic_regression.run(planned, Gate(Records(rows), planned.statistics, planned.releases))
+        self.classes_ = classes
+        self.coef_ = np.atleast_2d(found.coefficients)
+        self.intercept_ = np.atleast_1d(found.intercept)
+        variance = found.noise.standard_errors**2
+        if found.sampling is not None:
+            variance = variance + found.sampling.standard_errors**2
+        self.standard_errors_ = np.atleast_2d(np.sqrt(variance)[..., :-1])
+        self.plan_ = planned
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Scores: (n,), above zero for the second of two classes; of more classes (n, classes)."""
+        check_is_fitted(self)
+        features = cast("Array", validate_data(self, X, dtype=np.float64, reset=False))
+        scores = features @ self.coef_.T + self.intercept_
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> Array:
+        """(n, classes) probabilities, in the order of `classes_`."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=-1)
+        return softmax(scores, axis=-1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """(n,) labels: of each row the likeliest."""
+        places = np.argmax(self.predict_proba(X), axis=-1)
+        return self.classes_[places]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = cast("Any", super().__sklearn_tags__())
+        tags.non_deterministic = True
+        return tags
+
+    def _plan(self, n: int, classes: NDArray[Any]) -> LogisticPlan:
+        """Of a fit to n rows, from public facts alone."""
+        dim = self.n_features_in_
+        mean, scale = _facts("mean", self.mean, dim), _facts("scale", self.scale, dim)
+        bound = self.norm_bound
+        rules = (
+            (self.solver is None or self.solver in _SOLVERS, f"solver must be one of {', '.join(_SOLVERS)}"),
+            (bound is None or 0 < bound < inf, "norm_bound must be positive and finite"),
+            (scale is None or min(scale) > 0, "scale must be positive"),
+        )
+        for holds, rule in rules:
+            if not holds:
+                raise ValueError(rule)
+        names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(dim)])
+        shape = LabelledShape(n, tuple(names), "y", tuple(map(str, classes)), bound, mean, scale)
+        spec = LogisticSpec(
+            solver=self.solver,
+            penalty=self.penalty,
+            steps=self.steps,
+            step_scale=self.step_scale,
+            batch_size=self.batch_size,
+            intercept=self.intercept,
+            standardisation=self.standardisation,
+            sampling_errors=self.sampling_errors,
+        )
+        delta = n**-1.5 if self.delta is None else self.delta
+        return logistic_regression.plan(spec, shape, PrivacyTarget(self.epsilon, delta))
+
+
+def _different(labels: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+    """The declared labels, sorted as scikit-learn has them.
+
+    Raises:
+        ValueError: they are no list of two different labels or more.
+    """
+    given = np.asarray(labels)
+    if given.ndim != 1:
+        raise ValueError("classes must be a list of labels")
+    classes = np.unique(given)
+    if len(classes) < len(given):
+        raise ValueError("classes must differ")
+    if len(classes) < 2:
+        raise ValueError(f"classes must name at least two labels, not {len(classes)} class")
+    return classes
+
+
+def _places(y: NDArray[Any], classes: NDArray[Any]) -> Array:
+    """The place of each label among the classes.
+
+    Raises:
+        ValueError: one is none of them; which one is not said, for that is the row's own.
+    """
+    # By equality of Python's values: numpy would take the number 1 for the string "1".
+    place = {label: place for place, label in enumerate(classes.tolist())}
+    places = np.array([place.get(label, -1) for label in y.tolist()], dtype=np.float64)
+    if (places < 0).any():
+        raise ValueError("y holds labels that classes does not name")
+    return places
+
+
+def _facts(name: str, given: Sequence[float] | Array | None, dim: int) -> tuple[float, ...] | None:
+    """A public number for each feature.
+
+    Raises:
+        ValueError: there are more or fewer, or some are not finite.
+    """
+    if given is None:
+        return None
+    facts = np.asarray(given, dtype=np.float64)
+    if facts.shape != (dim,) or not np.isfinite(facts).all():
+        raise ValueError(f"{name} must be a finite number for each of the {dim} features")
+    return tuple(facts.tolist())
