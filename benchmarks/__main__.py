@@ -4,8 +4,10 @@ from benchmarks import (
     exact_mean,
     figure2,
     figure3,
+    figures_acceleration,
     figures_robust_pca,
     frechet_mean,
+    logistic_regression,
     planning,
     popres,
     private_steps,
@@ -24,5 +26,7 @@ for benchmark in (
     robust_pca,
     figures_robust_pca,
     popres,
+    logistic_regression,
+    figures_acceleration,
 ):
     benchmark.main()

@@ -1,17 +1,13 @@
 """The Fréchet mean without privacy, to gradient norm 1e-8, against pyriemann, geomstats and pymanopt."""
 
-import json
-import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from statistics import median
 from time import process_time
-from typing import Any
 
 import numpy as np
 
+from benchmarks.peers import call
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
@@ -19,7 +15,6 @@ from privest.manifolds import Manifold
 from privest.records import Records
 from privest.solvers.exact_mean import ExactMean, exact_mean
 
-PEERS = Path(__file__).parent / "peers"
 KINDS = {"spd": "spd", "sphere": "sphere", "lorentz": "hyperbolic"}
 TOLERANCE = 1e-8
 CASES = (
@@ -54,19 +49,6 @@ def ours(space: Manifold, rows: Array) -> tuple[float, ExactMean]:
             return median(times), found
 
 
-def peers(path: Path) -> dict[str, dict[str, Any]]:
-    """What peers/run.py measures, in its own locked environment."""
-    uv = shutil.which("uv") or "uv"
-    done = subprocess.run(  # noqa: S603
-        [uv, "run", "--quiet", "--locked", "--project", PEERS, "python", PEERS / "run.py", path],
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return json.loads(done.stdout.splitlines()[-1])[str(path)]
-
-
 def main() -> None:
     lines: list[list[str]] = []
     for name, dim, n in CASES:
@@ -75,7 +57,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "case.npz"
             np.savez(path, rows=rows, kind=KINDS[name])
-            theirs = peers(path)
+            theirs = call("run.py", path)[str(path)]
         size = dim if name == "spd" else space.dim
         cells = [f"{KINDS[name]} {size}, n = {n:,}", f"{1e3 * time:.0f} ms ({found.gradients})"]
         for peer in ("pyriemann", "geomstats", "pymanopt"):
