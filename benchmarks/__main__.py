@@ -1,6 +1,7 @@
 """All benchmarks, one after another; those of figures write to docs/reproductions.md."""
 
 from benchmarks import (
+    coverage,
     exact_mean,
     figure2,
     figure3,
@@ -27,6 +28,7 @@ for benchmark in (
     figures_robust_pca,
     popres,
     logistic_regression,
+    coverage,
     figures_acceleration,
 ):
     benchmark.main()

@@ -157,9 +157,10 @@ def database_url(backend: str, new_database: Callable[[str], str]) -> str:
 @pytest.fixture
 def database(database_url: str) -> "Iterator[Database]":
     """The same, connected."""
+    from harness import SIGNER
     from privest_service.database import Database
 
-    database = Database(database_url)
+    database = Database(database_url, signer=SIGNER)
     yield database
     database.close()
 

@@ -63,11 +63,10 @@ def create_app(settings: Settings | None) -> FastAPI:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
         settings.secret  # noqa: B018 - made or refused now, not at the first upload
-        database = Database(settings.url)
+        database = Database(settings.url, signer=settings.signer)
         engine = Engine(
             database,
             store,
-            settings.signer,
             workers=settings.workers,
             job_timeout=settings.job_timeout,
         )
@@ -94,6 +93,13 @@ def create_app(settings: Settings | None) -> FastAPI:
     telemetry.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
-    for router in (owners.router, security.router, estimates.router, ledger.router, probes):
+    for router in (
+        owners.router,
+        security.router,
+        estimates.router,
+        ledger.router,
+        ledger.keys_router,
+        probes,
+    ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     return app

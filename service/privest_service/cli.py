@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 from pydantic import ValidationError
@@ -21,16 +22,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("migrate", help="bring the database to the present schema")
     commands.add_parser("demo", help="show the main job on real data")
     commands.add_parser("openapi", help="print openapi.yaml")
-    commands.add_parser("verify-ledger", help="check every account against its chain of entries")
+    check = commands.add_parser("verify-ledger", help="check a ledger: the service's own, or an export")
+    check.add_argument("--export", type=Path, metavar="FILE", help="JSON lines that an owner exported")
+    check.add_argument(
+        "--key", action="append", default=[], metavar="BASE64", help="public key to trust, noted earlier"
+    )
+    check.add_argument(
+        "--heads", type=Path, action="append", default=[], metavar="FILE", help="signed heads, kept earlier"
+    )
     given = parser.parse_args(arguments)
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         if given.command == "serve":
             return _serve(given.host, given.port)
-        return {"migrate": _migrate, "demo": _demo, "openapi": _openapi, "verify-ledger": _verify}[
-            given.command
-        ]()
+        if given.command == "verify-ledger":
+            return _verify(given.export, given.key, given.heads)
+        return {"migrate": _migrate, "demo": _demo, "openapi": _openapi}[given.command]()
     except ValidationError as error:
         for fault in error.errors(include_input=False, include_url=False):
             name = "_".join(map(str, fault["loc"])).upper()
@@ -98,16 +106,29 @@ def _openapi() -> int:
     return 0
 
 
-def _verify() -> int:
-    from privest_service.database import Database  # noqa: PLC0415
+def _verify(export: Path | None, keys: list[str], kept: list[Path]) -> int:
+    from privest_service.ledger.export import LINE, Heads, lines  # noqa: PLC0415
     from privest_service.ledger.verify import verify  # noqa: PLC0415
-    from privest_service.settings import Settings  # noqa: PLC0415
 
-    database = Database(Settings().url)  # pyright: ignore[reportCallIssue] - from the environment
-    with database.read() as session:
-        report = verify(session)
-    database.close()
+    published = [Heads.model_validate_json(path.read_bytes()) for path in kept]
+    if export is not None:
+        if not keys:
+            raise ValueError("an export is verified with --key, a public key that you noted earlier")
+        with export.open() as file:
+            report = verify(map(LINE.validate_json, file), keys, published)
+    else:
+        from privest_service.database import Database  # noqa: PLC0415
+        from privest_service.settings import Settings  # noqa: PLC0415
+
+        settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+        database = Database(settings.url, signer=settings.signer)
+        with database.read(snapshot=True) as session:
+            report = verify(lines(session), [settings.signer.public_key, *keys], published)
+        database.close()
     for fault in report.faults:
         print(fault)
-    print(f"{report.accounts} accounts, {report.entries} entries: {len(report.faults)} faults")
+    print(
+        f"{report.accounts} accounts, {report.entries} entries, {report.receipts} receipts: "
+        f"{len(report.faults)} faults"
+    )
     return 1 if report.faults else 0

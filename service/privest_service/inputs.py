@@ -36,7 +36,7 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
 
-def nameable(request: Request) -> None:
+async def nameable(request: Request) -> None:
     """Turn away paths with names that nothing has, and that not every database could even look for.
 
     Raises:

@@ -29,6 +29,7 @@ class ProblemDocument(BaseModel):
     title: str
     status: int
     detail: str | None = None
+    scope: str | None = Field(default=None, description="of the budget that refuses, for those who may know")
     faults: list[Fault] | None = None
 
 
@@ -43,11 +44,13 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self,
         detail: str | None = None,
         *,
+        scope: str | None = None,
         faults: Sequence[Fault] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(self.slug)
         self.detail = detail
+        self.scope = scope
         self.faults = faults
         self.headers = headers
 
@@ -58,6 +61,7 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
             title=self.title,
             status=self.status,
             detail=self.detail,
+            scope=self.scope,
             faults=list(self.faults) if self.faults else None,
         )
         return JSONResponse(

@@ -75,7 +75,7 @@ class Settings(BaseSettings):
         Raises:
             ValueError: the key is missing or of another kind.
         """
-        return Signer(self._key_file(self.signing_key_file, "signing_key", new_signing_key))
+        return Signer(self._key_file(self.signing_key_file, "signing_key", new_signing_key).read_bytes())
 
     def _key_file(self, given: Path | None, name: str, make: Callable[[], bytes]) -> Path:
         """The file that was given, or one of the service's own in the data directory."""

@@ -86,7 +86,7 @@ def test_matched_weights_are_those_that_made_the_labels(count):
     moment = Moment(x.T @ x / len(x), 0.0)
     first = (2 * chances - 1 if count == 1 else chances - 1 / count).T @ x / len(x)
     found, shaken = matched(first, moment, mean_of(moment, 0.2), deviation=0.0)
-    assert shaken == 0.0
+    assert (shaken == 0.0).all()
     scores = [x[:2000] @ (each - each.mean(axis=0) * (count > 1)).T for each in (found, weights)]
     assert np.sqrt(np.mean((scores[0] - scores[1]) ** 2)) < 0.1 * np.std(scores[1])
 

@@ -58,7 +58,7 @@ def test_a_killed_worker_fails_its_job_and_nothing_else(server: Server) -> None:
     fresh = owner.estimate(dataset, steps=1, epsilon=0.2)
     assert fresh.json()["state"] == "committed"
     assert owner.budget()["queries"] == 2
-    assert books_balance(server.database_url)
+    assert books_balance(server)
 
 
 @on_one_database
@@ -144,7 +144,7 @@ def test_after_a_crash_what_was_reserved_runs_and_what_was_claimed_fails(
     database.close()
     assert states == ["reserved", "claimed", "failed"]
     assert owner.budget()["queries"] == 2
-    assert books_balance(server.database_url)
+    assert books_balance(server)
 
 
 @on_one_database

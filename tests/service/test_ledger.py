@@ -5,7 +5,6 @@ from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import inf
-from pathlib import Path
 
 import mpmath
 import pytest
@@ -14,14 +13,13 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from sqlalchemy import text
+from sqlalchemy.orm import Session
 
-from harness import private_key_pem
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account, Job
-from privest_service.ledger.receipts import Signer
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 
@@ -114,24 +112,22 @@ def test_limits_rise_and_never_fall(books: Books) -> None:
     assert books.faults() == []
 
 
-def test_a_claim_is_final(books: Books, tmp_path: Path) -> None:
-    pem = tmp_path / "key.pem"
-    pem.write_bytes(private_key_pem())
+def test_a_claim_is_final(books: Books) -> None:
     account = books.open(gdp(100))
     jobs = [books.reserve({account: Charge(1, 1, 10, 0)}) for _ in range(3)]
     with books.database.write() as session:
         claimed = [ledger.claim_next(session, timedelta(hours=1)) for _ in range(2)]
         assert [job.id for job in claimed if job] == jobs[:2]
         assert not ledger.void(session, jobs[0])
-        assert ledger.commit(session, jobs[0], "{}", Signer(pem))
+        assert ledger.commit(session, jobs[0], "{}")
         assert ledger.fail(session, jobs[1])
         # Every further move is refused.
         for job in jobs[:2]:
-            assert not ledger.commit(session, job, "{}", Signer(pem))
+            assert not ledger.commit(session, job, "{}")
             assert not ledger.fail(session, job)
             assert not ledger.void(session, job)
         assert not ledger.fail(session, jobs[2])
-        assert not ledger.commit(session, jobs[2], "{}", Signer(pem))
+        assert not ledger.commit(session, jobs[2], "{}")
     assert books.account(account).mu_squared_spent == 30
 
 
@@ -153,9 +149,9 @@ def test_how_many_queries_a_gdp_budget_admits(books: Books, epsilon: float, admi
     charge, account = tenth(), books.open(Limits.of(epsilon, 1e-5, "gdp"))
     with books.database.write() as session:
         for _ in range(admitted):
-            ledger.debit(session, account, None, charge)  # pyright: ignore[reportArgumentType]
+            books.reserve_in(session, {account: charge})
     with pytest.raises(BudgetExceeded), books.database.write() as session:
-        ledger.debit(session, account, None, charge)  # pyright: ignore[reportArgumentType]
+        books.reserve_in(session, {account: charge})
     found = books.account(account)
     assert found.mu_squared_spent == admitted * charge.mu_squared
     with books.database.read() as session:
@@ -201,6 +197,16 @@ FORGERIES: dict[str, tuple[str, str]] = {
 }
 
 
+def disarm(session: Session) -> None:
+    """Take away what keeps entries as they are, as somebody with the database in hand could."""
+    if session.get_bind().dialect.name == "sqlite":
+        for action in ("update", "delete"):
+            session.execute(text(f"DROP TRIGGER entries_no_{action}"))
+    else:
+        session.execute(text("ALTER TABLE entries DISABLE TRIGGER ALL"))
+        session.execute(text("GRANT UPDATE, DELETE ON entries TO CURRENT_USER"))
+
+
 @pytest.mark.parametrize("forgery", FORGERIES)
 def test_the_verifier_sees(books: Books, forgery: str) -> None:
     account, other = books.open(gdp(100)), books.open(gdp(100))
@@ -210,10 +216,11 @@ def test_the_verifier_sees(books: Books, forgery: str) -> None:
     assert books.faults() == []
     command, words = FORGERIES[forgery]
     with books.database.write() as session:
+        disarm(session)
         assert session.execute(text(command), {"a": account}).rowcount >= 1  # pyright: ignore
     faults = books.faults()
     assert any(words in fault for fault in faults), faults
-    assert all(fault.startswith(f"account {account}:") for fault in faults), faults
+    assert all(f"account {account}" in fault for fault in faults), faults
 
 
 def test_the_database_itself_refuses_what_is_over_a_limit(books: Books) -> None:
@@ -232,7 +239,6 @@ class Model(RuleBasedStateMachine):
     """Accounts as Python integers; every refusal and every sum must be what they say."""
 
     books: Books
-    signer: Signer
 
     @initialize(
         accounts=st.lists(
@@ -304,7 +310,7 @@ class Model(RuleBasedStateMachine):
         job = self.claimed.pop(data.draw(st.integers(0, len(self.claimed) - 1)))
         with self.books.database.write() as session:
             assert not ledger.void(session, job)
-            assert ledger.commit(session, job, "{}", self.signer) if committed else ledger.fail(session, job)
+            assert ledger.commit(session, job, "{}") if committed else ledger.fail(session, job)
 
     @precondition(lambda self: self.reserved)
     @rule(data=st.data())
@@ -362,14 +368,11 @@ class Model(RuleBasedStateMachine):
         assert self.books.faults() == []
 
 
-def test_the_ledger_is_a_model_of_integers(books: Books, tmp_path: Path) -> None:
-    pem = tmp_path / "key.pem"
-    pem.write_bytes(private_key_pem())
-
+def test_the_ledger_is_a_model_of_integers(books: Books) -> None:
     class OnThisDatabase(Model):
         pass
 
-    OnThisDatabase.books, OnThisDatabase.signer = books, Signer(pem)
+    OnThisDatabase.books = books
     OnThisDatabase.TestCase.settings = settings(
         max_examples=15,
         stateful_step_count=25,

@@ -4,7 +4,6 @@ import json
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,7 +16,6 @@ from harness import (
     Server,
     books_balance,
     npy,
-    private_key_pem,
     problem,
     slow_rows,
     spd,
@@ -25,11 +23,12 @@ from harness import (
 )
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Job
-from privest_service.ledger.receipts import Receipt, Signer, signed_by
+from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import Limits
 from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
@@ -147,7 +146,9 @@ def test_a_receipt_is_signed_over_the_chain_and_the_answer(everyone: dict[str, A
     assert owner.get(f"/v1/jobs/{job}/receipt").json() == receipt.model_dump()
     assert signed_by(receipt, receipt.public_key)
     entry = owner.ledger()[0]
-    assert [(e.seq, e.hash) for e in receipt.statement.entries] == [(entry["seq"], entry["hash"])]
+    # The owner's, that of the rows, that of the grant.
+    assert next((e.seq, e.hash) for e in receipt.statement.entries) == (entry["seq"], entry["hash"])
+    assert len(receipt.statement.entries) == 3
     for change in ({"answer": "0" * 64}, {"job": "job_x"}, {"entries": []}):
         forged = receipt.model_copy(update={"statement": receipt.statement.model_copy(update=change)})
         assert not signed_by(forged, receipt.public_key)
@@ -314,14 +315,14 @@ def test_a_revocation_voids_what_waits_and_gives_it_back(server: Server) -> None
     assert owner.budget()["queries"] == 1
     worker_on(server, owner, slow).kill()
     assert owner.ended(running)["state"] == "failed"
-    assert books_balance(server.database_url)
+    assert books_balance(server)
 
 
 # What happens between the planning of a query and its charge
 
 
 @pytest.fixture
-def within(database: Database, tmp_path: Path) -> SimpleNamespace:
+def within(database: Database) -> SimpleNamespace:
     """The service without HTTP or engine: an owner, a dataset and a granted analyst."""
     with database.write() as session:
         owner, _ = create_owner(session, "x", Limits.of(1.0, 1e-5, "gdp"))
@@ -332,7 +333,8 @@ def within(database: Database, tmp_path: Path) -> SimpleNamespace:
         )
         session.add(dataset)
         session.flush()
-        datasets.put_grant(session, "ds_x", analyst.id, None)
+        datasets.put_grant(session, dataset, analyst.id, Limits.none("gdp"))
+        account = ledger.owner_account(session, owner.id).id
     kind = KINDS["frechet-mean"]
     services = SimpleNamespace(
         database=database,
@@ -342,13 +344,10 @@ def within(database: Database, tmp_path: Path) -> SimpleNamespace:
     request = kind.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": 0.1, "delta": 1e-6}, "reuse": True}
     )
-    pem = tmp_path / "key.pem"
-    pem.write_bytes(private_key_pem())
     return SimpleNamespace(
         database=database,
         analyst=analyst.id,
-        account=owner.account_id,
-        signer=Signer(pem),
+        account=account,
         submit=lambda key: estimates.submit(services, Principal("analyst", analyst.id), kind, request, key),  # pyright: ignore
     )
 
@@ -368,12 +367,15 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]) -> N
 def test_a_cap_set_meanwhile_is_charged(within: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def cap() -> None:
         with within.database.write() as session:
-            datasets.put_grant(session, "ds_x", within.analyst, Limits.of(0.5, 1e-5, "gdp"))
+            dataset = session.get_one(Dataset, "ds_x")
+            datasets.put_grant(session, dataset, within.analyst, Limits.of(0.5, 1e-5, "gdp"))
 
     _meanwhile(monkeypatch, cap)
     job = within.submit("k").job_id
     with within.database.read() as session:
-        assert len(ledger.debits_of(session, job)) == 2
+        debits = ledger.debits_of(session, job)
+        caps = [ledger.limits_of(session.get_one(Account, debit.account_id)).capped for debit in debits]
+        assert caps == [True, True]  # the rows of this dataset were not registered and have no account
 
 
 def test_a_grant_withdrawn_meanwhile_refuses(within: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -396,10 +398,11 @@ def test_an_answer_from_before_a_revocation_meanwhile_is_not_reused(
     def revoke_and_grant() -> None:
         with within.database.write() as session:
             ledger.claim_next(session, datasets.now() - datasets.now())
-            ledger.commit(session, earlier.job_id, "{}", within.signer)
+            ledger.commit(session, earlier.job_id, "{}")
             datasets.revoke_grant(session, "ds_x", within.analyst)
             session.flush()
-            datasets.put_grant(session, "ds_x", within.analyst, None)
+            dataset = session.get_one(Dataset, "ds_x")
+            datasets.put_grant(session, dataset, within.analyst, Limits.none("gdp"))
 
     _meanwhile(monkeypatch, revoke_and_grant)
     assert within.submit("k2").job_id != earlier.job_id

@@ -176,6 +176,11 @@ class LogisticPlan:
 class LogisticRegression:
     """A fitted classifier; scores above zero mean the second of two classes, the highest one of more.
 
+    Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
+    plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
+    moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
+    of `clipped` is a bound. docs/benchmarks.md tells how often intervals hold.
+
     Attributes:
         coefficients: (d,), or (classes, d), in the units of the uploaded features.
         intercept: () or (classes,).
@@ -226,6 +231,8 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
+    if shape.n < 1:
+        raise ValueError("a classifier needs at least one record")
     allowed = _allowance(spec, shape, target)
     quiet = NewtonCourse(shape, allowed, 0.0, spec.intercept).loudness < _QUIET
     solver: Solver = spec.solver or ("newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped")
@@ -279,7 +286,6 @@ def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver) -> None:
     """
     descent = solver in DESCENTS
     rules = (
-        (shape.n >= 1, "a classifier needs at least one record"),
         (spec.penalty is None or 0 <= spec.penalty <= 1e6, "penalty must be between 0 and a million"),
         (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
         (
@@ -364,7 +370,7 @@ def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -
     moment = Moment(second, _deviation(release) / moments.scale, ridge)
     mean = mean_of(moment, design.last) if design.constant else np.zeros(design.size)
     model, n = ScoreModel(fit.weights, moment, mean), planned.shape.n
-    return lambda column: model.inverse(column) / n
+    return lambda column: model.sampling(column) / n
 
 
 def _deviation(release: Release) -> float:
@@ -378,7 +384,8 @@ def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
     kept: list[Array] = []
     for column in range(columns):
         found = fit.design.original_covariance(covariance(column))
-        errors[column] = np.sqrt(np.diag(found))
+        # Where coefficients are all but known, rounding may leave less than nothing of a variance.
+        errors[column] = np.sqrt(np.maximum(np.diag(found), 0.0))
         if columns * found.size <= _MOST_NUMBERS:
             kept.append(found)
     both = errors, np.stack(kept) if kept else None

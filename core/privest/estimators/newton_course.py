@@ -132,23 +132,34 @@ class NewtonCourse:
         moment = Moment(second, deviation / moments.scale, 2 * self.penalty * factor)
         mean = mean_of(moment, design.last) if self.intercept else np.zeros(design.size)
         weights, shaken = matched(first, moment, mean, deviation=deviation)
+        # With more than two classes a gradient's mean over them is its noise alone, and moves nothing.
+        free = self._columns - (self._columns > 1)
         passed: list[Array] = []
+        left = 0.0
         for _ in range(steps):
             at = Classifier(design, weights.reshape(self.loss.shape))
             gradient = gate.mean(at).reshape(weights.shape)
+            gradient = gradient - 2 * self.penalty * weights
+            if self._columns > 1:
+                gradient = gradient - gradient.mean(axis=0)
             model = ScoreModel(weights, moment, mean)
-            weights = weights + model.step(gradient - 2 * self.penalty * weights)
+            weights = weights + model.step(gradient)
             passed.append(weights)
+            left = float(np.sum(gradient * gradient)) / (free * gradient.shape[1])
         if passed:
-            # The last steps differ by their noise alone.
+            # Where the last steps differ by their noise alone, the last gradient is its own noise less that
+            # of the step before. What it is beyond that, steps have not come to the end of, as features are
+            # not Gaussian or noise has turned the steps: errors are larger in proportion (Birge 1932).
             weights = np.mean(passed[-_AVERAGED:], axis=0)
-            shaken = _deviation(releases[-1]) / sqrt(_AVERAGED)
+            noise = _deviation(releases[-1])
+            excess = max(1.0, left / (2 * noise**2))
+            shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
         model, n = ScoreModel(weights, moment, mean), self.allowance.n
         return Fit(
             design,
             weights,
-            noise=lambda column: shaken**2 * model.squared_inverse(column),
-            sampling=lambda column: model.inverse(column) / n,
+            noise=lambda column: model.squared_inverse(column, shaken),
+            sampling=lambda column: model.sampling(column) / n,
         )
 
 

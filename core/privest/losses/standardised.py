@@ -53,9 +53,11 @@ class Standardised:
         shrink = np.hypot(1.0, self.constant)
         with np.errstate(over="ignore", invalid="ignore"):
             z = (rows[:, :-1] - self.mean) / self.scale
+            # In units of the bound: squares of lengths that are both below 1e-154 would be lost.
+            z /= self.bound
             length = lengths(z)
             usable = np.isfinite(length)
-            z *= (usable / np.maximum(np.where(usable, length, 0.0), self.bound) / shrink)[:, None]
+            z *= (usable / np.maximum(np.where(usable, length, 0.0), 1.0) / shrink)[:, None]
         z[~usable] = 0.0
         if not self.constant:
             return z

@@ -6,6 +6,7 @@ of large terms as ½ exp(−a²/2) (erfcx(a/√2) − erfcx(b/√2)).
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from math import exp, inf, log, nextafter, pi, sqrt, tanh
 
 import numpy as np
@@ -64,6 +65,7 @@ def _tail(delta: float) -> float:
     return sqrt(2 * (log(2) - log(delta)))
 
 
+@lru_cache(maxsize=1024)
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ for which a μ-Gaussian private mechanism is (ε, δ)-private.
 

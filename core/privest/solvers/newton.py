@@ -24,6 +24,9 @@ _WHOLE = 400
 _FURTHEST = 2.0
 """Root mean square by which a step may move a class's scores."""
 
+_SURE = 1e-6
+"""Of every row's label, at least, is open: where nothing is, errors would be nothing."""
+
 _RARE = 1e-3
 """Of the largest eigenvalue; the Hessian is not divided by those below, which belong to no class."""
 
@@ -67,6 +70,11 @@ class Moment:
         return vectors / np.sqrt(np.hypot(values, loud) + self.ridge)
 
     @cached_property
+    def ridge_shares(self) -> Array:
+        """(size,): of what the columns of S divide by, the part that is the ridge."""
+        return np.minimum(self.ridge * np.sum(self.whitening**2, axis=0), 1 - 1e-9)
+
+    @cached_property
     def inverse(self) -> Array:
         """(size, size): S·Sᵀ."""
         return self.whitening @ self.whitening.T
@@ -87,6 +95,7 @@ class ScoreModel:
 
     def __init__(self, weights: Array, moment: Moment, mean: Array) -> None:
         columns, self._whitening = len(weights), moment.whitening
+        self._kept = np.sqrt(1 - moment.ridge_shares)
         # Sᵀ is inverted through its orthogonal columns.
         scores = weights @ (self._whitening / np.sum(self._whitening**2, axis=0))
         leading = np.linalg.svd(scores, full_matrices=False).Vh[: max(1, _WHOLE // columns)]
@@ -121,13 +130,31 @@ class ScoreModel:
 
     def inverse(self, column: int) -> Array:
         """(size, size): a column's block on the diagonal of the Hessian's inverse."""
-        across, within = self._blocks(column)
-        seen = self._whitening @ self._along
-        return across[column] * self._whole + seen @ within[column] @ seen.T
+        return self._inverse(column, self._whitening)
 
-    def squared_inverse(self, column: int) -> Array:
-        """(size, size): a column's block on the diagonal of the inverse's square."""
+    def sampling(self, column: int) -> Array:
+        """(size, size): n times a column's covariance by the sampling of n rows.
+
+        The inverse, of which a ridge r leaves e/(e + r) of what an eigenvalue e of the moment has: gradients
+        vary by the Hessian of the data, and steps divide by that with the ridge.
+        """
+        return self._inverse(column, self._whitening * self._kept)
+
+    def _inverse(self, column: int, whitening: Array) -> Array:
         across, within = self._blocks(column)
+        seen = whitening @ self._along
+        return across[column] * (whitening @ whitening.T) + seen @ within[column] @ seen.T
+
+    def squared_inverse(self, column: int, mixed: Array | None = None) -> Array:
+        """(size, size): what noise in the gradient leaves in a column, on average over the noise.
+
+        Args:
+            column: whose block on the diagonal of H⁻¹·(CCᵀ ⊗ I)·H⁻¹.
+            mixed: C, (columns, columns); I by default.
+        """
+        across, within = self._blocks(column)
+        if mixed is not None:
+            across, within = across @ mixed, np.tensordot(mixed.T, within, 1)
         whole, seen = self._whole, self._whitening @ self._along
         mixed = whole @ seen @ np.tensordot(across, within, 1).T @ seen.T
         both = np.sum(within @ (seen.T @ seen) @ transposed(within), axis=0)
@@ -157,7 +184,7 @@ def mean_of(moment: Moment, constant: float) -> Array:
     return mean
 
 
-def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> tuple[Array, float]:
+def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> tuple[Array, Array]:
     """Weights at which Gaussian features would have these moments with the labels: E[(y − p) ⊗ x] = 0.
 
     Newton's method on the loss's model, so that nothing is asked of the data beyond its moments. Of features
@@ -170,7 +197,8 @@ def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> t
         deviation: of the noise on `first`.
 
     Returns:
-        (columns, size) weights, and a bound on the deviation of the noise in the gradient that they solve.
+        (columns, size) weights, and a C, (columns, columns), such that CCᵀ ⊗ I is no less than the covariance
+        of the noise in the gradient that they solve.
     """
     columns = len(first)
     white = first @ moment.whitening
@@ -184,11 +212,13 @@ def matched(first: Array, moment: Moment, mean: Array, *, deviation: float) -> t
     for _ in range(_MATCHING):
         model = ScoreModel(weights, moment, mean)
         weights = weights + model.white_step(target - model.pull)
-    # E[p ⊗ x] is E[P]·W·M where x is Gaussian with the mean 0 (Stein 1981); noise on M moves it by as much as
-    # that has entries, at most `moment.deviation` times the length of a row in any direction.
+    # E[p ⊗ x] is E[P]·W·M where x is Gaussian with the mean 0 (Stein 1981). Noise on M, of deviation s, moves
+    # rows t and u of that with the covariance s²/2·(t·u·I + u ⊗ t), in all no more than s²·TTᵀ ⊗ I.
     turned = ScoreModel(weights, moment, mean).spread @ weights
-    longest = float(np.max(np.vecdot(turned, turned)))
-    return weights, sqrt((deviation / share) ** 2 + moment.deviation**2 * longest)
+    directions, sizes, _ = np.linalg.svd(turned, full_matrices=False)
+    own, gained = deviation / share, moment.deviation * sizes
+    # One by one along the left singular vectors, and across them what the first moments have.
+    return weights, own * np.eye(columns) + (directions * (np.hypot(own, gained) - own)) @ directions.T
 
 
 def _draws(mean: Array) -> Array:
@@ -212,7 +242,9 @@ def _chances(scores: Array) -> Array:
 
 
 def _spread(chances: Array) -> Array:
-    """(draws, columns, columns): p(1 − p), or diag(p) − ppᵀ."""
+    """(draws, columns, columns): p(1 − p), or diag(p) − ppᵀ; never quite 0, however far out scores are."""
+    count = max(chances.shape[1], 2)
+    chances = (1 - _SURE) * chances + _SURE / count
     if chances.shape[1] == 1:
         return (chances * (1 - chances))[..., None]
     return np.eye(chances.shape[1]) * chances[:, None] - chances[:, :, None] * chances[:, None, :]
@@ -224,6 +256,8 @@ def _inverse(a: Array) -> Array:
 
 def on_simplex(values: Array) -> Array:
     """The nearest vector with entries from 0 on and the sum 1 (Held, Wolfe and Crowder 1974)."""
+    # Less the largest, which changes nothing but rounding: values may be far beyond 1.
+    values = values - np.max(values)
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - 1.0) / np.arange(1, len(values) + 1)
     level = excess[np.count_nonzero(falling > excess) - 1]

@@ -19,6 +19,9 @@ _POINTS = 20_000
 _WEAKEST = 1e-18
 """Of a table of strengths; what interpolation is off by, the division is less than best by its square."""
 
+_LEAST_SHARE = 1e-12
+"""Of the largest."""
+
 _LEAST_WEIGHT = 1e-300
 """Weights of early steps leave float64 where a schedule is long."""
 
@@ -30,6 +33,8 @@ def best_shares(weight: Array, *, pure: bool) -> Array:
     v_t ∝ 1/μ_t², so that μ_t² ∝ √a_t: the division that the paper leaves as future work.
     """
     roots = weight ** (1 / 3 if pure else 1 / 2)
+    # Steps that nothing is left of have a share too: without any, their noise would leave float64.
+    roots = np.maximum(roots, _LEAST_SHARE * np.max(roots))
     return roots / np.sum(roots)
 
 

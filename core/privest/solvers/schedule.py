@@ -1,6 +1,7 @@
 """How many gradient steps, how long, and how the budget is divided over them: from public facts alone."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import sqrt, tan, tanh
 
 import numpy as np
@@ -48,6 +49,7 @@ def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, 
     return max(low, _LEAST_HESSIAN), high
 
 
+@lru_cache(maxsize=256)
 def schedule(
     variance: float,
     *,
@@ -115,6 +117,7 @@ def _shares(count: int, growth: float) -> tuple[float, ...]:
     return tuple((weights / weights.sum()).tolist())
 
 
+@lru_cache(maxsize=256)
 def stochastic_schedule(
     variance: float,
     *,

@@ -1,13 +1,22 @@
 """Connections and transactions; what SQLite and PostgreSQL do differently is here and nowhere else."""
 
+import random
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.exc import StaleDataError
+
+T = TypeVar("T")
+
+_IN_THE_WAY = ("40001", "40P01", "55P03")
+"""PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
 
 
 class Database:
@@ -19,10 +28,12 @@ class Database:
 
     Args:
         url: SQLAlchemy URL of SQLite or PostgreSQL.
+        signer: of what is written to the ledger; needed by no other table.
         pool_size: connections kept for threads of this process.
     """
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, signer: object = None, pool_size: int = 10) -> None:
+        self._info = {"signer": signer}
         parsed = make_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         if self.is_sqlite:
@@ -40,7 +51,7 @@ class Database:
                 pool_pre_ping=True,
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
-                connect_args={"options": "-c timezone=UTC -c lock_timeout=30s"},
+                connect_args={"options": "-c timezone=UTC -c lock_timeout=5s"},
             )
             self._turn = nullcontext()
         else:
@@ -54,14 +65,42 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction that may write: committed at the end, rolled back by any exception."""
-        with self._turn, Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self._turn, self._session(self._writer) as session, session.begin():
             yield session
 
+    def run(self, work: Callable[[Session], T]) -> T:
+        """What `work` makes of a transaction that may write; begun anew where others were in its way.
+
+        Deadlocks, lock timeouts and rows that others were first to write are no faults of a request: the
+        transaction is rolled back whole, so that nothing is done twice.
+
+        Raises:
+            DBAPIError: it was not to be had in five attempts, or the fault is another.
+        """
+        for pause in (0.01, 0.05, 0.2, 0.5):
+            try:
+                with self.write() as session:
+                    return work(session)
+            except (DBAPIError, StaleDataError) as error:
+                if not _in_the_way(error):
+                    raise
+            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - lets contenders part
+        with self.write() as session:
+            return work(session)
+
     @contextmanager
-    def read(self) -> Iterator[Session]:
-        """One transaction that only reads."""
-        with Session(self._reader, expire_on_commit=False) as session, session.begin():
+    def read(self, *, snapshot: bool = False) -> Iterator[Session]:
+        """One transaction that only reads; as a snapshot, all that it reads is of one moment.
+
+        On SQLite it always is.
+        """
+        with self._session(self._reader) as session, session.begin():
+            if snapshot and not self.is_sqlite:
+                session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
+
+    def _session(self, engine: Engine) -> Session:
+        return Session(engine, expire_on_commit=False, info=self._info)
 
     def ping(self) -> None:
         """Ask the database anything at all."""
@@ -72,6 +111,14 @@ class Database:
         """Close all connections."""
         self._writer.dispose()
         self._reader.dispose()
+
+
+def _in_the_way(error: DBAPIError | StaleDataError) -> bool:
+    """Whether the transaction only met another one."""
+    if isinstance(error, StaleDataError | IntegrityError):
+        return True
+    state = getattr(error.orig, "sqlstate", None)
+    return state in _IN_THE_WAY or "database is locked" in str(error.orig)
 
 
 def _sqlite(url: str, begin: str, pool_size: int) -> Engine:

@@ -4,23 +4,23 @@ from pathlib import PurePath
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Response, UploadFile
+from sqlalchemy.orm import Session
 
 from privest_service.datasets import service
 from privest_service.datasets.ingest import Format
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import (
     SCHEMA,
+    CapView,
     DatasetList,
     DatasetView,
     DummyRows,
     GrantView,
-    NewGrant,
+    NewCap,
 )
-from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Amount
-from privest_service.ledger.service import limits_of
+from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
-from privest_service.owners.service import require_owner
 from privest_service.problems import (
     DatasetInvalid,
     Forbidden,
@@ -120,22 +120,50 @@ def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Dum
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))
 def put_grant(
-    dataset_id: str, analyst_id: str, body: NewGrant, caller: CallerDep, services: ServicesDep
+    dataset_id: str, analyst_id: str, body: NewCap, caller: CallerDep, services: ServicesDep
 ) -> GrantView:
     """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
-    with services.database.write() as session:
+
+    def grant(session: Session) -> None:
         dataset = service.require_own(session, caller, dataset_id)
         require_analyst(session, analyst_id)
-        cap = None
-        if body.epsilon is not None and body.delta is not None:
-            account = session.get_one(Account, require_owner(session, dataset.owner_id).account_id)
-            try:
-                cap = Limits.of(body.epsilon, body.delta, limits_of(account).composition)
-            except ValueError as error:
-                raise Invalid(str(error)) from None
-        service.put_grant(session, dataset_id, analyst_id, cap)
-    shown = Amount(epsilon=body.epsilon or 0.0, delta=body.delta or 0.0) if cap else None
-    return GrantView(dataset=dataset_id, analyst=analyst_id, cap=shown)
+        service.put_grant(session, dataset, analyst_id, _cap(session, dataset, body))
+
+    services.database.run(grant)
+    return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
+
+
+@router.put("/{dataset_id}/cap", responses=documented(Forbidden, NotFound))
+def put_cap(dataset_id: str, body: NewCap, caller: CallerDep, services: ServicesDep) -> CapView:
+    """Cap what may be spent on these rows, by whomever and under whatever handle, or lift the cap."""
+
+    def cap(session: Session) -> None:
+        dataset = service.require_own(session, caller, dataset_id)
+        service.put_cap(session, dataset, _cap(session, dataset, body))
+
+    services.database.run(cap)
+    return CapView(dataset=dataset_id, cap=_shown(body))
+
+
+def _cap(session: Session, dataset: Dataset, body: NewCap) -> Limits:
+    """In the composition of the owner's budget.
+
+    Raises:
+        Invalid: there is no room for any query in it.
+    """
+    composition = limits_of(owner_account(session, dataset.owner_id)).composition
+    if body.epsilon is None or body.delta is None:
+        return Limits.none(composition)
+    try:
+        return Limits.of(body.epsilon, body.delta, composition)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
+
+
+def _shown(body: NewCap) -> Amount | None:
+    if body.epsilon is None or body.delta is None:
+        return None
+    return Amount(epsilon=body.epsilon, delta=body.delta)
 
 
 @router.delete(

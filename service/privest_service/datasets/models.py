@@ -24,12 +24,11 @@ class Dataset(Base):
 
 
 class Grant(Base):
-    """That an analyst may ask about a dataset, perhaps up to a cap of its own."""
+    """That an analyst may ask about a dataset; what that has cost is in an account of its own."""
 
     __tablename__ = "grants"
 
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
     analyst_id: Mapped[str] = mapped_column(ForeignKey("analysts.id"), primary_key=True)
-    account_id: Mapped[int | None] = mapped_column(ForeignKey("accounts.id"))
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)

@@ -179,17 +179,24 @@ class DummyRows(BaseModel):
     rows: list[Any]
 
 
-class NewGrant(Input):
-    """A grant: without a cap, or with (ε, δ) that this analyst may spend on this dataset."""
+class NewCap(Input):
+    """A cap of (ε, δ), of which all counts that was spent before; or none."""
 
     epsilon: Epsilon | None = None
     delta: Delta | None = None
 
     @model_validator(mode="after")
-    def _both_or_none(self) -> "NewGrant":
+    def _both_or_none(self) -> "NewCap":
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("a cap has both epsilon and delta")
         return self
+
+
+class CapView(BaseModel):
+    """The cap on the rows of a dataset, which all datasets with these rows share."""
+
+    dataset: str
+    cap: Amount | None
 
 
 class GrantView(BaseModel):

@@ -17,6 +17,7 @@ from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Limits
+from privest_service.owners.models import Owner
 from privest_service.problems import DatasetInvalid, Forbidden, NotFound
 from privest_service.security.principals import Principal
 from privest_service.services import Services
@@ -46,26 +47,30 @@ async def register(
             owner_id,
             services.settings.secret,
         )
-        dataset = Dataset(
-            id=dataset_id,
-            owner_id=owner_id,
-            kind=schema.kind,
-            dataset_schema=schema.model_dump_json(),
-            n=accepted.n,
-            fingerprint=accepted.fingerprint,
-        )
 
-        def publish() -> None:
+        def adopt(session: Session) -> Dataset:
+            dataset = Dataset(
+                id=dataset_id,
+                owner_id=owner_id,
+                kind=schema.kind,
+                dataset_schema=schema.model_dump_json(),
+                n=accepted.n,
+                fingerprint=accepted.fingerprint,
+            )
+            session.add(dataset)
+            session.flush()
+            ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
+            return dataset
+
+        def publish() -> Dataset:
             store.adopt(draft, owner_id, dataset_id)
             try:
-                with services.database.write() as session:
-                    session.add(dataset)
+                return services.database.run(adopt)
             except BaseException:
                 store.remove(owner_id, dataset_id)
                 raise
 
-        await services.engine.in_thread(publish)
-        return dataset
+        return await services.engine.in_thread(publish)
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
     finally:
@@ -152,25 +157,42 @@ def remove_rows(store: Store, dataset: Dataset) -> None:
     store.remove(dataset.owner_id, dataset.id)
 
 
-def put_grant(session: Session, dataset_id: str, analyst_id: str, cap: Limits | None) -> Grant:
-    """Grant, grant anew, or raise the cap of a grant; what was spent under a cap stays spent.
+def put_grant(session: Session, dataset: Dataset, analyst_id: str, cap: Limits) -> Grant:
+    """Grant, grant anew, or change the cap of a grant; what was spent before counts.
 
     Raises:
-        Invalid: a cap would fall.
+        Invalid: more than the cap is spent already.
     """
-    grant = session.get(Grant, (dataset_id, analyst_id))
+    grant = session.get(Grant, (dataset.id, analyst_id), with_for_update=True)
     if grant is None:
-        grant = Grant(dataset_id=dataset_id, analyst_id=analyst_id)
+        grant = Grant(dataset_id=dataset.id, analyst_id=analyst_id)
         session.add(grant)
     elif grant.revoked_at is not None:
         grant.revoked_at, grant.created_at = None, now()
-    if cap is None:
-        grant.account_id = None
-    elif grant.account_id is None:
-        grant.account_id = ledger.open_account(session, "analyst", cap).id
-    elif ledger.limits_of(session.get_one(Account, grant.account_id)) != cap:
-        ledger.raise_limits(session, grant.account_id, cap)
+    subject = grant_subject(dataset.id, analyst_id)
+    ledger.set_cap(session, ledger.ensure_account(session, dataset.owner_id, "analyst", subject).id, cap)
     return grant
+
+
+def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
+    """Cap what may be spent on the rows of a dataset, under whatever handles and schemas.
+
+    Raises:
+        Invalid: more than the cap is spent already.
+    """
+    account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.fingerprint)
+    ledger.set_cap(session, account.id, cap)
+
+
+def cap_of(session: Session, dataset: Dataset) -> Account:
+    """The account of a dataset's rows in the present window."""
+    owner = session.get_one(Owner, dataset.owner_id)
+    return ledger.accounts_in_force(session, owner, {"dataset": dataset.fingerprint})[-1]
+
+
+def grant_subject(dataset_id: str, analyst_id: str) -> str:
+    """By which the account of a grant is found."""
+    return f"{dataset_id}/{analyst_id}"
 
 
 def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:

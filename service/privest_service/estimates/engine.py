@@ -24,7 +24,6 @@ from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
-from privest_service.ledger.receipts import Signer
 from privest_service.problems import Unavailable
 
 P = ParamSpec("P")
@@ -51,17 +50,13 @@ class Engine:
     Args:
         database: where jobs wait.
         store: where rows are.
-        signer: signs the receipts of committed jobs.
         workers: worker processes; as many jobs run at a time.
         job_timeout: seconds that one run may take.
     """
 
-    def __init__(
-        self, database: Database, store: Store, signer: Signer, *, workers: int, job_timeout: float
-    ) -> None:
+    def __init__(self, database: Database, store: Store, *, workers: int, job_timeout: float) -> None:
         self._database = database
         self._store = store
-        self._signer = signer
         self._workers = workers
         self._job_timeout = job_timeout
         self._slots = threading.Semaphore(workers)
@@ -203,10 +198,13 @@ class Engine:
             quiet = not ledger.waiting(session) and not ledger.overdue(session, now())
         if quiet:
             return None
-        with self._database.write() as session:
-            for job_id in ledger.fail_overdue(session, now()):
-                log.warning("job lost", job=job_id)
-            return ledger.claim_next(session, timedelta(seconds=self._job_timeout + _LEASE_MARGIN))
+        lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
+        lost, job = self._database.run(
+            lambda session: (ledger.fail_overdue(session, now()), ledger.claim_next(session, lease))
+        )
+        for job_id in lost:
+            log.warning("job lost", job=job_id)
+        return job
 
     def _run(self, job: Job) -> None:
         assert self._pool is not None  # noqa: S101 - the feeder starts after the pool
@@ -225,11 +223,11 @@ class Engine:
         if run is not None and not run.cancelled() and run.exception() is None:
             result = run.result()
         try:
-            with self._database.write() as session:
-                if result is None:
-                    ledger.fail(session, job_id)
-                else:
-                    ledger.commit(session, job_id, result, self._signer)
+            self._database.run(
+                lambda session: (
+                    ledger.fail(session, job_id) if result is None else ledger.commit(session, job_id, result)
+                )
+            )
         except Exception:
             # The lease will end the job; the answer is dropped with this line.
             log.exception("storing the end of a job failed", job=job_id)

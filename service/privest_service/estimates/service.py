@@ -9,7 +9,6 @@ from typing import Any
 
 import rfc8785
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from privest.privacy.certificates import Release, SampledSums
@@ -31,11 +30,12 @@ from privest_service.estimates.schemas import (
     SecondOpinion,
 )
 from privest_service.ledger import service as ledger
+from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
 from privest_service.owners.models import Owner
-from privest_service.problems import IdempotencyKeyReused, Invalid, NotFound, Unavailable
+from privest_service.problems import BudgetExceeded, IdempotencyKeyReused, Invalid, NotFound, Unavailable
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
@@ -80,7 +80,7 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     dataset = datasets.require(session, caller, request.dataset.id)
     if dataset.kind != kind.dataset_kind:
         raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
-    account = session.get_one(Account, session.get_one(Owner, dataset.owner_id).account_id)
+    account = ledger.owner_account(session, dataset.owner_id)
     delta = request.privacy.delta
     if delta is None:
         pure = account.composition == "basic" and account.delta_limit == 0
@@ -166,40 +166,55 @@ def submit(services: Services, caller: Principal, kind: Kind, request: EstimateR
         if ledger.waiting(session) >= services.settings.max_waiting_jobs:
             raise Unavailable("too many jobs wait; try again later")
     planned = plan(services, question)
-    charge = Charge.of(planned.target, planned.cost)
     try:
-        with services.database.write() as session:
-            # Between planning and now the grant or the dataset may be gone or changed, or the key be taken.
-            if known := replay(session, caller, kind, request, key):
-                return known
-            dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
-            bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
-            since = grant.created_at if grant else dataset.created_at
-            if request.reuse and (earlier := _answered(session, caller, question, since)):
-                bound.job_id, bound.reused = earlier, True
-                session.add(bound)
-                return Answer(earlier, reused=True)
-            job = Job(
-                id=new_id("job"),
-                kind=kind.name,
-                submitter_id=caller.id,
-                owner_id=question.dataset.owner_id,
-                dataset_id=question.dataset.id,
-                spec_digest=question.digest,
-                plan=kind.plans.dump_json(planned).decode(),
-            )
-            bound.job_id = job.id
-            accounts = [session.get_one(Owner, dataset.owner_id).account_id]
-            if grant is not None and grant.account_id is not None:
-                accounts.append(grant.account_id)
-            ledger.reserve(session, job, dict.fromkeys(accounts, charge), bound)
-    except IntegrityError:
-        # The same key, at the same moment, in another process: its job is the answer.
-        with services.database.read() as session:
-            if known := replay(session, caller, kind, request, key):
-                return known
-        raise
+        answer = services.database.run(
+            lambda session: _reserve(session, caller, request, question, planned, key)
+        )
+    except BudgetExceeded as refused:
+        # Of an owner's budgets an analyst knows its own cap alone.
+        known = refused.scope == "analyst" or caller.id == question.dataset.owner_id
+        raise (refused if known else BudgetExceeded()) from None
     services.engine.notify()
+    return answer
+
+
+def _reserve(
+    session: Session, caller: Principal, request: EstimateRequest, question: Question, planned: Plan, key: str
+) -> Answer:
+    """Charge a planned question, in one transaction with its job and its key.
+
+    Raises:
+        Problem: whatever refuses the request.
+    """
+    # Between planning and now the grant or the dataset may be gone or changed, or the key be taken.
+    kind = question.kind
+    if known := replay(session, caller, kind, request, key):
+        return known
+    dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
+    bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
+    since = grant.created_at if grant else dataset.created_at
+    if request.reuse and (earlier := _answered(session, caller, question, since)):
+        bound.job_id, bound.reused = earlier, True
+        session.add(bound)
+        return Answer(earlier, reused=True)
+    job = Job(
+        id=new_id("job"),
+        kind=kind.name,
+        submitter_id=caller.id,
+        owner_id=dataset.owner_id,
+        dataset_id=dataset.id,
+        spec_digest=question.digest,
+        plan=kind.plans.dump_json(planned).decode(),
+    )
+    bound.job_id = job.id
+    subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
+    if grant is not None:
+        subjects["analyst"] = datasets.grant_subject(dataset.id, caller.id)
+    owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
+    accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
+    why = mechanism(kind.name, dataset.id, planned.target, planned.releases)
+    charges = [Charge.of(planned.target, planned.cost)] * len(accounts)
+    ledger.reserve(session, job, accounts, charges, why, bound)
     return Answer(job.id, reused=False)
 
 
@@ -242,7 +257,7 @@ def view(session: Session, caller: Principal, job: Job, *, reused: bool = False)
     plan = kind.plans.validate_json(job.plan)
     mine = caller.id == job.submitter_id
     charged = session.execute(
-        select(Entry, Account.scope)
+        select(Entry, Account)
         .join(Account, Account.id == Entry.account_id)
         .where(Entry.job_id == job.id, Entry.kind == "debit")
         .order_by(Entry.account_id)
@@ -257,13 +272,14 @@ def view(session: Session, caller: Principal, job: Job, *, reused: bool = False)
         privacy=privacy(plan),
         charges=[
             ChargeView(
-                scope=scope,
+                scope=account.scope,
                 epsilon=as_number(entry.epsilon, EPSILON),
                 delta=as_number(entry.delta, PROBABILITY),
                 mu_squared=as_number(entry.mu_squared, MU_SQUARED),
                 slack=as_number(entry.slack, PROBABILITY),
             )
-            for entry, scope in charged
+            for entry, account in charged
+            if account.scope == "owner" or ledger.limits_of(account).capped
         ],
         receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
         reused=reused,

@@ -18,6 +18,7 @@ def entry_hash(entry: Entry) -> str:
         "seq": entry.seq,
         "kind": entry.kind,
         "job": entry.job_id,
+        "mechanism": entry.mechanism,
         "epsilon": str(entry.epsilon),
         "delta": str(entry.delta),
         "mu_squared": str(entry.mu_squared),
@@ -26,3 +27,8 @@ def entry_hash(entry: Entry) -> str:
         "prev": entry.prev,
     }
     return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+
+
+def to_sign(entry_hash: str) -> bytes:
+    """What is signed of an entry: its hash, under a name that no other signature bears."""
+    return b"privest ledger entry " + entry_hash.encode()

@@ -1,13 +1,17 @@
 """Budgets and their entries."""
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest_service.ledger import service, views
+from privest_service.ledger.export import Heads, as_csv, as_jsonl, heads, lines
 from privest_service.ledger.models import Account
-from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage
+from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
 from privest_service.problems import Forbidden, Invalid, NotFound, documented
@@ -16,8 +20,9 @@ from privest_service.security.dependencies import CallerDep, ServicesDep
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"])
 
 
-def _account(session: Session, owner_id: str) -> Account:
-    return session.get_one(Account, require_owner(session, owner_id).account_id)
+def _account(session: Session, owner_id: str, window: int | None = None) -> Account:
+    require_owner(session, owner_id)
+    return service.owner_account(session, owner_id, window=window)
 
 
 @router.get("/budget", responses=documented(Forbidden, NotFound))
@@ -30,10 +35,13 @@ def read_budget(owner_id: str, caller: CallerDep, services: ServicesDep) -> Budg
 
 @router.patch("/budget", responses=documented(Forbidden, NotFound))
 def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services: ServicesDep) -> Budget:
-    """Raise a budget, freeze it, or end the freeze."""
+    """Raise a budget, freeze it, end the freeze, or renew it."""
     caller.must_be_owner(owner_id)
-    with services.database.write() as session:
+
+    def change(session: Session) -> Budget:
         account = _account(session, owner_id)
+        if body.window is not None:
+            account = service.open_window(session, owner_id)
         if body.epsilon is not None or body.delta is not None:
             now = service.limits_of(account)
             try:
@@ -50,6 +58,8 @@ def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services
         session.refresh(account)
         return views.budget(session, account)
 
+    return services.database.run(change)
+
 
 @router.get("/ledger", responses=documented(Forbidden, NotFound))
 def read_ledger(
@@ -58,8 +68,61 @@ def read_ledger(
     services: ServicesDep,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before")] = None,
+    window: Annotated[int | None, Query(ge=1, lt=2**31, description="by default the present one")] = None,
 ) -> LedgerPage:
     """Movements of budget, newest first."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
-        return views.page(session, _account(session, owner_id).id, limit=limit, before=cursor)
+        return views.page(session, _account(session, owner_id, window).id, limit=limit, before=cursor)
+
+
+@router.get("/ledger/heads", responses=documented(Forbidden, NotFound))
+def read_heads(owner_id: str, caller: CallerDep, services: ServicesDep) -> Heads:
+    """Where the chains of this owner's accounts end, signed: keep it, to see later that nothing was cut."""
+    caller.must_be_owner(owner_id)
+    with services.database.read() as session:
+        require_owner(session, owner_id)
+        accounts = session.scalars(select(Account).where(Account.owner_id == owner_id).order_by(Account.id))
+        return heads(services.settings.signer, list(accounts))
+
+
+@router.get(
+    "/ledger/export",
+    response_class=StreamingResponse,
+    responses={
+        200: {"content": {"application/jsonl": {"schema": {"type": "string"}}, "text/csv": {}}},
+        **documented(Forbidden, NotFound),
+    },
+)
+def export_ledger(
+    owner_id: str,
+    caller: CallerDep,
+    services: ServicesDep,
+    form: Annotated[
+        Literal["jsonl", "csv"],
+        Query(alias="format", description="`jsonl` for `privest verify-ledger`, `csv` for entries alone"),
+    ] = "jsonl",
+) -> StreamingResponse:
+    """All accounts, entries and receipts of this owner."""
+    caller.must_be_owner(owner_id)
+    with services.database.read() as session:
+        require_owner(session, owner_id)
+
+    def content() -> Iterator[str]:
+        with services.database.read(snapshot=True) as session:
+            yield from (as_csv if form == "csv" else as_jsonl)(lines(session, owner_id))
+
+    kind = "text/csv" if form == "csv" else "application/jsonl"
+    disposition = f'attachment; filename="ledger-{owner_id}.{form}"'
+    return StreamingResponse(content(), media_type=kind, headers={"Content-Disposition": disposition})
+
+
+keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+
+
+@keys_router.get("/keys", responses=documented(Forbidden))
+def read_keys(caller: CallerDep, services: ServicesDep) -> SigningKeys:
+    """The public key that entries, receipts and heads are signed with now: note it, and compare."""
+    caller.must_be("admin", "owner", "analyst")
+    signer = services.settings.signer
+    return SigningKeys(keys=[SigningKey(id=signer.id, public_key=signer.public_key)])

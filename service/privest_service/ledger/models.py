@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
@@ -11,13 +11,15 @@ _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGE
 
 
 class Account(Base):
-    """Limits and sums of one budget: an owner's, or an analyst's cap on one dataset.
+    """Limits and sums of one budget in one window: an owner's, of the same rows, or of an analyst's grant.
 
-    The CHECKs stand behind the guarded update in `service`; they can never be what refuses a charge.
+    Every charge moves all that it concerns, capped or not. An account is only changed under its row's lock
+    and as the version `seq`; behind both stand the CHECKs, which can never be what refuses a charge.
     """
 
     __tablename__ = "accounts"
     __table_args__ = (
+        UniqueConstraint("owner_id", "scope", "subject", "window"),
         CheckConstraint(
             "composition <> 'gdp' OR (mu_squared_spent <= mu_squared_limit AND slack_spent <= slack_limit)",
             name="gdp_within_limits",
@@ -33,7 +35,10 @@ class Account(Base):
     )
 
     id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"))
     scope: Mapped[str] = mapped_column(String(10))
+    subject: Mapped[str] = mapped_column(String(90))
+    window: Mapped[int] = mapped_column(Integer)
     composition: Mapped[str] = mapped_column(String(10))
     epsilon_limit: Mapped[int] = mapped_column(BigInteger)
     delta_limit: Mapped[int] = mapped_column(BigInteger)
@@ -47,9 +52,20 @@ class Account(Base):
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     head: Mapped[str] = mapped_column(String(64), default="")
 
+    __mapper_args__ = {"version_id_col": seq, "version_id_generator": False}  # noqa: RUF012
+
+
+class Mechanism(Base):
+    """What a charge is for, in full and under its own digest: see `mechanisms`."""
+
+    __tablename__ = "mechanisms"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    content: Mapped[str] = mapped_column(Text)
+
 
 class Entry(Base):
-    """One movement of budget: never updated, never deleted.
+    """One movement of budget: never updated, never deleted, each signed over the one before.
 
     A debit or a void carries amounts; a limit entry carries the account's new limits.
     """
@@ -60,6 +76,7 @@ class Entry(Base):
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)
     kind: Mapped[str] = mapped_column(String(10))
     job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    mechanism: Mapped[str | None] = mapped_column(ForeignKey("mechanisms.digest"))
     epsilon: Mapped[int] = mapped_column(BigInteger)
     delta: Mapped[int] = mapped_column(BigInteger)
     mu_squared: Mapped[int] = mapped_column(BigInteger)
@@ -67,6 +84,8 @@ class Entry(Base):
     at: Mapped[datetime] = mapped_column(Moment)
     prev: Mapped[str] = mapped_column(String(64))
     hash: Mapped[str] = mapped_column(String(64))
+    signer: Mapped[str] = mapped_column(String(16))
+    signature: Mapped[str] = mapped_column(String(88))
 
 
 class Job(Base):

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-from pathlib import Path
 from typing import Any
 
 import rfc8785
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from pydantic import BaseModel
+from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.ledger.models import Entry, Job
@@ -50,20 +50,26 @@ class Receipt(BaseModel):
 
 
 class Signer:
-    """Signs receipts with the service's own key.
+    """Signs entries and receipts with the service's own key.
 
     Args:
-        path: PEM file with an Ed25519 private key.
+        pem: an Ed25519 private key.
 
     Raises:
-        ValueError: the file holds no such key.
+        ValueError: there is no such key in it.
     """
 
-    def __init__(self, path: Path) -> None:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+    def __init__(self, pem: bytes) -> None:
+        key = load_pem_private_key(pem, password=None)
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError("PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM")
         self._key = key
+        self.public_key = base64.b64encode(key.public_key().public_bytes_raw()).decode()
+        self.id = key_id(self.public_key)
+
+    def sign(self, content: bytes) -> str:
+        """The signature, in base64."""
+        return base64.b64encode(self._key.sign(content)).decode()
 
     def receipt(self, job: Job, debits: list[Entry], answer: str) -> Receipt:
         """The receipt of a job that is about to be committed with this answer."""
@@ -79,19 +85,34 @@ class Signer:
         )
         return Receipt(
             statement=statement,
-            signature=base64.b64encode(self._key.sign(_canonical(statement))).decode(),
-            public_key=base64.b64encode(self._key.public_key().public_bytes_raw()).decode(),
+            signature=self.sign(_canonical(statement)),
+            public_key=self.public_key,
         )
+
+
+def signer_of(session: Session) -> Signer:
+    """The key that signs what is written in a session: `Database` hands it out."""
+    return session.info["signer"]
+
+
+def key_id(public_key: str) -> str:
+    """By which entries name the key that signed them: the beginning of its digest."""
+    return hashlib.sha256(base64.b64decode(public_key)).hexdigest()[:16]
+
+
+def is_signature(signature: str, content: bytes, public_key: str) -> bool:
+    """Whether this is a true signature of the key (both base64)."""
+    try:
+        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key))
+        key.verify(base64.b64decode(signature), content)
+    except (InvalidSignature, ValueError):
+        return False
+    return True
 
 
 def signed_by(receipt: Receipt, public_key: str) -> bool:
     """Whether the receipt carries a true signature of this key (base64)."""
-    key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key))
-    try:
-        key.verify(base64.b64decode(receipt.signature), _canonical(receipt.statement))
-    except InvalidSignature:
-        return False
-    return True
+    return is_signature(receipt.signature, _canonical(receipt.statement), public_key)
 
 
 def new_signing_key() -> bytes:

@@ -30,11 +30,15 @@ class NewBudget(Input):
 
 
 class BudgetChange(Input):
-    """A higher limit, a freeze, or its end; what is left out stays as it is."""
+    """A higher limit, a freeze, its end, or a new window; what is left out stays as it is."""
 
     epsilon: Epsilon | None = None
     delta: Delta | None = None
     frozen: bool | None = None
+    window: Annotated[
+        Literal["new"] | None,
+        Field(description="renew the budget: accounts with nothing spent, and a promise of their own"),
+    ] = None
 
 
 class Amount(BaseModel):
@@ -55,6 +59,7 @@ class Budget(BaseModel):
     """Where a budget stands."""
 
     composition: Composition
+    window: Annotated[int, Field(description="counted from 1; each promises (ε, δ) for itself")]
     frozen: bool
     limit: Amount
     spent: Annotated[Spent, Field(description="for gdp: the least ε that all charges guarantee at δ")]
@@ -87,3 +92,16 @@ class LedgerPage(BaseModel):
 
     entries: list[EntryView]
     next: str | None
+
+
+class SigningKey(BaseModel):
+    """A public key in base64, and the name by which entries call it."""
+
+    id: str
+    public_key: str
+
+
+class SigningKeys(BaseModel):
+    """What this service signs with."""
+
+    keys: list[SigningKey]

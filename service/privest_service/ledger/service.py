@@ -4,41 +4,103 @@ reserved → claimed → committed | failed, and reserved → voided, which alon
 is the point of no return: from there on the charge is final, whatever happens to the job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Literal
 
-from sqlalchemy import ColumnElement, and_, case, func, select, true, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
-from privest_service.ledger.chain import entry_hash
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
-from privest_service.ledger.receipts import Signer
+from privest_service.ledger.chain import entry_hash, to_sign
+from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Mechanism, Transition
+from privest_service.ledger.receipts import signer_of
 from privest_service.ledger.units import Charge, Limits
-from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
+from privest_service.owners.models import Owner
+from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound
+
+Scope = Literal["owner", "dataset", "analyst"]
+"""Whose budget: the owner's, that of the same rows (by fingerprint), that of one analyst's grant."""
 
 INFORMATIVE_CAP = 2**62
 """Sums in the currency that an account does not limit stop here instead of overflowing."""
+
+_SUMS = ("epsilon", "delta", "mu_squared", "slack")
 
 
 # Accounts
 
 
-def open_account(session: Session, scope: str, limits: Limits) -> Account:
+def open_account(
+    session: Session, owner_id: str, scope: Scope, limits: Limits, *, subject: str = "", window: int = 1
+) -> Account:
     """A new account; its limits are the first entry of its chain."""
     account = Account(
+        owner_id=owner_id,
         scope=scope,
+        subject=subject,
+        window=window,
         composition=limits.composition,
-        epsilon_limit=limits.epsilon,
-        delta_limit=limits.delta,
-        mu_squared_limit=limits.mu_squared,
-        slack_limit=limits.slack,
+        seq=0,
     )
+    _set(account, "limit", _as_charge(limits))
     session.add(account)
     session.flush()
-    session.refresh(account)
-    account.seq = 1
-    _append(session, account.id, 1, "", "limit", None, _as_charge(limits))
+    _append(session, [account], "limit", None, None, [_as_charge(limits)])
+    return account
+
+
+def ensure_account(session: Session, owner_id: str, scope: Scope, subject: str) -> Account:
+    """The account of an owner's rows or grant in the present window; if it is new, without a cap."""
+    owner = session.get_one(Owner, owner_id, with_for_update={"read": True})
+    found = accounts_in_force(session, owner, {scope: subject})
+    if len(found) > 1:
+        return found[-1]
+    limits = Limits.none(limits_of(found[0]).composition)
+    return open_account(session, owner_id, scope, limits, subject=subject, window=owner.window)
+
+
+def accounts_in_force(
+    session: Session, owner: Owner, subjects: Mapping[Scope, str] | None = None, *, lock: bool = False
+) -> list[Account]:
+    """The owner's account in the present window, and those of these subjects, by id: always in this order.
+
+    Args:
+        session: of the caller's transaction.
+        owner: whose they are.
+        subjects: what else a charge concerns, by scope.
+        lock: hold their rows until the transaction ends. SQLite has one writer anyway.
+    """
+    concerned = [and_(Account.scope == "owner", Account.subject == "")]
+    for scope, subject in (subjects or {}).items():
+        concerned.append(and_(Account.scope == scope, Account.subject == subject))
+    statement = (
+        select(Account)
+        .where(Account.owner_id == owner.id, Account.window == owner.window, or_(*concerned))
+        .order_by(Account.id)
+        .execution_options(populate_existing=True)
+    )
+    return list(session.scalars(statement.with_for_update() if lock else statement))
+
+
+def owner_account(session: Session, owner_id: str, *, window: int | None = None) -> Account:
+    """The account of an owner's budget, in the present window or another.
+
+    Raises:
+        NotFound: there was no such window.
+    """
+    owner = session.get_one(Owner, owner_id)
+    account = session.scalar(
+        select(Account).where(
+            Account.owner_id == owner_id,
+            Account.scope == "owner",
+            Account.window == (owner.window if window is None else window),
+        )
+    )
+    if account is None:
+        raise NotFound
     return account
 
 
@@ -59,28 +121,28 @@ def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
     Raises:
         Invalid: a limit would fall.
     """
-    found = session.execute(
-        update(Account)
-        .where(
-            Account.id == account_id,
-            Account.epsilon_limit <= limits.epsilon,
-            Account.delta_limit <= limits.delta,
-            Account.mu_squared_limit <= limits.mu_squared,
-            Account.slack_limit <= limits.slack,
-        )
-        .values(
-            epsilon_limit=limits.epsilon,
-            delta_limit=limits.delta,
-            mu_squared_limit=limits.mu_squared,
-            slack_limit=limits.slack,
-            seq=Account.seq + 1,
-        )
-        .returning(Account.seq, Account.head)
-        .execution_options(synchronize_session=False)
-    ).one_or_none()
-    if found is None:
+    account = _locked(session, account_id)
+    old, new = _as_charge(limits_of(account)), _as_charge(limits)
+    if any(getattr(new, name) < getattr(old, name) for name in _SUMS):
         raise Invalid("a budget can be raised, not lowered; freeze it to stop further queries")
-    _append(session, account_id, found.seq, found.head, "limit", None, _as_charge(limits))
+    _set(account, "limit", new)
+    _append(session, [account], "limit", None, None, [new])
+
+
+def set_cap(session: Session, account_id: int, limits: Limits) -> None:
+    """Replace a cap's limits, by higher or lower ones: what was spent before counts.
+
+    Raises:
+        Invalid: more is spent already.
+    """
+    account = _locked(session, account_id)
+    if limits_of(account) == limits:
+        return
+    new = _as_charge(limits)
+    if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
+        raise Invalid("more than this cap is spent already")
+    _set(account, "limit", new)
+    _append(session, [account], "limit", None, None, [new])
 
 
 def set_frozen(session: Session, account_id: int, frozen: bool) -> None:
@@ -88,88 +150,109 @@ def set_frozen(session: Session, account_id: int, frozen: bool) -> None:
     session.execute(update(Account).where(Account.id == account_id).values(frozen=frozen))
 
 
+def open_window(session: Session, owner_id: str) -> Account:
+    """Renew a budget: accounts like those of the present window, with nothing spent, take their place.
+
+    What was spent stays where it was. The promise (E, Δ) is one of each window; of k together (kE, kΔ).
+    """
+    owner = session.get_one(Owner, owner_id, with_for_update=True, populate_existing=True)
+    former = session.scalars(
+        select(Account)
+        .where(Account.owner_id == owner_id, Account.window == owner.window)
+        .order_by(Account.id)
+        .with_for_update()
+    ).all()
+    owner.window += 1
+    opened = [
+        open_account(
+            session,
+            owner_id,
+            account.scope,  # pyright: ignore[reportArgumentType]
+            limits_of(account),
+            subject=account.subject,
+            window=owner.window,
+        )
+        for account in former
+    ]
+    return opened[0]
+
+
+def _locked(session: Session, account_id: int) -> Account:
+    return session.get_one(Account, account_id, with_for_update=True, populate_existing=True)
+
+
 def _as_charge(limits: Limits) -> Charge:
     return Charge(limits.epsilon, limits.delta, limits.mu_squared, limits.slack)
+
+
+def _set(account: Account, what: str, amounts: Charge) -> None:
+    for name in _SUMS:
+        setattr(account, f"{name}_{what}", getattr(amounts, name))
 
 
 # Movements
 
 
 def _append(
-    session: Session, account_id: int, seq: int, head: str, kind: str, job_id: str | None, amounts: Charge
-) -> Entry:
-    """Write the next entry of a chain whose position the caller has locked."""
-    entry = Entry(
-        account_id=account_id,
-        seq=seq,
-        kind=kind,
-        job_id=job_id,
-        epsilon=amounts.epsilon,
-        delta=amounts.delta,
-        mu_squared=amounts.mu_squared,
-        slack=amounts.slack,
-        at=now(),
-        prev=head,
-    )
-    entry.hash = entry_hash(entry)
-    session.add(entry)
-    session.flush()
-    session.execute(
-        update(Account)
-        .where(Account.id == account_id)
-        .values(head=entry.hash)
-        .execution_options(synchronize_session=False)
-    )
-    return entry
-
-
-def _moved(charge: Charge) -> dict[str, ColumnElement[int]]:
-    """The sums after a charge or, with negative amounts, after a void.
-
-    No limit guards the currency that the account does not count in, so its sums are capped.
-    """
-    return {
-        f"{name}_spent": case((spent > INFORMATIVE_CAP - amount, INFORMATIVE_CAP), else_=spent + amount)
-        for name, spent, amount in (
-            ("epsilon", Account.epsilon_spent, charge.epsilon),
-            ("delta", Account.delta_spent, charge.delta),
-            ("mu_squared", Account.mu_squared_spent, charge.mu_squared),
-            ("slack", Account.slack_spent, charge.slack),
+    session: Session,
+    accounts: Sequence[Account],
+    kind: str,
+    job_id: str | None,
+    mechanism: str | None,
+    amounts: Sequence[Charge],
+) -> list[Entry]:
+    """Write the next entry of every chain; the caller holds the accounts' rows."""
+    signer, at, entries = signer_of(session), now(), list[Entry]()
+    for account, amount in zip(accounts, amounts, strict=True):
+        account.seq += 1
+        entry = Entry(
+            account_id=account.id,
+            seq=account.seq,
+            kind=kind,
+            job_id=job_id,
+            mechanism=mechanism,
+            epsilon=amount.epsilon,
+            delta=amount.delta,
+            mu_squared=amount.mu_squared,
+            slack=amount.slack,
+            at=at,
+            prev=account.head,
+            signer=signer.id,
         )
-    }
+        entry.hash = account.head = entry_hash(entry)
+        entry.signature = signer.sign(to_sign(entry.hash))
+        entries.append(entry)
+    session.add_all(entries)
+    session.flush()
+    return entries
 
 
-def debit(session: Session, account_id: int, job_id: str, charge: Charge) -> Entry:
-    """Charge one account, or refuse: one statement is guard, row lock and place in the chain.
+def _move_by(account: Account, amount: Charge) -> None:
+    """Add to the sums; no limit guards the currency that the account does not count in, so it is capped."""
+    for name in _SUMS:
+        spent = getattr(account, f"{name}_spent") + getattr(amount, name)
+        setattr(account, f"{name}_spent", min(spent, INFORMATIVE_CAP))
+
+
+def debit(
+    session: Session, accounts: Sequence[Account], job_id: str, mechanism: str, charges: Sequence[Charge]
+) -> None:
+    """Charge accounts whose rows are held, each its own, or none of them.
 
     Raises:
         AccountFrozen: nothing may be charged at present.
-        BudgetExceeded: the account does not cover the charge.
+        BudgetExceeded: an account does not cover its charge; the first that does not is named.
     """
-    covered = case(
-        (
-            Account.composition == "gdp",
-            and_(
-                Account.mu_squared_spent + charge.mu_squared <= Account.mu_squared_limit,
-                Account.slack_spent + charge.slack <= Account.slack_limit,
-            ),
-        ),
-        else_=and_(
-            Account.epsilon_spent + charge.epsilon <= Account.epsilon_limit,
-            Account.delta_spent + charge.delta <= Account.delta_limit,
-        ),
-    )
-    found = session.execute(
-        update(Account)
-        .where(Account.id == account_id, Account.frozen.is_(False), covered.is_(true()))
-        .values(seq=Account.seq + 1, **_moved(charge))
-        .returning(Account.seq, Account.head)
-        .execution_options(synchronize_session=False)
-    ).one_or_none()
-    if found is None:
-        frozen = session.scalar(select(Account.frozen).where(Account.id == account_id))
-        raise AccountFrozen if frozen else BudgetExceeded
-    return _append(session, account_id, found.seq, found.head, "debit", job_id, charge)
+    for account, charge in zip(accounts, charges, strict=True):
+        if account.frozen:
+            raise AccountFrozen
+        for name in limits_of(account).counted:
+            spent = getattr(account, f"{name}_spent") + getattr(charge, name)
+            if spent > getattr(account, f"{name}_limit"):
+                raise BudgetExceeded(scope=account.scope)
+    for account, charge in zip(accounts, charges, strict=True):
+        _move_by(account, charge)
+    _append(session, accounts, "debit", job_id, mechanism, charges)
 
 
 # Jobs
@@ -180,21 +263,40 @@ def find_by_key(session: Session, principal_id: str, key: str) -> IdempotencyKey
     return session.get(IdempotencyKey, (principal_id, key))
 
 
-def reserve(session: Session, job: Job, charges: Mapping[int, Charge], key: IdempotencyKey) -> None:
+def reserve(
+    session: Session,
+    job: Job,
+    accounts: Sequence[Account],
+    charges: Sequence[Charge],
+    mechanism: Mechanism,
+    key: IdempotencyKey,
+) -> None:
     """Write a job, its idempotency key and the debits of all its accounts: all of it or nothing.
 
-    Accounts are debited in ascending order, so that two reservations never wait for each other.
+    Args:
+        session: of the caller's transaction.
+        job: to be run.
+        accounts: held, in the order of their ids, so that two reservations never wait for each other.
+        charges: of each account its own.
+        mechanism: what they are for.
+        key: under which the job was asked for.
 
     Raises:
         AccountFrozen: one account is frozen.
         BudgetExceeded: one account does not cover its charge.
     """
     session.add(job)
+    _keep(session, mechanism)
     session.flush()
     session.add_all([key, Transition(job_id=job.id, state="reserved")])
-    session.flush()
-    for account_id in sorted(charges):
-        debit(session, account_id, job.id, charges[account_id])
+    debit(session, accounts, job.id, mechanism.digest, charges)
+
+
+def _keep(session: Session, mechanism: Mechanism) -> None:
+    """Store a mechanism unless it is there, which it is whenever the same was asked before."""
+    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
+    values = {"digest": mechanism.digest, "content": mechanism.content}
+    session.execute(insert(Mechanism).values(values).on_conflict_do_nothing())
 
 
 def waiting(session: Session) -> int:
@@ -215,12 +317,12 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
     return _move(session, Job.id == chosen, "reserved", "claimed", lease_until=now() + lease)
 
 
-def commit(session: Session, job_id: str, result: str, signer: Signer) -> bool:
+def commit(session: Session, job_id: str, result: str) -> bool:
     """Store the answer of a claimed job with its receipt; false if its lease ran out before."""
     job = _move(session, Job.id == job_id, "claimed", "committed", result=result)
     if job is None:
         return False
-    job.receipt = signer.receipt(job, debits_of(session, job_id), result).model_dump_json()
+    job.receipt = signer_of(session).receipt(job, debits_of(session, job_id), result).model_dump_json()
     return True
 
 
@@ -252,16 +354,12 @@ def void(session: Session, job_id: str) -> bool:
     """Give back the whole charge of a job that was not claimed; false if it was."""
     if _move(session, Job.id == job_id, "reserved", "voided") is None:
         return False
-    for entry in debits_of(session, job_id):
-        back = -Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
-        found = session.execute(
-            update(Account)
-            .where(Account.id == entry.account_id)
-            .values(seq=Account.seq + 1, **_moved(back))
-            .returning(Account.seq, Account.head)
-            .execution_options(synchronize_session=False)
-        ).one()
-        _append(session, entry.account_id, found.seq, found.head, "void", job_id, back)
+    debits = debits_of(session, job_id)
+    accounts = [_locked(session, entry.account_id) for entry in debits]
+    back = [-Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack) for entry in debits]
+    for account, amount in zip(accounts, back, strict=True):
+        _move_by(account, amount)
+    _append(session, accounts, "void", job_id, None, back)
     return True
 
 

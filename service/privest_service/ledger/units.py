@@ -104,6 +104,21 @@ class Limits:
             raise ValueError("this budget is too small for any query")
         return cls("gdp", *units, mu_squared, slack)
 
+    @classmethod
+    def none(cls, composition: Composition) -> "Limits":
+        """Of an account that only counts: above anything that an owner's account admits."""
+        return cls(composition, _MOST, _MOST, _MOST, _MOST)
+
+    @property
+    def capped(self) -> bool:
+        """Whether there is any limit."""
+        return self != Limits.none(self.composition)
+
+    @property
+    def counted(self) -> tuple[str, str]:
+        """The two sums that are held to a limit."""
+        return ("mu_squared", "slack") if self.composition == "gdp" else ("epsilon", "delta")
+
     @property
     def room(self) -> PrivacyTarget:
         """What a gdp budget leaves for queries without slack: (E, Δ − slack limit), rounded down."""

@@ -1,60 +1,173 @@
-"""Checks every account against its entries: the chain of hashes, the sums, and the limits."""
+"""Checks a ledger line by line: hashes, signatures, sums, limits, and every cost against its mechanism."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
-
-from privest_service.ledger.chain import entry_hash
-from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.chain import entry_hash, to_sign
+from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, MechanismLine
+from privest_service.ledger.mechanisms import cost_again
+from privest_service.ledger.models import Entry
+from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
 from privest_service.ledger.service import INFORMATIVE_CAP
+from privest_service.ledger.units import Charge
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """What was read, and what is wrong with it, in words."""
 
-    accounts: int
-    entries: int
-    faults: list[str]
+    accounts: int = 0
+    entries: int = 0
+    receipts: int = 0
+    faults: list[str] = field(default_factory=list)
 
 
-def verify(session: Session) -> Report:
-    """Read the whole ledger once, entry by entry."""
-    accounts = session.scalars(select(Account).order_by(Account.id)).all()
-    faults: list[str] = []
-    count = 0
-    for account in accounts:
-        entries = list(
-            session.scalars(select(Entry).where(Entry.account_id == account.id).order_by(Entry.seq))
-        )
-        count += len(entries)
-        faults.extend(f"account {account.id}: {fault}" for fault in _faults(account, entries))
-    return Report(len(accounts), count, faults)
+@dataclass
+class _Chain:
+    """One account, as far as it was read."""
+
+    stated: AccountLine
+    seq: int = 0
+    head: str = ""
+    sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_AMOUNTS, 0))
+    limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_AMOUNTS, 0))
+    open: dict[str, Charge] = field(default_factory=dict[str, Charge])
+    """By job: debits that were not voided."""
 
 
-def _faults(account: Account, entries: list[Entry]) -> Iterator[str]:
-    sums = dict.fromkeys(_AMOUNTS, 0)
-    limits = dict.fromkeys(_AMOUNTS, 0)
-    prev = ""
-    for place, entry in enumerate(entries, start=1):
-        if entry.seq != place or entry.prev != prev:
-            yield f"entry {entry.seq} does not follow its predecessor"
-        if entry_hash(entry) != entry.hash:
-            yield f"entry {entry.seq} was changed"
-        prev = entry.hash
-        for name in _AMOUNTS:
-            if entry.kind == "limit":
-                limits[name] = getattr(entry, name)
-            else:
-                sums[name] = min(sums[name] + getattr(entry, name), INFORMATIVE_CAP)
-    if (account.seq, account.head) != (len(entries), prev):
+def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = ()) -> Report:
+    """Read a ledger once, from first line to last.
+
+    Args:
+        lines: of a database or of an export.
+        keys: public keys (base64) that its entries may be signed with. They must come from elsewhere: a key
+            that came with the lines proves nothing.
+        kept: heads that were published earlier; chains must still go through them.
+    """
+    report, known = Report(), {key_id(key): key for key in keys}
+    chains: dict[int, _Chain] = {}
+    costs: dict[str, Charge | str] = {}
+    hashes: set[tuple[int, int, str]] = set()
+    for line in lines:
+        if isinstance(line, AccountLine):
+            report.accounts += 1
+            if line.account in chains:
+                report.faults.append(f"account {line.account} is there twice")
+            chains[line.account] = _Chain(line)
+        elif isinstance(line, MechanismLine):
+            costs[line.digest] = _cost(line)
+        elif isinstance(line, EntryLine):
+            report.entries += 1
+            chain = chains.get(line.account)
+            if chain is None:
+                report.faults.append(f"account {line.account} has entries and is not there")
+                continue
+            hashes.add((line.account, line.seq, line.hash))
+            report.faults.extend(f"account {line.account}: {it}" for it in _entry(chain, line, known, costs))
+        elif isinstance(line, Heads):
+            report.faults.extend(_heads(line, known, hashes))
+        else:
+            report.receipts += 1
+            report.faults.extend(_receipt(line.receipt, keys, hashes))
+    for number, chain in chains.items():
+        report.faults.extend(f"account {number}: {it}" for it in _end(chain))
+    for earlier in kept:
+        report.faults.extend(f"as published {earlier.at}: {it}" for it in _heads(earlier, known, hashes))
+    return report
+
+
+def _cost(line: MechanismLine) -> Charge | str:
+    """The charge of a mechanism, or what is wrong with it."""
+    if hashlib.sha256(line.content.encode()).hexdigest() != line.digest:
+        return "was changed"
+    try:
+        return cost_again(line.content)
+    except (ValueError, KeyError, TypeError):
+        return "does not keep what it promises"
+
+
+def _entry(
+    chain: _Chain, line: EntryLine, keys: dict[str, str], costs: dict[str, Charge | str]
+) -> Iterator[str]:
+    if line.seq != chain.seq + 1 or line.prev != chain.head:
+        yield f"entry {line.seq} does not follow its predecessor"
+    if entry_hash(_as_entry(line)) != line.hash:
+        yield f"entry {line.seq} was changed"
+    if (key := keys.get(line.signer)) is None:
+        yield f"entry {line.seq} is signed with a key that was not given, {line.signer}"
+    elif not is_signature(line.signature, to_sign(line.hash), key):
+        yield f"entry {line.seq} has no true signature"
+    chain.seq, chain.head = line.seq, line.hash
+    amounts = Charge(line.epsilon, line.delta, line.mu_squared, line.slack)
+    if line.kind == "limit":
+        chain.limits = {name: getattr(amounts, name) for name in _AMOUNTS}
+        return
+    for name in _AMOUNTS:
+        chain.sums[name] = min(chain.sums[name] + getattr(amounts, name), INFORMATIVE_CAP)
+    counted = ("mu_squared", "slack") if chain.stated.composition == "gdp" else ("epsilon", "delta")
+    if any(chain.sums[name] > chain.limits[name] for name in counted):
+        yield f"entry {line.seq} goes beyond the limit"
+    job = line.job or ""
+    if line.kind == "debit":
+        if job in chain.open:
+            yield f"entry {line.seq} charges a job twice"
+        chain.open[job] = amounts
+        yield from _mechanism(line, amounts, costs)
+    elif chain.open.pop(job, None) != -amounts:
+        yield f"entry {line.seq} gives back what was not charged"
+
+
+def _mechanism(line: EntryLine, amounts: Charge, costs: dict[str, Charge | str]) -> Iterator[str]:
+    cost = costs.get(line.mechanism or "", "is not there")
+    if isinstance(cost, str):
+        yield f"the mechanism of entry {line.seq} {cost}"
+    elif any(getattr(amounts, name) < getattr(cost, name) for name in _AMOUNTS):
+        yield f"entry {line.seq} charges less than its mechanism costs"
+
+
+def _end(chain: _Chain) -> Iterator[str]:
+    stated = chain.stated
+    if (stated.seq, stated.head) != (chain.seq, chain.head):
         yield "the chain does not end where the account says"
     for name in _AMOUNTS:
-        if getattr(account, f"{name}_spent") != sums[name]:
+        if stated.spent[name] != chain.sums[name]:
             yield f"spent {name} is not the sum of the entries"
-        if getattr(account, f"{name}_limit") != limits[name]:
+        if stated.limit[name] != chain.limits[name]:
             yield f"the limit of {name} is not the one last entered"
+
+
+def _heads(signed: Heads, keys: dict[str, str], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+    key = keys.get(signed.signer)
+    if key is None or not is_signature(signed.signature, signed.to_sign(), key):
+        yield "the heads have no true signature of a key that was given"
+    for head in signed.heads:
+        if (head.account, head.seq, head.hash) not in hashes:
+            yield f"account {head.account} does not go through its head at {head.seq}"
+
+
+def _receipt(receipt: Receipt, keys: Sequence[str], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+    job = receipt.statement.job
+    if not any(signed_by(receipt, key) for key in keys):
+        yield f"the receipt of {job} has no true signature of a key that was given"
+    for entry in receipt.statement.entries:
+        if (entry.account, entry.seq, entry.hash) not in hashes:
+            yield f"the receipt of {job} is for an entry that is not there"
+
+
+def _as_entry(line: EntryLine) -> Entry:
+    return Entry(
+        account_id=line.account,
+        seq=line.seq,
+        kind=line.kind,
+        job_id=line.job,
+        mechanism=line.mechanism,
+        epsilon=line.epsilon,
+        delta=line.delta,
+        mu_squared=line.mu_squared,
+        slack=line.slack,
+        at=line.at,
+        prev=line.prev,
+    )

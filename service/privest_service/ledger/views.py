@@ -47,6 +47,7 @@ def budget(session: Session, account: Account) -> Budget:
         )
     return Budget(
         composition=limits.composition,
+        window=account.window,
         frozen=account.frozen,
         limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
         spent=Spent(

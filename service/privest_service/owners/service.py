@@ -12,11 +12,11 @@ from privest_service.security.service import issue_key
 
 def create_owner(session: Session, name: str, limits: Limits) -> tuple[Owner, str]:
     """A new owner with its budget, and its first key."""
-    owner_id = new_id("own")
-    account = ledger.open_account(session, "owner", limits)
-    owner = Owner(id=owner_id, name=name, account_id=account.id)
+    owner = Owner(id=new_id("own"), name=name, window=1)
     session.add(owner)
-    return owner, issue_key(session, "owner", owner_id)[1]
+    session.flush()
+    ledger.open_account(session, owner.id, "owner", limits)
+    return owner, issue_key(session, "owner", owner.id)[1]
 
 
 def require_owner(session: Session, owner_id: str) -> Owner:

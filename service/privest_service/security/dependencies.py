@@ -14,8 +14,8 @@ from privest_service.services import Services
 _bearer = HTTPBearer(auto_error=False, description="an API key")
 
 
-def services(request: Request) -> Services:
-    """The running services."""
+async def services(request: Request) -> Services:
+    """The running services; asynchronous, as a thread would cost more than the look."""
     return request.app.state.services
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from privest.privacy.certificates import Release
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
+from privest_service.estimates.kinds.classifier_score import CLASSIFIER_SCORE
 from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
 from privest_service.estimates.kinds.kind import Kind, Plan
 from privest_service.estimates.kinds.logistic_regression import LOGISTIC_REGRESSION
@@ -17,7 +18,7 @@ from privest_service.estimates.schemas import SecondOpinion
 
 __all__ = ["KINDS", "Kind", "Plan", "opinion_job", "plan_job", "run_job"]
 
-KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION)}
+KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)}
 
 
 def plan_job(kind: str, options: dict[str, Any], shape: Shape, target: PrivacyTarget) -> str:

@@ -1,0 +1,201 @@
+"""The ledger as lines, which is how it is exported and how it is verified."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Literal
+
+import rfc8785
+from pydantic import BaseModel, Field, TypeAdapter
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest_service.database import now
+from privest_service.datasets.models import Dataset
+from privest_service.ledger.models import Account, Entry, Job, Mechanism
+from privest_service.ledger.receipts import Receipt, Signer, signer_of
+from privest_service.ledger.units import Composition
+
+_AT_ONCE = 500
+"""Entries read in one go, so that a ledger of any length is exported in little memory."""
+
+
+class AccountLine(BaseModel):
+    """An account as it stands; its entries follow."""
+
+    type: Literal["account"] = "account"
+    account: int
+    owner: str
+    scope: str
+    datasets: Annotated[list[str], Field(description="whose rows are counted; of an owner's account none")]
+    analyst: str | None
+    window: int
+    composition: Composition
+    seq: int
+    head: str
+    limit: dict[str, int]
+    spent: dict[str, int]
+
+
+class MechanismLine(BaseModel):
+    """What one or more charges are for, before the first of them."""
+
+    type: Literal["mechanism"] = "mechanism"
+    digest: str
+    content: str
+
+
+class EntryLine(BaseModel):
+    """One entry: amounts are integers, μ² in 1e-12, ε in 1e-9, δ and slack in 1e-18."""
+
+    type: Literal["entry"] = "entry"
+    account: int
+    seq: int
+    kind: Literal["limit", "debit", "void"]
+    job: str | None
+    mechanism: str | None
+    epsilon: int
+    delta: int
+    mu_squared: int
+    slack: int
+    at: datetime
+    prev: str
+    hash: str
+    signer: str
+    signature: str
+
+
+class ReceiptLine(BaseModel):
+    """The receipt of a job that was charged."""
+
+    type: Literal["receipt"] = "receipt"
+    receipt: Receipt
+
+
+class Head(BaseModel):
+    """Where the chain of an account ends."""
+
+    account: int
+    seq: int
+    hash: str
+
+
+class Heads(BaseModel):
+    """Where chains ended at a moment, signed: who keeps this sees whether one was cut or rewritten."""
+
+    type: Literal["heads"] = "heads"
+    heads: list[Head]
+    at: str
+    signer: str
+    signature: str
+
+    def to_sign(self) -> bytes:
+        """What is signed."""
+        return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+
+Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | Heads
+LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
+"""Reads a line from JSON."""
+
+
+def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
+    """All that the ledger says of one owner, or of all; the session's transaction must be a snapshot."""
+    chosen = select(Account).order_by(Account.id)
+    accounts = session.scalars(
+        chosen if owner_id is None else chosen.where(Account.owner_id == owner_id)
+    ).all()
+    told: set[str] = set()
+    for account in accounts:
+        yield _account(session, account)
+        for entry in _entries(session, account):
+            if entry.mechanism is not None and entry.mechanism not in told:
+                told.add(entry.mechanism)
+                found = session.get_one(Mechanism, entry.mechanism)
+                yield MechanismLine(digest=found.digest, content=found.content)
+                session.expunge(found)
+            yield entry
+    receipts = select(Job.receipt).where(Job.receipt.is_not(None)).order_by(Job.created_at, Job.id)
+    if owner_id is not None:
+        receipts = receipts.where(Job.owner_id == owner_id)
+    for text in session.scalars(receipts.execution_options(yield_per=_AT_ONCE)):
+        if text is not None:
+            yield ReceiptLine(receipt=Receipt.model_validate_json(text))
+    yield heads(signer_of(session), accounts)
+
+
+def as_jsonl(told: Iterable[Line]) -> Iterator[str]:
+    """For `privest verify-ledger`."""
+    for line in told:
+        yield line.model_dump_json() + "\n"
+
+
+def as_csv(told: Iterable[Line]) -> Iterator[str]:
+    """The entries alone, for tables."""
+    yield ",".join(EntryLine.model_fields) + "\r\n"
+    for line in told:
+        if isinstance(line, EntryLine):
+            yield (
+                ",".join("" if v is None else str(v) for v in line.model_dump(mode="json").values()) + "\r\n"
+            )
+
+
+def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
+    """Where the chains of these accounts end, signed."""
+    found = Heads(
+        heads=[Head(account=each.id, seq=each.seq, hash=each.head) for each in accounts],
+        at=now().isoformat(timespec="microseconds"),
+        signer=signer.id,
+        signature="",
+    )
+    found.signature = signer.sign(found.to_sign())
+    return found
+
+
+def _account(session: Session, account: Account) -> AccountLine:
+    datasets, analyst = list[str](), None
+    if account.scope == "dataset":
+        same = (Dataset.owner_id == account.owner_id, Dataset.fingerprint == account.subject)
+        datasets = list(session.scalars(select(Dataset.id).where(*same).order_by(Dataset.created_at)))
+    elif account.scope == "analyst":
+        dataset, _, analyst = account.subject.partition("/")
+        datasets = [dataset]
+    names = ("epsilon", "delta", "mu_squared", "slack")
+    return AccountLine(
+        account=account.id,
+        owner=account.owner_id,
+        scope=account.scope,
+        datasets=datasets,
+        analyst=analyst,
+        window=account.window,
+        composition=account.composition,  # pyright: ignore[reportArgumentType]
+        seq=account.seq,
+        head=account.head,
+        limit={name: getattr(account, f"{name}_limit") for name in names},
+        spent={name: getattr(account, f"{name}_spent") for name in names},
+    )
+
+
+def _entries(session: Session, account: Account) -> Iterator[EntryLine]:
+    statement = (
+        select(Entry)
+        .where(Entry.account_id == account.id)
+        .order_by(Entry.seq)
+        .execution_options(yield_per=_AT_ONCE)
+    )
+    for entry in session.scalars(statement):
+        yield EntryLine(
+            account=entry.account_id,
+            seq=entry.seq,
+            kind=entry.kind,  # pyright: ignore[reportArgumentType]
+            job=entry.job_id,
+            mechanism=entry.mechanism,
+            epsilon=entry.epsilon,
+            delta=entry.delta,
+            mu_squared=entry.mu_squared,
+            slack=entry.slack,
+            at=entry.at,
+            prev=entry.prev,
+            hash=entry.hash,
+            signer=entry.signer,
+            signature=entry.signature,
+        )

@@ -1,0 +1,52 @@
+"""What a charge is for, written down in full, so that anybody can compute its cost again."""
+
+import hashlib
+import json
+from functools import cache
+from importlib.metadata import version
+
+import rfc8785
+from pydantic import TypeAdapter
+
+from privest.estimators.budget import cost_of_all
+from privest.privacy.certificates import Release
+from privest.privacy.cost import PrivacyTarget
+from privest_service.ledger.models import Mechanism
+from privest_service.ledger.units import Charge
+
+_LIBRARIES = ("privest", "numpy", "scipy", "randomgen")
+_RELEASES: TypeAdapter[tuple[Release, ...]] = TypeAdapter(tuple[Release, ...])
+
+
+def mechanism(
+    estimate: str, dataset_id: str, target: PrivacyTarget, releases: tuple[Release, ...]
+) -> Mechanism:
+    """A run's releases with their noise, and the libraries that draw it, on canonical bytes."""
+    content = rfc8785.dumps(
+        {
+            "estimate": estimate,
+            "dataset": dataset_id,
+            "adjacency": "replace-one",
+            "epsilon": target.epsilon,
+            "delta": target.delta,
+            "releases": _RELEASES.dump_python(releases, mode="json"),
+            "libraries": _versions(),
+        }
+    )
+    return Mechanism(digest=hashlib.sha256(content).hexdigest(), content=content.decode())
+
+
+def cost_again(content: str) -> Charge:
+    """The charge that a mechanism asks for, computed from its noise alone.
+
+    Raises:
+        ValueError: this is no mechanism, or none that keeps what it promises.
+    """
+    told = json.loads(content)
+    target = PrivacyTarget(told["epsilon"], told["delta"])
+    return Charge.of(target, cost_of_all(_RELEASES.validate_python(told["releases"]), target))
+
+
+@cache
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in _LIBRARIES}
