@@ -270,6 +270,7 @@ them anew.
 
 WITHOUT_FACTS: Mapping[str, Mapping[str, Any]] = {
     "ours, from bounds alone": {},
+    "ours, private standardisation": {"standardisation": "private"},
 }
 """Columns of the second table: what an analyst chooses in each."""
 

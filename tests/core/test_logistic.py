@@ -158,6 +158,21 @@ def test_degenerate_records_give_an_answer_of_the_same_shape(count, solver, delt
         assert np.isfinite(found.intercept).all()
 
 
+@counts
+@pytest.mark.parametrize("solver", ["newton", "clipped", "nag-opt", "masg"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_more_features_than_records_are_no_obstacle(count, solver, delta):
+    rng = np.random.default_rng(8)
+    rows = np.column_stack([rng.standard_normal((20, 50)), np.arange(20) % count])
+    shape = LabelledShape(20, tuple(map(str, range(50))), "y", tuple(map(str, range(count))))
+    planned = logistic_regression.plan(LogisticSpec(solver=solver), shape, PrivacyTarget(1.0, delta))
+    gate = Gate(Records(rows), planned.statistics, planned.releases)
+    found = logistic_regression.run(planned, gate)
+    assert np.isfinite(found.coefficients).all()
+    assert np.isfinite(found.noise.standard_errors).all()
+    assert set(found.predict(rows[:, :50])) <= set(found.classes)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
