@@ -8,6 +8,7 @@ from benchmarks import (
     figures_acceleration,
     figures_robust_pca,
     frechet_mean,
+    ledger_load,
     logistic_regression,
     planning,
     popres,
@@ -19,6 +20,7 @@ from benchmarks import (
 for benchmark in (
     frechet_mean,
     planning,
+    ledger_load,
     tangent_sampling,
     private_steps,
     exact_mean,

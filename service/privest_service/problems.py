@@ -1,14 +1,16 @@
 """Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -222,12 +224,27 @@ def install(app: FastAPI) -> None:
     def unforeseen(_: Request, __: Exception) -> JSONResponse:
         return _blank(500, {})
 
-    @app.middleware("http")
-    async def too_large(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-        response = await proceed(request)
-        if response.status_code == TooLarge.status and response.headers["content-type"] != MEDIA_TYPE:
-            return TooLarge().response()  # the framework's limit on bodies answers in plain text
-        return response
+    app.add_middleware(_too_large)
+
+
+def _too_large(inner: ASGIApp) -> ASGIApp:
+    """Put a problem document in place of what the framework's limit on bodies answers in plain text."""
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        replaced = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal replaced
+            if message["type"] == "http.response.start" and message["status"] == TooLarge.status:
+                replaced = Headers(raw=message["headers"]).get("content-type") != MEDIA_TYPE
+                if replaced:
+                    await TooLarge().response()(scope, receive, send)
+            if not replaced:
+                await send(message)
+
+        await inner(scope, receive, pass_on)
+
+    return limited
 
 
 def _describe(app: FastAPI) -> None:

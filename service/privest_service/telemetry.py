@@ -3,10 +3,10 @@
 import logging
 import secrets
 import sys
-from collections.abc import Awaitable, Callable
 
 import structlog
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 log = structlog.get_logger()
 
@@ -30,17 +30,23 @@ def configure() -> None:
 def install(app: FastAPI) -> None:
     """Log every request by its route, and name it in the answer."""
 
-    @app.middleware("http")
-    async def record(request: Request, proceed: Callable[[Request], Awaitable[Response]]) -> Response:
-        request_id = secrets.token_hex(8)
-        structlog.contextvars.bind_contextvars(request=request_id)
-        response = await proceed(request)
-        route = request.scope.get("route")
-        log.info(
-            "request",
-            method=request.method,
-            route=getattr(route, "path", None),
-            status=response.status_code,
-        )
-        response.headers["X-Request-Id"] = request_id
-        return response
+    def record(inner: ASGIApp) -> ASGIApp:
+        async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                return await inner(scope, receive, send)
+            request_id = secrets.token_hex(8)
+            structlog.contextvars.bind_contextvars(request=request_id)
+
+            async def named(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    route = getattr(scope.get("route"), "path", None)
+                    log.info("request", method=scope["method"], route=route, status=message["status"])
+                    headers = [*message["headers"], (b"x-request-id", request_id.encode())]
+                    message = {**message, "headers": headers}
+                await send(message)
+
+            return await inner(scope, receive, named)
+
+        return recorded
+
+    app.add_middleware(record)

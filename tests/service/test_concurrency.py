@@ -183,8 +183,8 @@ def test_voids_and_charges_at_once_add_up(database: Database) -> None:
 def test_identical_requests_at_once_are_one_job(server: Server) -> None:
     owner = server.owner()
     dataset = owner.dataset()
-    with ThreadPoolExecutor(30) as pool:
-        answers = list(pool.map(lambda _: owner.estimate(dataset, key="k", reuse=False), range(30)))
+    with ThreadPoolExecutor(100) as pool:
+        answers = list(pool.map(lambda _: owner.estimate(dataset, key="k", reuse=False), range(100)))
     assert {answer.status_code for answer in answers} == {200}, Counter(a.status_code for a in answers)
     assert len({answer.content for answer in answers}) == 1
     assert owner.budget()["queries"] == 1

@@ -1,6 +1,7 @@
 """Connections and transactions; what SQLite and PostgreSQL do differently is here and nowhere else."""
 
 import random
+import select
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
@@ -44,15 +45,17 @@ class Database:
             self._reader = _sqlite(url, "BEGIN", pool_size)
             self._turn: Any = threading.Lock()
         elif parsed.get_backend_name() == "postgresql":
-            self._writer = self._reader = create_engine(
+            self._writer = create_engine(
                 parsed.set(drivername="postgresql+psycopg"),
                 pool_size=pool_size,
                 max_overflow=0,
-                pool_pre_ping=True,
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
                 connect_args={"options": "-c timezone=UTC -c lock_timeout=5s"},
             )
+            event.listen(self._writer, "checkout", _refuse_the_dead)
+            # Each statement sees what is committed then, in a transaction or not: no round trips for those.
+            self._reader = self._writer.execution_options(isolation_level="AUTOCOMMIT")
             self._turn = nullcontext()
         else:
             raise ValueError("the database must be SQLite or PostgreSQL")
@@ -90,12 +93,13 @@ class Database:
 
     @contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Session]:
-        """One transaction that only reads; as a snapshot, all that it reads is of one moment.
+        """What only reads; as a snapshot, all of it is of one moment.
 
         On SQLite it always is.
         """
-        with self._session(self._reader) as session, session.begin():
-            if snapshot and not self.is_sqlite:
+        snapshot = snapshot and not self.is_sqlite
+        with self._session(self._writer if snapshot else self._reader) as session, session.begin():
+            if snapshot:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
@@ -121,6 +125,14 @@ def _in_the_way(error: DBAPIError | StaleDataError) -> bool:
     return state in _IN_THE_WAY or "database is locked" in str(error.orig)
 
 
+def _refuse_the_dead(connection: Any, _: Any, __: Any) -> None:
+    """Let the pool replace a connection that its server has closed: it has something to read, its end."""
+    ready = select.poll()
+    ready.register(connection.fileno(), select.POLLIN)
+    if ready.poll(0):
+        raise DisconnectionError
+
+
 def _sqlite(url: str, begin: str, pool_size: int) -> Engine:
     engine = create_engine(
         url,
@@ -132,7 +144,13 @@ def _sqlite(url: str, begin: str, pool_size: int) -> Engine:
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: Any) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=60000"):
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=FULL",
+            "foreign_keys=ON",
+            "recursive_triggers=ON",  # so that INSERT OR REPLACE is a DELETE too
+            "busy_timeout=60000",
+        ):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")

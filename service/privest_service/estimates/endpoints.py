@@ -7,7 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel
 
 from privest_service.estimates import service
 from privest_service.estimates.kinds import KINDS, Kind
@@ -77,9 +76,9 @@ def _routes(kind: Kind) -> None:
         idempotency_key: Annotated[str | None, Header(description="required")] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
-        key = _idempotency_key(idempotency_key)
+        key, seconds = _idempotency_key(idempotency_key), _wait_of(prefer)
         answer = await services.engine.in_thread(service.submit, services, caller, kind, body, key)
-        if seconds := _wait_of(prefer):
+        if seconds:
             await services.engine.wait(
                 answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
             )
@@ -89,8 +88,11 @@ def _routes(kind: Kind) -> None:
                 job = service.require_job(session, caller, answer.job_id)
                 return service.view(session, caller, job, reused=answer.reused)
 
-        job = await services.engine.in_thread(look)
-        return _answer(job, str(request.url_for("read_job", job_id=job.id).path))
+        if answer.fresh and not seconds:
+            job = service.view_of_fresh(caller, answer.fresh)
+        else:
+            job = await services.engine.in_thread(look)
+        return _answer(job, request.scope.get("root_path", ""))
 
     @router.post(
         f"/estimates/{kind.name}/plan",
@@ -110,9 +112,10 @@ def _routes(kind: Kind) -> None:
         return service.plan_view(kind, planned, service.second_opinion(services, question, planned))
 
 
-def _answer(job: BaseModel, location: str) -> Response:
-    done = getattr(job, "state", None) in FINAL
-    headers = {} if done else {"Location": location, "Retry-After": "1"}
+def _answer(job: JobView, root: str) -> Response:
+    done = job.state in FINAL
+    # Written out: to look a route up by its name takes longer than all else here.
+    headers = {} if done else {"Location": f"{root}/v1/jobs/{job.id}", "Retry-After": "1"}
     return JSONResponse(job.model_dump(mode="json"), 200 if done else 202, headers)
 
 

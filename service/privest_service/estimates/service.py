@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from math import sqrt
@@ -80,9 +81,9 @@ def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRe
     dataset = datasets.require(session, caller, request.dataset.id)
     if dataset.kind != kind.dataset_kind:
         raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
-    account = ledger.owner_account(session, dataset.owner_id)
     delta = request.privacy.delta
     if delta is None:
+        account = ledger.owner_account(session, dataset.owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else dataset.n**-1.5
     shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
@@ -126,11 +127,21 @@ def second_opinion(services: Services, question: Question, planned: Plan) -> Sec
 
 
 @dataclass(frozen=True)
+class Reservation:
+    """A job as it was just charged."""
+
+    job: Job
+    plan: Plan
+    charged: list[tuple[Account, Charge]]
+
+
+@dataclass(frozen=True)
 class Answer:
     """The job that answers a request, and whether it was there before."""
 
     job_id: str
     reused: bool
+    fresh: Reservation | None = None
 
 
 def replay(
@@ -186,11 +197,17 @@ def _reserve(
     Raises:
         Problem: whatever refuses the request.
     """
-    # Between planning and now the grant or the dataset may be gone or changed, or the key be taken.
+    # Between planning and now the grant or the dataset may be gone or changed, or the key be taken: by a
+    # charge of the same accounts, which is either over when they are held, or yet to come.
     kind = question.kind
+    dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
+    subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
+    if grant is not None:
+        subjects["analyst"] = datasets.grant_subject(dataset.id, caller.id)
+    owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
+    accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
     if known := replay(session, caller, kind, request, key):
         return known
-    dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
     bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
     since = grant.created_at if grant else dataset.created_at
     if request.reuse and (earlier := _answered(session, caller, question, since)):
@@ -207,15 +224,11 @@ def _reserve(
         plan=kind.plans.dump_json(planned).decode(),
     )
     bound.job_id = job.id
-    subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
-    if grant is not None:
-        subjects["analyst"] = datasets.grant_subject(dataset.id, caller.id)
-    owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
-    accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
     why = mechanism(kind.name, dataset.id, planned.target, planned.releases)
     charges = [Charge.of(planned.target, planned.cost)] * len(accounts)
     ledger.reserve(session, job, accounts, charges, why, bound)
-    return Answer(job.id, reused=False)
+    charged = list(zip(accounts, charges, strict=True))
+    return Answer(job.id, reused=False, fresh=Reservation(job, planned, charged))
 
 
 def _answered(session: Session, caller: Principal, question: Question, since: datetime) -> str | None:
@@ -253,16 +266,25 @@ def require_job(session: Session, caller: Principal, job_id: str) -> Job:
 
 def view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
     """A job as its submitter reads it; its owner reads what was charged, not the answer."""
-    kind = KINDS[job.kind]
-    plan = kind.plans.validate_json(job.plan)
-    mine = caller.id == job.submitter_id
     charged = session.execute(
-        select(Entry, Account)
-        .join(Account, Account.id == Entry.account_id)
+        select(Account, Entry)
+        .join(Entry, Account.id == Entry.account_id)
         .where(Entry.job_id == job.id, Entry.kind == "debit")
         .order_by(Entry.account_id)
-    ).all()
-    answered = mine and job.result is not None
+    ).tuples()
+    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
+
+
+def view_of_fresh(caller: Principal, reserved: Reservation) -> JobView:
+    """The same of a job that was just charged, without asking the database again."""
+    return _view(caller, reserved.job, reserved.plan, reserved.charged, reused=False)
+
+
+def _view(
+    caller: Principal, job: Job, plan: Plan, charged: Iterable[tuple[Account, Entry | Charge]], reused: bool
+) -> JobView:
+    kind = KINDS[job.kind]
+    answered = caller.id == job.submitter_id and job.result is not None
     return kind.job(
         id=job.id,
         kind=job.kind,
@@ -273,12 +295,12 @@ def view(session: Session, caller: Principal, job: Job, *, reused: bool = False)
         charges=[
             ChargeView(
                 scope=account.scope,
-                epsilon=as_number(entry.epsilon, EPSILON),
-                delta=as_number(entry.delta, PROBABILITY),
-                mu_squared=as_number(entry.mu_squared, MU_SQUARED),
-                slack=as_number(entry.slack, PROBABILITY),
+                epsilon=as_number(amount.epsilon, EPSILON),
+                delta=as_number(amount.delta, PROBABILITY),
+                mu_squared=as_number(amount.mu_squared, MU_SQUARED),
+                slack=as_number(amount.slack, PROBABILITY),
             )
-            for entry, account in charged
+            for account, amount in charged
             if account.scope == "owner" or ledger.limits_of(account).capped
         ],
         receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,

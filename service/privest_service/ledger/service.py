@@ -27,6 +27,12 @@ Scope = Literal["owner", "dataset", "analyst"]
 INFORMATIVE_CAP = 2**62
 """Sums in the currency that an account does not limit stop here instead of overflowing."""
 
+_KEEP = {
+    "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
+    "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
+}
+"""Stores a mechanism unless it is there, on either database."""
+
 _SUMS = ("epsilon", "delta", "mu_squared", "slack")
 
 
@@ -91,12 +97,13 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
     Raises:
         NotFound: there was no such window.
     """
-    owner = session.get_one(Owner, owner_id)
     account = session.scalar(
-        select(Account).where(
+        select(Account)
+        .join(Owner, Owner.id == Account.owner_id)
+        .where(
             Account.owner_id == owner_id,
             Account.scope == "owner",
-            Account.window == (owner.window if window is None else window),
+            Account.window == (Owner.window if window is None else window),
         )
     )
     if account is None:
@@ -163,8 +170,9 @@ def open_window(session: Session, owner_id: str) -> Account:
         .with_for_update()
     ).all()
     owner.window += 1
-    opened = [
-        open_account(
+    opened = list[Account]()
+    for account in former:
+        renewed = open_account(
             session,
             owner_id,
             account.scope,  # pyright: ignore[reportArgumentType]
@@ -172,8 +180,8 @@ def open_window(session: Session, owner_id: str) -> Account:
             subject=account.subject,
             window=owner.window,
         )
-        for account in former
-    ]
+        renewed.frozen = account.frozen
+        opened.append(renewed)
     return opened[0]
 
 
@@ -294,9 +302,8 @@ def reserve(
 
 def _keep(session: Session, mechanism: Mechanism) -> None:
     """Store a mechanism unless it is there, which it is whenever the same was asked before."""
-    insert = sqlite_insert if session.get_bind().dialect.name == "sqlite" else postgresql_insert
     values = {"digest": mechanism.digest, "content": mechanism.content}
-    session.execute(insert(Mechanism).values(values).on_conflict_do_nothing())
+    session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
 
 
 def waiting(session: Session) -> int:

@@ -1,0 +1,143 @@
+"""Caps and windows over HTTP: who is held to what, who is told, and what counts."""
+
+import httpx
+import numpy as np
+import pytest
+
+from harness import Caller, Server, books_balance, npy, problem, spd
+
+WIDE = {"kind": "points", "manifold": {"name": "spd", "dim": 3}, "radius": 2.0}
+NARROW = {"kind": "points", "manifold": {"name": "spd", "dim": 3, "metric": "log-euclidean"}, "radius": 1.0}
+
+
+def ask(caller: Caller, dataset: str, epsilon: float) -> httpx.Response:
+    """A fresh estimate at δ = 1e-6."""
+    return caller.estimate(dataset, epsilon=epsilon, delta=1e-6, reuse=False)
+
+
+def cap(owner: Caller, dataset: str, **limits: float) -> httpx.Response:
+    """Cap the rows of a dataset."""
+    return owner.put(f"/v1/datasets/{dataset}/cap", json=limits)
+
+
+def refused_by(answer: httpx.Response, scope: str | None) -> None:
+    """Refused, in the name of this scope or of none."""
+    assert problem(answer, 409, "budget-exceeded").get("scope") == scope
+
+
+@pytest.fixture
+def rows() -> np.ndarray:
+    """Of 60 records."""
+    return spd(60, seed=5)
+
+
+def test_the_same_rows_share_a_cap_under_any_schema_and_handle(server: Server, rows: np.ndarray) -> None:
+    owner = server.owner(epsilon=5.0, delta=1e-4)
+    one, two = (owner.upload(npy(rows), schema).json() for schema in (WIDE, NARROW))
+    other = owner.dataset(spd(60, seed=6))
+    assert one["id"] != two["id"]
+    assert one["fingerprint"] == two["fingerprint"]
+    assert cap(owner, one["id"], epsilon=0.5, delta=1e-5).json() == {
+        "dataset": one["id"],
+        "cap": {"epsilon": 0.5, "delta": 1e-5},
+    }
+    job = ask(owner, one["id"], 0.4)
+    assert [charge["scope"] for charge in job.json()["charges"]] == ["owner", "dataset"]
+    refused_by(ask(owner, two["id"], 0.4), "dataset")
+    assert ask(owner, other, 0.4).status_code == 200
+    # Deleted and uploaded again, they are the same rows still.
+    assert owner.delete(f"/v1/datasets/{one['id']}").status_code == 204
+    again = owner.upload(npy(rows), WIDE).json()["id"]
+    refused_by(ask(owner, again, 0.4), "dataset")
+    # A cap that is lifted admits them, and one that is put back counts all of it.
+    assert cap(owner, again).json()["cap"] is None
+    assert ask(owner, again, 0.4).status_code == 200
+    problem(cap(owner, two["id"], epsilon=0.5, delta=1e-5), 422, "invalid")
+    assert cap(owner, two["id"], epsilon=0.8, delta=1e-5).status_code == 200
+    assert owner.budget()["queries"] == 3
+    assert books_balance(server)
+
+
+def test_the_same_rows_of_another_owner_are_not_concerned(server: Server, rows: np.ndarray) -> None:
+    one, two = server.owner(), server.owner()
+    mine, theirs = one.dataset(rows), two.dataset(rows)
+    assert cap(one, mine, epsilon=0.05, delta=1e-5).status_code == 200
+    refused_by(ask(one, mine, 0.1), "dataset")
+    assert ask(two, theirs, 0.1).status_code == 200
+
+
+def test_a_refusal_names_its_scope_to_those_who_may_know(server: Server) -> None:
+    owner, analyst = server.owner(1.0, 1e-4, "basic"), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst, epsilon=0.3, delta=1e-5)
+    cap(owner, dataset, epsilon=0.6, delta=2e-5)
+    refused_by(ask(owner, dataset, 2.0), "owner")
+    refused_by(ask(owner, dataset, 0.7), "dataset")
+    refused_by(ask(analyst, dataset, 0.4), "analyst")
+    owner.grant(dataset, analyst, epsilon=5.0, delta=1e-4)
+    for epsilon in (0.7, 2.0):
+        refused_by(ask(analyst, dataset, epsilon), None)
+    assert owner.budget()["queries"] == 0
+
+
+def test_a_cap_is_not_put_below_what_is_spent(server: Server) -> None:
+    owner, analyst = server.owner(epsilon=5.0, delta=1e-4), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst)
+    assert ask(analyst, dataset, 0.5).status_code == 200
+    before = owner.ledger()
+    for put in (
+        lambda **limits: owner.grant(dataset, analyst, **limits),
+        lambda **limits: cap(owner, dataset, **limits),
+    ):
+        problem(put(epsilon=0.4, delta=1e-5), 422, "invalid")
+        assert put(epsilon=0.9, delta=1e-5).status_code == 200
+        assert put(epsilon=0.7, delta=1e-5).status_code == 200  # lower, but not too low
+    assert owner.ledger() == before  # the owner's own account did not move
+    assert books_balance(server)
+
+
+def test_what_a_grant_spent_before_its_cap_counts(server: Server) -> None:
+    owner, analyst = server.owner(epsilon=5.0, delta=1e-4), server.analyst()
+    dataset = owner.dataset()
+    assert owner.grant(dataset, analyst).json()["cap"] is None
+    assert ask(analyst, dataset, 0.4).status_code == 200
+    assert owner.grant(dataset, analyst, epsilon=0.5, delta=1e-5).status_code == 200
+    refused_by(ask(analyst, dataset, 0.4), "analyst")
+    # Nor does it begin anew with a grant that was revoked.
+    assert owner.delete(f"/v1/datasets/{dataset}/grants/{analyst.id}").status_code == 204
+    assert owner.grant(dataset, analyst, epsilon=0.5, delta=1e-5).status_code == 200
+    refused_by(ask(analyst, dataset, 0.4), "analyst")
+    assert ask(owner, dataset, 0.4).status_code == 200
+
+
+def test_a_new_window_renews_the_budget_and_every_cap(server: Server) -> None:
+    owner, analyst = server.owner(0.5, 1e-5, "basic"), server.analyst()
+    dataset, path = owner.dataset(), f"/v1/owners/{owner.id}"
+    owner.grant(dataset, analyst, epsilon=0.4, delta=1e-5)
+    assert ask(analyst, dataset, 0.3).status_code == 200
+    spent, entries = owner.budget(), owner.ledger()
+    refused_by(ask(analyst, dataset, 0.3), None)  # the owner's is the first that refuses
+    renewed = owner.patch(f"{path}/budget", json={"window": "new"}).json()
+    assert (renewed["window"], renewed["queries"], renewed["spent"]["epsilon"]) == (2, 0, 0.0)
+    assert renewed["limit"] == spent["limit"]
+    assert ask(analyst, dataset, 0.3).status_code == 200
+    assert owner.budget()["queries"] == 1
+    # What was spent before stays where it was, to be read.
+    assert owner.get(f"{path}/ledger", params={"window": 1}).json()["entries"] == entries
+    assert len(owner.ledger()) == 2
+    problem(owner.get(f"{path}/ledger", params={"window": 3}), 404, "not-found")
+    refused_by(ask(analyst, dataset, 0.3), None)
+    owner.patch(f"{path}/budget", json={"epsilon": 3.0})
+    refused_by(ask(analyst, dataset, 0.3), "analyst")  # the cap came along
+    assert books_balance(server)
+
+
+def test_a_frozen_budget_stays_frozen_in_a_new_window(server: Server) -> None:
+    owner = server.owner()
+    dataset, path = owner.dataset(), f"/v1/owners/{owner.id}/budget"
+    owner.patch(path, json={"frozen": True})
+    assert owner.patch(path, json={"window": "new"}).json()["frozen"]
+    problem(ask(owner, dataset, 0.1), 409, "account-frozen")
+    assert not owner.patch(path, json={"frozen": False}).json()["frozen"]
+    assert ask(owner, dataset, 0.1).status_code == 200

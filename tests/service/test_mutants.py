@@ -1,0 +1,374 @@
+"""Planted faults of the ledger, each seen by a check that holds without it.
+
+`SEEN_BY` names for every fault the check here, or the test elsewhere, that sees it.
+"""
+
+import sqlite3
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from directly import Books, held
+from inside import COST, World, claimed
+from sqlalchemy import create_engine, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.orm import Session
+
+from privest_service.database import Database
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.units import Charge, Limits
+from privest_service.owners.models import Owner
+from privest_service.problems import BudgetExceeded
+
+Plant = Callable[[pytest.MonkeyPatch, Database], None]
+
+_debit, _move, _in_force = ledger.debit, ledger._move, ledger.accounts_in_force
+_run, _commit, _fail = Database.run, ledger.commit, ledger.fail
+
+
+def _gdp(mu_squared: int, slack: int = 10) -> Limits:
+    return Limits("gdp", 1, 1, mu_squared, slack)
+
+
+# What must hold
+
+
+def budget_is_held_before_a_run(database: Database) -> None:
+    """A request is charged when it is accepted: with room for one, a second is refused before any has run."""
+    world = World.make(database, _gdp(COST.mu_squared, COST.slack))
+    job = world.submit(database, "one")
+    with database.read() as session:
+        assert len(ledger.debits_of(session, job)) == 3
+        assert world.accounts(session)[0].mu_squared_spent == COST.mu_squared
+    with pytest.raises(BudgetExceeded):
+        world.submit(database, "two")
+    world.end(database, claimed(database), "{}")
+    assert world.check(database) == "committed"
+
+
+def both_sums_move_together(database: Database) -> None:
+    """A charge of which one part does not fit leaves no trace of the other; one that fits is one entry."""
+    books = Books(database)
+    account = books.open(_gdp(100, 5))
+    for over in (Charge(1, 1, 10, 6), Charge(1, 1, 101, 1)):
+        with pytest.raises(BudgetExceeded):
+            books.reserve({account: over})
+        found = books.account(account)
+        assert (found.mu_squared_spent, found.slack_spent, found.seq) == (0, 0, 1)
+    books.reserve({account: Charge(1, 1, 10, 5)})
+    assert books.account(account).seq == 2
+
+
+def units_count_at_any_height(database: Database) -> None:
+    """Beside 2^60 a unit still counts: of three charges of one, two fit."""
+    books = Books(database)
+    account = books.open(_gdp(2**60 + 2))
+    for amount in (2**60, 1, 1):
+        books.reserve({account: Charge(1, 1, amount, 0)})
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: Charge(1, 1, 1, 0)})
+    assert books.account(account).mu_squared_spent == 2**60 + 2
+
+
+def one_unit_too_much_is_refused(database: Database) -> None:
+    """There is no tolerance, and it is the ledger that says so, not the CHECK behind it."""
+    books = Books(database)
+    for limits, over in (
+        (_gdp(10**12, 10**12), Charge(1, 1, 10**12 + 1, 0)),
+        (_gdp(10**12, 10**12), Charge(1, 1, 0, 10**12 + 1)),
+        (Limits("basic", 10**12, 10**12, 0, 0), Charge(10**12 + 1, 0, 0, 0)),
+    ):
+        account = books.open(limits)
+        with pytest.raises(BudgetExceeded):
+            books.reserve({account: over})
+
+
+def a_claim_is_final(database: Database) -> None:
+    """Whatever becomes of a claimed job, and whoever tries: its charge stays."""
+    world = World.make(database)
+    job = world.submit(database, "one")
+    assert claimed(database) == job
+    with database.write() as session:
+        assert not ledger.void(session, job)
+    world.revoke(database)
+    assert world.check(database) == "claimed"
+    world.end(database, job, None)
+    assert world.check(database) == "failed"
+
+
+def a_writer_holds_what_it_reads(database: Database) -> None:
+    """From the moment a charge has read its accounts, nobody else can write them before it ends."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    with database.write() as session:
+        assert [found.id for found in held(session, [account])] == [account]
+        if database.is_sqlite:
+            other = sqlite3.connect(str(database.engine.url.database), timeout=0)
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+            other.close()
+        else:
+            _refused_at_once(database, account)
+
+
+def a_charge_holds_its_accounts(database: Database) -> None:
+    """The same of the accounts that a request finds for itself."""
+    world = World.make(database)
+    with database.write() as session:
+        owner = session.get_one(Owner, world.owner)
+        found = ledger.accounts_in_force(session, owner, lock=True)
+        if not database.is_sqlite:
+            _refused_at_once(database, found[0].id)
+
+
+def _refused_at_once(database: Database, account: int) -> None:
+    with database.write() as other, pytest.raises(OperationalError, match="lock"):
+        other.execute(text(f"SELECT 1 FROM accounts WHERE id = {account} FOR UPDATE NOWAIT"))  # noqa: S608
+
+
+def a_retry_charges_once(database: Database) -> None:
+    """Whether or not something was in the way, work that was done is not done again."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    tries = list[int]()
+
+    def work(session: Session) -> None:
+        tries.append(len(tries))
+        books.reserve_in(session, {account: Charge(1, 1, 10, 0)})
+        if len(tries) == 2:
+            raise ledger_in_the_way
+
+    ledger_in_the_way = OperationalError("", {}, Exception("database is locked"))
+    for attempts in (1, 3):  # the second time in vain once
+        database.run(work)
+        assert len(tries) == attempts
+    assert books.account(account).mu_squared_spent == 20
+    assert books.faults() == []
+
+
+def a_refusal_leaves_nothing_to_read(database: Database) -> None:
+    """What the budget does not cover has no job, no key and no run, so that there is no answer."""
+    world = World.make(database, _gdp(COST.mu_squared - 1, COST.slack))
+    with pytest.raises(BudgetExceeded):
+        world.submit(database, "one")
+    with database.read() as session:
+        assert world.jobs(session) == []
+        assert session.get(IdempotencyKey, (world.analyst, "one")) is None
+    assert claimed(database) is None
+    assert world.check(database) is None
+
+
+def every_scope_is_charged(database: Database) -> None:
+    """The owner's account, that of the rows and that of the grant: each the same, and each able to refuse."""
+    world = World.make(database)
+    world.submit(database, "one")
+    with database.read() as session:
+        found = {account.scope: account.mu_squared_spent for account in world.accounts(session)}
+    assert found == dict.fromkeys(("owner", "dataset", "analyst"), COST.mu_squared)
+    assert claimed(database)
+
+
+# What is planted
+
+
+def _debit_after_the_run(patch: pytest.MonkeyPatch, _: Database) -> None:
+    later: dict[str, tuple[Any, ...]] = {}
+
+    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+        later[job_id] = ([account.id for account in accounts], why, charges)
+
+    def commit(session: Session, job_id: str, result: str) -> bool:
+        accounts, why, charges = later.pop(job_id)
+        _debit(session, held(session, accounts), job_id, why, charges)
+        return _commit(session, job_id, result)
+
+    patch.setattr(ledger, "debit", debit)
+    patch.setattr(ledger, "commit", commit)
+
+
+def _debit_apart(patch: pytest.MonkeyPatch, database: Database) -> None:
+    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+        parts = [[Charge(c.epsilon, 0, c.mu_squared, 0) for c in charges]]
+        parts.append([Charge(0, c.delta, 0, c.slack) for c in charges])
+        _debit(session, accounts, job_id, why, parts[0])
+        session.connection().exec_driver_sql("COMMIT")
+        if database.is_sqlite:
+            session.connection().exec_driver_sql("BEGIN IMMEDIATE")
+        _debit(session, accounts, job_id, why, parts[1])
+
+    patch.setattr(ledger, "debit", debit)
+
+
+def _float_balances(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def move_by(account: Account, amount: Charge) -> None:
+        for name in ("epsilon", "delta", "mu_squared", "slack"):
+            spent = float(getattr(account, f"{name}_spent")) + float(getattr(amount, name))
+            setattr(account, f"{name}_spent", int(spent))
+
+    patch.setattr(ledger, "_move_by", move_by)
+
+
+def _tolerance(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+        for account, charge in zip(accounts, charges, strict=True):
+            for name in ledger.limits_of(account).counted:
+                spent = getattr(account, f"{name}_spent") + getattr(charge, name)
+                if not spent <= getattr(account, f"{name}_limit") * (1 + 1e-9):
+                    raise BudgetExceeded
+        for account, charge in zip(accounts, charges, strict=True):
+            ledger._move_by(account, charge)
+        ledger._append(session, accounts, "debit", job_id, why, charges)
+
+    patch.setattr(ledger, "debit", debit)
+
+
+def _void_of_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def move(session: Session, which: Any, before: str, after: str, **values: object) -> Job | None:
+        found = _move(session, which, before, after, **values)
+        if found is None and after == "voided":
+            return _move(session, which, "claimed", after, **values)
+        return found
+
+    patch.setattr(ledger, "_move", move)
+
+
+def _failures_refunded(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def fail(session: Session, job_id: str) -> bool:
+        failed = _fail(session, job_id)
+        debits = ledger.debits_of(session, job_id) if failed else []
+        accounts = [ledger._locked(session, entry.account_id) for entry in debits]
+        back = [-Charge(e.epsilon, e.delta, e.mu_squared, e.slack) for e in debits]
+        for account, amount in zip(accounts, back, strict=True):
+            ledger._move_by(account, amount)
+        ledger._append(session, accounts, "void", job_id, None, back)
+        return failed
+
+    patch.setattr(ledger, "fail", fail)
+
+
+def _deferred_transactions(patch: pytest.MonkeyPatch, database: Database) -> None:
+    """On SQLite the driver's own; on PostgreSQL, whose transactions hold rows, none that are held."""
+    if database.is_sqlite:
+        patch.setattr(database, "_writer", create_engine(database.engine.url))
+    else:
+        patch.setitem(globals(), "held", _not_held)
+
+
+def _not_held(session: Session, accounts: Any) -> list[Account]:
+    return list(session.scalars(select(Account).where(Account.id.in_(accounts)).order_by(Account.id)))
+
+
+def _accounts_not_held(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def in_force(*given: Any, lock: bool = False) -> list[Account]:
+        return _in_force(*given)
+
+    patch.setattr(ledger, "accounts_in_force", in_force)
+
+
+def _run_again_after_commit(patch: pytest.MonkeyPatch, _: Database) -> None:
+    """Takes a COMMIT whose answer was lost for one that was not done."""
+
+    def run(database: Database, work: Callable[[Session], Any]) -> Any:
+        _run(database, work)
+        return _run(database, work)
+
+    patch.setattr(Database, "run", run)
+
+
+def _refusals_run(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def debit(*given: Any) -> None:
+        try:
+            _debit(*given)
+        except BudgetExceeded:
+            return
+
+    patch.setattr(ledger, "debit", debit)
+
+
+def _without(scope: str) -> Plant:
+    def plant(patch: pytest.MonkeyPatch, _: Database) -> None:
+        def in_force(*given: Any, lock: bool = False) -> list[Account]:
+            return [account for account in _in_force(*given, lock=lock) if account.scope != scope]
+
+        patch.setattr(ledger, "accounts_in_force", in_force)
+
+    return plant
+
+
+Check = Callable[[Database], None]
+
+MUTANTS: dict[str, tuple[Plant, Check]] = {
+    "debit after the run": (_debit_after_the_run, budget_is_held_before_a_run),
+    "both sums debited apart": (_debit_apart, both_sums_move_together),
+    "float balances": (_float_balances, units_count_at_any_height),
+    "tolerance": (_tolerance, one_unit_too_much_is_refused),
+    "void after the claim": (_void_of_claimed, a_claim_is_final),
+    "refund of a failure": (_failures_refunded, a_claim_is_final),
+    "deferred transactions": (_deferred_transactions, a_writer_holds_what_it_reads),
+    "accounts not held": (_accounts_not_held, a_charge_holds_its_accounts),
+    "a retry that charges twice": (_run_again_after_commit, a_retry_charges_once),
+    "a refused answer readable": (_refusals_run, a_refusal_leaves_nothing_to_read),
+    "rows not charged": (_without("dataset"), every_scope_is_charged),
+    "grant not charged": (_without("analyst"), every_scope_is_charged),
+}
+
+_SEEN_AS = {"tolerance": IntegrityError, "void after the claim": IntegrityError}
+"""Where the database itself is the first to see it, by a CHECK or a trigger."""
+
+SEEN_BY: dict[str, str] = {
+    **{name: check.__name__ for name, (_, check) in MUTANTS.items()},
+    "read, check, write": "test_concurrency.py::test_a_read_check_write_debit_would_be_caught",
+}
+
+
+@pytest.mark.parametrize("check", sorted({check for _, check in MUTANTS.values()}, key=lambda c: c.__name__))
+def test_the_ledger_keeps(database: Database, check: Check) -> None:
+    check(database)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_fault_is_seen(database: Database, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    plant, check = MUTANTS[name]
+    if database.is_sqlite and name == "accounts not held":
+        pytest.skip("SQLite has no locks on rows, and one writer")
+    with monkeypatch.context() as patch:
+        plant(patch, database)
+        with pytest.raises(_SEEN_AS.get(name, (AssertionError, pytest.fail.Exception))):
+            check(database)
+
+
+def test_a_commit_whose_answer_was_lost_is_charged_once(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the retry stands the key: the same request again finds its job."""
+    world = World.make(database)
+    with monkeypatch.context() as patch:
+        _run_again_after_commit(patch, database)
+        world.submit(database, "one")
+    assert world.check(database) == "reserved"
+    assert claimed(database)
+
+
+def test_every_fault_is_seen_by_something() -> None:
+    wanted = {
+        "debit after the run",
+        "both sums debited apart",
+        "float balances",
+        "tolerance",
+        "void after the claim",
+        "refund of a failure",
+        "read, check, write",
+        "deferred transactions",
+        "accounts not held",
+        "a retry that charges twice",
+        "a refused answer readable",
+        "rows not charged",
+        "grant not charged",
+    }
+    assert set(SEEN_BY) == wanted
+    for name, seen_by in SEEN_BY.items():
+        file, _, test = seen_by.rpartition("::")
+        code = (Path(__file__).parent / (file or Path(__file__).name)).read_text()
+        assert f"def {test}(" in code, name
