@@ -30,7 +30,24 @@ from privest_service.ledger.verify import verify
 T = TypeVar("T")
 
 ADMIN_KEY = "admin-key-of-the-tests"
+LABELLED = {
+    "kind": "labelled",
+    "features": ["a", "b"],
+    "label": "y",
+    "classes": ["0", "1"],
+    "mean": [10.0, 0.0],
+    "scale": [2.0, 0.1],
+}
 SPD3 = {"kind": "points", "manifold": {"name": "spd", "dim": 3}, "radius": 1.0}
+
+
+def told_apart(n: int = 2000, classes: int = 2, *, apart: float) -> np.ndarray:
+    """Rows of `LABELLED`: classes in turn, whose first feature differs by so many standard deviations."""
+    rng = np.random.default_rng(11)
+    labels = np.arange(n) % classes
+    x = rng.standard_normal((n, 2))
+    x[:, 0] += apart * (labels - (classes - 1) / 2)
+    return np.column_stack([10.0 + 2.0 * x[:, 0], 0.1 * x[:, 1], labels])
 
 
 def until(found: Callable[[], T], seconds: float = 30.0) -> T:

@@ -6,8 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
+
+if TYPE_CHECKING:
+    from privest_service.ledger.export import Heads
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             name = "_".join(map(str, fault["loc"])).upper()
             print(f"PRIVEST_{name}: {fault['msg']}", file=sys.stderr)
         return 2
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 2
 
@@ -107,15 +111,15 @@ def _openapi() -> int:
 
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path]) -> int:
-    from privest_service.ledger.export import LINE, Heads, lines  # noqa: PLC0415
+    from privest_service.ledger.export import lines, read  # noqa: PLC0415
     from privest_service.ledger.verify import verify  # noqa: PLC0415
 
-    published = [Heads.model_validate_json(path.read_bytes()) for path in kept]
+    published = list(map(_kept_heads, kept))
     if export is not None:
         if not keys:
             raise ValueError("an export is verified with --key, a public key that you noted earlier")
         with export.open() as file:
-            report = verify(map(LINE.validate_json, file), keys, published)
+            report = verify(read(file), keys, published)
     else:
         from privest_service.database import Database  # noqa: PLC0415
         from privest_service.settings import Settings  # noqa: PLC0415
@@ -132,3 +136,12 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path]) -> int:
         f"{len(report.faults)} faults"
     )
     return 1 if report.faults else 0
+
+
+def _kept_heads(path: Path) -> "Heads":
+    from privest_service.ledger.export import Heads  # noqa: PLC0415
+
+    try:
+        return Heads.model_validate_json(path.read_bytes())
+    except ValueError:
+        raise ValueError(f"{path} holds no signed heads") from None

@@ -70,7 +70,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def signer(self) -> Signer:
-        """What signs receipts; its key is made on first use where that is allowed.
+        """What signs entries, receipts and heads; its key is made on first use where that is allowed.
 
         Raises:
             ValueError: the key is missing or of another kind.

@@ -42,6 +42,20 @@ def hessian_of(x, weights):
     return np.block(blocks)
 
 
+@pytest.mark.parametrize("certain", [0, 1, 2])
+def test_a_class_that_no_row_is_of_is_not_said_to_be_known(certain):
+    """The other two share all rows evenly: the Hessian has an eigenvalue of 1e-6 along this one."""
+    weights = np.zeros((3, 2))
+    weights[certain, 1], weights[(certain + 1) % 3, 0] = -1e3, 2.0
+    moment = Moment(np.diag([0.96, 0.04]), 0.0)
+    model = ScoreModel(weights, moment, mean_of(moment, 0.2))
+    errors = np.sqrt([np.diag(model.sampling(column)) for column in range(3)])
+    assert (errors[certain] > errors[(certain + 1) % 3]).all()
+    shaken = np.sqrt([np.diag(model.squared_inverse(column, np.eye(3))) for column in range(3)])
+    assert (shaken[certain] > shaken[(certain + 1) % 3]).all()
+    assert np.abs(model.step(np.ones((3, 2)))).max() < 1e-9  # what moves all alike moves nothing
+
+
 @columns
 def test_pull_and_hessian_are_those_of_gaussian_features(count):
     x, weights = drawn(), weights_of(count)
@@ -62,7 +76,7 @@ def test_pull_and_hessian_are_those_of_gaussian_features(count):
     for column in range(count):
         place = slice(column * SIZE, (column + 1) * SIZE)
         block = exact[place, place]
-        assert np.linalg.norm(model.inverse(column) - block) < 0.1 * np.linalg.norm(block)
+        assert np.linalg.norm(model.sampling(column) - block) < 0.1 * np.linalg.norm(block)
 
 
 @columns
@@ -74,9 +88,8 @@ def test_a_block_of_the_inverses_square_is_what_steps_make_of_noise(count):
     square = whole.T @ whole * 1e12
     for column in range(count):
         place = slice(column * SIZE, (column + 1) * SIZE)
-        np.testing.assert_allclose(
-            model.squared_inverse(column), square[place, place], rtol=1e-6, atol=1e-6 * np.abs(square).max()
-        )
+        found, wanted = model.squared_inverse(column, np.eye(count)), square[place, place]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(square).max())
 
 
 @columns

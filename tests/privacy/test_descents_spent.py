@@ -315,7 +315,7 @@ class Chosen:
 def test_a_record_s_gradient_is_the_same_wherever_it_is_in_a_batch(classes, dim):
     """Even at weights so large that the rounding of a score is worth a whole gradient."""
     shape = LabelledShape(50, tuple(map(str, range(dim))), "y", tuple(map(str, range(classes))))
-    design = Standardised.of(shape, 1.0, 0.25)
+    design = Standardised.of(shape, 1.0, intercept=True)
     loss = LogLoss(design.size, classes)
     rng = np.random.default_rng(2)
     rows = np.column_stack([rng.standard_normal((50, dim)), rng.integers(0, classes, 50)])
@@ -336,7 +336,7 @@ def test_batches_that_differ_in_one_record_differ_by_what_is_certified():
     """Replaced, or another drawn in its place at any place in the batch, over three chunks, grid included."""
     n, m = 3 * CHUNK, 2 * CHUNK + 5
     shape = LabelledShape(n, ("a", "b"), "y", ("0", "1"))
-    design, loss = Standardised.of(shape, 1.0, 0.0), LogLoss(2, 2)
+    design, loss = Standardised.of(shape, 1.0, intercept=False), LogLoss(2, 2)
     rng = np.random.default_rng(5)
     rows = np.column_stack([1e3 * rng.standard_normal((n, 2)), rng.integers(0, 2, n)])
     rows[0] = [1e9, 0.0, 1.0]

@@ -13,6 +13,8 @@ from privest.privacy import noise
 from privest.privacy.certificates import NoisySum
 from privest.privacy.noise import SystemNoise
 
+pytestmark = pytest.mark.system_noise
+
 ALARM = 1e-9
 DRAWS = 20_000
 

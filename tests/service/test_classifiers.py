@@ -1,32 +1,21 @@
 """Logistic regression over HTTP: labelled rows in, coefficients in their units out, whatever rows hold."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
-from harness import SPD3, Caller, Server, npy, problem
+import harness
+from harness import LABELLED, SPD3, Caller, Server, npy, problem
 
 SOLVERS = ["newton", "clipped", "gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
-SCHEMA = {
-    "kind": "labelled",
-    "features": ["a", "b"],
-    "label": "y",
-    "classes": ["0", "1"],
-    "mean": [10.0, 0.0],
-    "scale": [2.0, 0.1],
-}
 ASK = {"kind": "logistic-regression", "epsilon": 2.0, "delta": 1e-6}
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
 """What no database has a part in."""
 
 
-def told_apart(n: int = 2000, classes: int = 2) -> np.ndarray:
-    rng = np.random.default_rng(11)
-    labels = np.arange(n) % classes
-    x = rng.standard_normal((n, 2))
-    x[:, 0] += 4.0 * (labels - (classes - 1) / 2)
-    return np.column_stack([10.0 + 2.0 * x[:, 0], 0.1 * x[:, 1], labels])
-
+told_apart = partial(harness.told_apart, apart=4.0)
 
 _datasets: dict[str, tuple[Caller, str]] = {}
 
@@ -36,7 +25,7 @@ def asked(server: Server) -> tuple[Caller, str]:
     """An owner with budget for all that is asked here, and its labelled rows."""
     if server.url not in _datasets:
         owner = server.owner(epsilon=100.0, delta=1e-3)
-        _datasets[server.url] = owner, owner.dataset(told_apart(), SCHEMA)
+        _datasets[server.url] = owner, owner.dataset(told_apart(), LABELLED)
     return _datasets[server.url]
 
 
@@ -72,7 +61,7 @@ def test_more_than_two_classes_have_a_row_each(server: Server) -> None:
     owner = server.owner(epsilon=20.0)
     rows = told_apart(3000)
     rows[2000:] = [10.0, 0.5, 2] + rows[2000:] * [0.0, 1.0, 0.0]  # a third class beside the two
-    dataset = owner.dataset(rows, SCHEMA | {"classes": ["0", "1", "2"]})
+    dataset = owner.dataset(rows, LABELLED | {"classes": ["0", "1", "2"]})
     found = owner.estimate(dataset, **ASK | {"epsilon": 8.0}).json()["estimate"]
     coefficients, intercept = np.array(found["coefficients"]), np.array(found["intercept"])
     assert coefficients.shape == (3, 2)
@@ -89,7 +78,7 @@ def test_random_batches_are_planned_charged_and_run(
     server: Server, solver: str, delta: float, law: str, scheme: str
 ) -> None:
     owner = server.owner(epsilon=4.0, delta=delta, composition="basic" if delta == 0 else "gdp")
-    dataset = owner.dataset(told_apart(), SCHEMA)
+    dataset = owner.dataset(told_apart(), LABELLED)
     asked = ASK | {"epsilon": 1.0, "delta": delta, "solver": solver, "batch_size": 100, "steps": 20}
     planned = owner.plan(dataset, **asked).json()
     kinds = {(r["noise"], r["batch"], r["sampling"], r["mu_squared"]) for r in planned["releases"]}
@@ -106,7 +95,7 @@ def test_bounds_will_do_for_facts_and_errors_by_sampling_can_be_had(
     asked: tuple[Caller, str], solver: str | None
 ) -> None:
     owner, _ = asked
-    dataset = owner.dataset(told_apart(), SCHEMA | {"mean": [0.0, 0.0], "scale": [30.0, 2.0]})
+    dataset = owner.dataset(told_apart(), LABELLED | {"mean": [0.0, 0.0], "scale": [30.0, 2.0]})
     options = {"solver": solver, "standardisation": "private", "sampling_errors": True, "reuse": False}
     planned = owner.plan(dataset, **ASK, **options).json()
     names = [release["statistic"] for release in planned["releases"]]
@@ -120,7 +109,7 @@ def test_bounds_will_do_for_facts_and_errors_by_sampling_can_be_had(
     assert np.mean((scores > 0) == rows[:, 2]) > 0.94
     assert all(error > 0 for error in found["sampling"]["standard_errors"])
     bare = owner.dataset(
-        told_apart(), {name: fact for name, fact in SCHEMA.items() if name not in ("mean", "scale")}
+        told_apart(), {name: fact for name, fact in LABELLED.items() if name not in ("mean", "scale")}
     )
     problem(owner.plan(bare, **ASK, **options), 422, "invalid")
 
@@ -128,7 +117,7 @@ def test_bounds_will_do_for_facts_and_errors_by_sampling_can_be_had(
 @only_on_sqlite
 def test_a_pure_budget_is_served_with_laplace_noise(server: Server) -> None:
     owner = server.owner(epsilon=4.0, delta=0.0, composition="basic")
-    dataset = owner.dataset(told_apart(), SCHEMA)
+    dataset = owner.dataset(told_apart(), LABELLED)
     planned = owner.plan(dataset, kind="logistic-regression", epsilon=1.0).json()
     assert planned["privacy"]["delta"] == 0.0
     assert {release["noise"] for release in planned["releases"]} == {"laplace"}
@@ -151,7 +140,7 @@ def test_a_pure_budget_is_served_with_laplace_noise(server: Server) -> None:
 )
 def test_what_rows_hold_changes_nothing_but_the_numbers(server: Server, hard: np.ndarray) -> None:
     owner = server.owner(epsilon=20.0)
-    usual, odd = (owner.dataset(rows, SCHEMA) for rows in (told_apart(60), hard))
+    usual, odd = (owner.dataset(rows, LABELLED) for rows in (told_apart(60), hard))
     for solver in ("newton", "nag-opt"):
         plans = [owner.plan(dataset, **ASK, solver=solver).json() for dataset in (usual, odd)]
         assert plans[0] == plans[1]

@@ -1,11 +1,13 @@
 """Exports of the ledger, read on another machine: what was done to one shows, and one key is trusted."""
 
 import csv
+import hashlib
 import io
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from directly import Books
 
 from harness import SIGNER, SPD3, Caller, Server, npy, problem, spd
+from privest.privacy.certificates import noisy_sum
+from privest.privacy.cost import PrivacyTarget
 from privest_service.database import Database
-from privest_service.ledger.export import LINE, Heads, as_jsonl, lines
+from privest_service.ledger.export import LINE, Heads, MechanismLine, as_jsonl, lines
+from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.receipts import Signer
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
@@ -72,6 +77,34 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     assert "with --key" in run().stderr
     assert run("--key", SIGNER.public_key).returncode == 1
     assert "signed with a key that was not given" in run("--key", SIGNER.public_key).stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--export", "gone.jsonl", "--key", SIGNER.public_key], "No such file"),
+        (["--export", "torn.jsonl", "--key", SIGNER.public_key], "line 2 is no line of a ledger"),
+        (["--export", "empty.jsonl", "--key", SIGNER.public_key, "--heads", "torn.jsonl"], "no signed heads"),
+    ],
+    ids=["gone", "torn", "heads"],
+)
+def test_files_that_are_none_are_named(tmp_path: Path, more: list[str], said: str) -> None:
+    whole = '{"type":"mechanism","digest":"","content":""}\n'
+    (tmp_path / "torn.jsonl").write_text(whole + whole[:20])
+    (tmp_path / "empty.jsonl").write_text("")
+    command = [sys.executable, "-m", "privest_service", "verify-ledger", *more]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert said in found.stderr
+    assert "Traceback" not in found.stderr
+
+
+def test_a_mechanism_of_nonsense_is_no_crash() -> None:
+    noiseless = replace(noisy_sum("gaussian", n=9, size=1, clip=1.0, loss=1.0), scale=0.0)
+    told = mechanism("frechet-mean", "ds_x", PrivacyTarget(1.0, 1e-6), (noiseless,)).content
+    for content in (told, "[]", "{}", "not json"):
+        digest = hashlib.sha256(content.encode()).hexdigest()
+        assert verify([MechanismLine(digest=digest, content=content)], []).faults == []  # of no entry
 
 
 def entry(rows: Rows, place: int = 1) -> dict[str, Any]:

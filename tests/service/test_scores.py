@@ -1,21 +1,15 @@
 """Scores of classifiers over HTTP: what a logistic regression answered goes in, a noisy score comes out."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from harness import SPD3, Caller, Server, npy, problem
+import harness
+from harness import LABELLED, SPD3, Caller, Server, npy, problem
 
-SCHEMA = {
-    "kind": "labelled",
-    "features": ["a", "b"],
-    "label": "y",
-    "classes": ["0", "1"],
-    "mean": [10.0, 0.0],
-    "scale": [2.0, 0.1],
-}
 PRIVACY = {"epsilon": 2.0, "delta": 1e-6}
 ASK = PRIVACY | {"kind": "classifier-score", "coefficients": [0.7, 4.0], "intercept": -7.5}
 MARK = 98765.4321
@@ -26,13 +20,7 @@ only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
 metrics = pytest.mark.parametrize("metric", ["accuracy", "auc"])
 
 
-def told_apart(n: int = 2000, classes: int = 2) -> np.ndarray:
-    rng = np.random.default_rng(21)
-    labels = np.arange(n) % classes
-    x = rng.standard_normal((n, 2))
-    x[:, 0] += 2.0 * (labels - (classes - 1) / 2)
-    return np.column_stack([10.0 + 2.0 * x[:, 0], 0.1 * x[:, 1], labels])
-
+told_apart = partial(harness.told_apart, apart=2.0)
 
 _datasets: dict[str, tuple[Caller, str]] = {}
 
@@ -42,7 +30,7 @@ def asked(server: Server) -> tuple[Caller, str]:
     """An owner with budget for all that is asked here, and its labelled rows."""
     if server.url not in _datasets:
         owner = server.owner(epsilon=100.0, delta=1e-3)
-        _datasets[server.url] = owner, owner.dataset(told_apart(), SCHEMA)
+        _datasets[server.url] = owner, owner.dataset(told_apart(), LABELLED)
     return _datasets[server.url]
 
 
@@ -100,7 +88,7 @@ def test_the_same_question_again_is_free_and_another_classifier_is_not(asked: tu
 def test_more_than_two_classes_have_a_row_each(server: Server) -> None:
     owner = server.owner(epsilon=20.0)
     rows = told_apart(3000, 3)
-    dataset = owner.dataset(rows, SCHEMA | {"classes": ["0", "1", "2"]})
+    dataset = owner.dataset(rows, LABELLED | {"classes": ["0", "1", "2"]})
     ask = ASK | {"coefficients": [[-1, 0], [0, 0], [1, 0.5]], "intercept": [8, 0, -12]}
     found = owner.estimate(dataset, **ask).json()["estimate"]
     said = np.argmax(rows[:, :2] @ np.array(ask["coefficients"]).T + ask["intercept"], axis=1)
@@ -121,7 +109,7 @@ def test_more_than_two_classes_have_a_row_each(server: Server) -> None:
 @metrics
 def test_a_pure_budget_is_served_with_laplace_noise(server: Server, metric: str) -> None:
     owner = server.owner(epsilon=4.0, delta=0.0, composition="basic")
-    dataset = owner.dataset(told_apart(), SCHEMA)
+    dataset = owner.dataset(told_apart(), LABELLED)
     ask = {name: part for name, part in ASK.items() if name != "delta"} | {"epsilon": 1.0, "metric": metric}
     planned = owner.plan(dataset, **ask).json()
     assert planned["privacy"]["delta"] == 0.0
@@ -147,7 +135,7 @@ def test_what_rows_hold_changes_nothing_but_the_numbers(
     server: Server, hard: np.ndarray, metric: str
 ) -> None:
     owner = server.owner(epsilon=20.0)
-    usual, odd = (owner.dataset(rows, SCHEMA) for rows in (told_apart(60), hard))
+    usual, odd = (owner.dataset(rows, LABELLED) for rows in (told_apart(60), hard))
     ask = ASK | {"metric": metric}
     plans = [owner.plan(dataset, **ask).json() for dataset in (usual, odd)]
     assert plans[0] == plans[1]
@@ -226,7 +214,7 @@ def test_the_classifier_is_needed_and_the_data_must_be_labelled(asked: tuple[Cal
 @only_on_sqlite
 def test_an_analyst_pays_from_its_cap_and_is_refused_beyond(server: Server) -> None:
     owner, analyst = server.owner(epsilon=10.0), server.analyst()
-    dataset = owner.dataset(told_apart(), SCHEMA)
+    dataset = owner.dataset(told_apart(), LABELLED)
     problem(analyst.estimate(dataset, **ASK), 404, "not-found")
     owner.grant(dataset, analyst, epsilon=2.5, delta=2e-6)
     job = analyst.estimate(dataset, **ASK).json()

@@ -144,6 +144,13 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     return cost
 
 
+def weak_delta(target: PrivacyTarget, n: int) -> list[str]:
+    """The warning that a δ deserves, or none."""
+    if target.delta * n < 1.0:
+        return []
+    return ["delta is at least 1/n: such a guarantee allows a whole record to be published"]
+
+
 def in_words(releases: Sequence[Release], names: Mapping[str, str]) -> str:
     """A mechanism for people: the noise on every statistic, called by these names."""
     parts: list[str] = []

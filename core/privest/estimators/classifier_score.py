@@ -1,13 +1,13 @@
 """The private score of a linear classifier that is public: its accuracy, or its area under the ROC curve."""
 
 from dataclasses import dataclass
-from math import log, sqrt
+from math import log
 from typing import Any, Literal
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.budget import Allowance, cost_of_all, in_words
+from privest.estimators.budget import Allowance, cost_of_all, in_words, weak_delta
 from privest.estimators.noisy_scores import Score, accuracy, area_under_curve, share, usual_counts
 from privest.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.privacy.certificates import NoisySum
@@ -160,7 +160,7 @@ def _expected_error(release: NoisySum) -> ScoreError:
     if release.statistic == "histogram":
         deviation = area_under_curve(usual_counts(release.size // 2, release.n), release).standard_error
         return ScoreError(deviation, _NORMAL_95 * deviation)
-    deviation = sqrt(release.variance) / release.n
+    deviation = release.deviation
     if release.noise == "laplace":  # in one dimension the density is exp(−|z|/scale)/(2·scale)
         return ScoreError(deviation, log(20) * release.scale / release.n)
     return ScoreError(deviation, _NORMAL_95 * deviation)
@@ -173,8 +173,7 @@ def _warnings(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> t
             "the schema names no mean and scale of the features: scores are taken for log-odds, and those of "
             "another scale fall into few bins, which draws the area towards 1/2"
         )
-    if target.delta * shape.n >= 1.0:
-        found.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
+    found.extend(weak_delta(target, shape.n))
     return tuple(found)
 
 

@@ -9,18 +9,13 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.budget import Allowance
 from privest.estimators.fit import Fit
+from privest.estimators.newton_course import TIGHT
 from privest.losses.logistic import Classifier, LogLoss
 from privest.losses.standardised import Standardised
 from privest.privacy.certificates import NoisySum, Release
 from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
-
-_CONSTANT = 0.2
-"""Of the features' length, for the intercept: large enough to be learned, and short beside the features."""
-
-_TIGHT = 0.6
-"""Of the usual length, to which rows are shortened: with much noise direction is what tells classes apart."""
 
 _CLIP = 0.1
 """Of gradients: all rows that are wrong, or right by less than log-odds of 2.2, pull alike."""
@@ -57,9 +52,7 @@ class ClippedCourse:
     @property
     def design(self) -> Standardised:
         """What is seen of a row."""
-        return Standardised.of(
-            self.shape, self.shape.usual_length * _TIGHT, _CONSTANT if self.intercept else 0.0
-        )
+        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @property
     def loss(self) -> LogLoss:

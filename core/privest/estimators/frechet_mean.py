@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import chdtri, gammaincinv
 
 from privest.arrays import Array
+from privest.estimators.budget import weak_delta
 from privest.estimators.courses import (
     MOST_STEPS,
     Epochs,
@@ -26,9 +27,6 @@ from privest.solvers.ball import Ball
 from privest.solvers.gradient_descent import Oracle, gradient_descent
 from privest.solvers.schedule import hessian_bounds
 from privest.solvers.variance_reduction import FullNoise, variance_reduced
-
-_WEAK_DELTA = 1.0
-"""A δ of this many over n is called weak: it allows one record of n to be published."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +179,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
     if course.epochs and clip_change and clip_change < clip * min(1, course.epochs.frequency * step):
         warnings.append("clip_change is so small that an epoch may run past the mean and not return")
-    if target.delta * shape.n >= _WEAK_DELTA:
-        warnings.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
+    warnings.extend(weak_delta(target, shape.n))
     expected = _expected_error(course.schedule.noise_error, course.releases[-1], space.dim)
     if expected.radius_95 >= radius:
         warnings.append("the noise is wider than the public ball: expect no information from this query")

@@ -2,18 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Literal
 
 import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
-from privest.estimators.budget import Allowance, cost_of_all, in_words
+from privest.estimators.budget import Allowance, cost_of_all, in_words, weak_delta
 from privest.estimators.clipped_course import ClippedCourse
 from privest.estimators.descents import DESCENTS, MOST_STEPS, Descent, DescentSolver
 from privest.estimators.fit import Fit
-from privest.estimators.newton_course import NewtonCourse
+from privest.estimators.newton_course import NewtonCourse, released
 from privest.losses.logistic import ClassMoments, LogLoss
 from privest.losses.spread import FeatureSpread
 from privest.losses.standardised import Standardised
@@ -22,18 +21,15 @@ from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
-from privest.solvers.newton import Moment, ScoreModel, mean_of
+from privest.solvers.newton import ScoreModel, mean_of
 
 Solver = Literal["newton", "clipped"] | DescentSolver
 
 _PENALTY = 0.01
 """λ of descents that nobody gave one (paper 004, Section 5)."""
 
-_CONSTANT = 0.25
-"""Of the features' bound, for the intercept of descents."""
-
 _QUIET = 0.02
-"""Noise on the second moment's eigenvalues below which `newton` is the default: see docs/benchmarks.md."""
+"""Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
 
 _MOST_FEATURES = 2_000
 """Of `newton`, whose release has a number for every pair."""
@@ -146,7 +142,7 @@ class LogisticPlan:
             return NewtonCourse(shape, allowed, self.penalty, spec.intercept)
         if self.solver == "clipped":
             return ClippedCourse(shape, allowed, spec.intercept)
-        design = Standardised.of(shape, shape.usual_length, _CONSTANT if spec.intercept else 0.0)
+        design = Standardised.of(shape, shape.usual_length, intercept=spec.intercept)
         loss = LogLoss(design.size, len(shape.classes))
         steps = (spec.steps, spec.step_scale, spec.batch_size)
         return Descent(self.solver, design, loss, allowed, self.penalty, *steps)
@@ -268,7 +264,7 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         draft,
         releases=tuple(releases),
         cost=cost_of_all(releases, target),
-        expected_error=ReleaseError(sqrt(expected.variance) / expected.divisor),
+        expected_error=ReleaseError(expected.deviation),
         mechanism=in_words(releases, names),
     )
 
@@ -327,8 +323,7 @@ def _warnings(shape: LabelledShape, target: PrivacyTarget) -> tuple[str, ...]:
         found.append(
             "the schema names no mean and scale of the features: those in large units outweigh others"
         )
-    if target.delta * shape.n >= 1.0:
-        found.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
+    found.extend(weak_delta(target, shape.n))
     return tuple(found)
 
 
@@ -346,7 +341,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     design = course.design
     if planned.standardises:
         first, *releases = releases
-        design = design.shifted(*planned.spread.parts(gate.mean(design, "spread"), _deviation(first)))
+        design = design.shifted(*planned.spread.parts(gate.mean(design, "spread"), first.deviation))
     fit = course.run(releases[: len(releases) - planned.informs], gate, design)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
@@ -364,17 +359,9 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
     """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
-    moments, design = planned.moments, fit.design
-    second = moments.parts(gate.mean(design, "moments"))[1]
-    ridge = 2 * planned.penalty * (4.0 if len(fit.weights) == 1 else len(fit.weights))
-    moment = Moment(second, _deviation(release) / moments.scale, ridge)
-    mean = mean_of(moment, design.last) if design.constant else np.zeros(design.size)
-    model, n = ScoreModel(fit.weights, moment, mean), planned.shape.n
+    _, moment = released(planned.moments, release, gate, fit.design, planned.penalty)
+    model, n = ScoreModel(fit.weights, moment, mean_of(moment, fit.design.last)), planned.shape.n
     return lambda column: model.sampling(column) / n
-
-
-def _deviation(release: Release) -> float:
-    return sqrt(release.variance) / release.divisor
 
 
 def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:

@@ -17,14 +17,11 @@ from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.newton import Moment, ScoreModel, matched, mean_of
 
-_CONSTANT = 0.2
-"""Of the features' length, for the intercept: large enough to be learned, and short beside the features."""
-
-_TIGHT, _WIDE = 0.6, 3.0
+TIGHT, _WIDE = 0.6, 3.0
 """Of the usual length, to which rows are shortened: with much noise direction is what tells classes apart."""
 
-_QUIET = 0.03
-"""Noise on the moment's eigenvalues at which rows are shortened most."""
+_LOUD = 0.03
+"""Noise on the moment's eigenvalues from which on rows are shortened most."""
 
 _STEPS = 3
 """On the data, after those on moments: without noise the third was exact to a hundredth wherever tried."""
@@ -84,11 +81,11 @@ class NewtonCourse:
     def design(self) -> Standardised:
         """What is seen of a row: shortened the less, the less noise there is."""
         shape = self.shape
-        tight = min(max(_TIGHT * (_QUIET / self.loudness) ** 0.3, _TIGHT), _WIDE)
+        tight = min(max(TIGHT * (_LOUD / self.loudness) ** 0.3, TIGHT), _WIDE)
         return Standardised.of(
             shape,
             bound=shape.usual_length * (tight if shape.norm_bound is None else min(tight, 1.0)),
-            constant=_CONSTANT if self.intercept else 0.0,
+            intercept=self.intercept,
         )
 
     @property
@@ -124,14 +121,11 @@ class NewtonCourse:
     def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
         """The weights of the design's vectors, with what is known of their error."""
         moments, steps = self.moments, self.steps
-        first, second = moments.parts(gate.mean(design, "moments"))
+        first, moment = released(moments, releases[0], gate, design, self.penalty)
         if self._columns > 1:
             first = first - first.mean(axis=0)
-        factor = 4.0 if self._columns == 1 else float(self._columns)
-        deviation = _deviation(releases[0])
-        moment = Moment(second, deviation / moments.scale, 2 * self.penalty * factor)
-        mean = mean_of(moment, design.last) if self.intercept else np.zeros(design.size)
-        weights, shaken = matched(first, moment, mean, deviation=deviation)
+        mean = mean_of(moment, design.last)
+        weights, shaken = matched(first, moment, mean, deviation=releases[0].deviation)
         # With more than two classes a gradient's mean over them is its noise alone, and moves nothing.
         free = self._columns - (self._columns > 1)
         passed: list[Array] = []
@@ -151,7 +145,7 @@ class NewtonCourse:
             # of the step before. What it is beyond that, steps have not come to the end of, as features are
             # not Gaussian or noise has turned the steps: errors are larger in proportion (Birge 1932).
             weights = np.mean(passed[-_AVERAGED:], axis=0)
-            noise = _deviation(releases[-1])
+            noise = releases[-1].deviation
             excess = max(1.0, left / (2 * noise**2))
             shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
         model, n = ScoreModel(weights, moment, mean), self.allowance.n
@@ -163,5 +157,9 @@ class NewtonCourse:
         )
 
 
-def _deviation(release: Release) -> float:
-    return sqrt(release.variance) / release.divisor
+def released(
+    moments: ClassMoments, release: Release, gate: Oracle, design: Standardised, penalty: float
+) -> tuple[Array, Moment]:
+    """The gate's next answer on moments: (columns, size) class means, and the second moment."""
+    first, second = moments.parts(gate.mean(design, "moments"))
+    return first, Moment(second, release.deviation / moments.scale, 2 * penalty * moments.factor)

@@ -8,7 +8,15 @@ import numpy as np
 from scipy.special import chdtri
 
 from privest.arrays import Array, SymmetricCoordinates
-from privest.estimators.budget import BELOW, batches, cost_of_batches, covers, gaussian_budget, in_words
+from privest.estimators.budget import (
+    BELOW,
+    batches,
+    cost_of_batches,
+    covers,
+    gaussian_budget,
+    in_words,
+    weak_delta,
+)
 from privest.losses.candidates import Objective, Tilt
 from privest.losses.reaper import Reaper
 from privest.losses.second_moment import Frame, SecondMoment
@@ -306,7 +314,7 @@ class _Planner:
         bound = self.shape.norm_bound
         whole = self.release("location", share, bound / 2)
         course = schedule(
-            self.shape.dim * _deviation(whole) ** 2,
+            self.shape.dim * whole.deviation**2,
             power=1,
             curvature=(0.0, 0.0),
             distance=bound,
@@ -321,9 +329,9 @@ class _Planner:
             return (), right_angles(rank)
         if start == "analyze-gauss":
             release = self.release("moment", share)
-            return (release,), moment_error(_deviation(release), dim, rank)
+            return (release,), moment_error(release.deviation, dim, rank)
         release = self.release("sketch", share, _sketch_clip(dim, rank))
-        return (release,), sketch_error(_deviation(release), dim, rank, _columns(dim, rank))
+        return (release,), sketch_error(release.deviation, dim, rank, _columns(dim, rank))
 
     def begin(self, left: float) -> _Beginning:
         """The start that was asked for, or the one that its share of the budget is expected to serve."""
@@ -335,9 +343,9 @@ class _Planner:
         tilt = self.release("tilt", _TILT * left, sqrt(rank + 1), count=len(_TILTS))
         consensus = spec.consensus
         if consensus is None:
-            quiet = _deviation(tilt) * sqrt(rank + 1) < _LOUD_TILT and share < _DOUBTFUL_START / 2
+            quiet = tilt.deviation * sqrt(rank + 1) < _LOUD_TILT and share < _DOUBTFUL_START / 2
             consensus = quiet and start != "random" and spec.loss != "squared"
-        single = _deviation(self.release("gradient", left)) * sqrt(rank * (dim - rank))
+        single = self.release("gradient", left).deviation * sqrt(rank * (dim - rank))
         if start != "random" and spec.steps is None and spec.consensus is None:
             found = start == "analyze-gauss" and spec.loss == "squared"
             hopeless = spec.start is None and single > _LOUD_GRADIENT
@@ -367,7 +375,7 @@ class _Planner:
         free = size if relaxed else rank * (dim - rank)
         count = spec.steps
         if count is None:
-            single = _deviation(self.release("gradient", left)) * sqrt(free)
+            single = self.release("gradient", left).deviation * sqrt(free)
             count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim)
             count = relaxed_count(single) if relaxed else count
         block: Release = self.release("gradient", left, count=count)
@@ -380,7 +388,7 @@ class _Planner:
             mu = self.mu * sqrt(left) * BELOW
             block = batches(n, size, "gradient", 1.0, rate, spec.sampling, count, mu, self.slack)
             cost = cost_of_batches((block,), self.slack)
-        noise = sqrt(free * _deviation(block) ** 2 + (1 - rate) / (rate * n))
+        noise = sqrt(free * block.deviation**2 + (1 - rate) / (rate * n))
         if relaxed:
             mirror = spec.solver in _MIRROR
             steps = relaxed_steps(count, noise, dim, rank, mirror=mirror, first=spec.step_size)
@@ -431,8 +439,7 @@ def plan(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> Rob
     warnings: list[str] = []
     if error >= _USEFUL * right_angles(spec.rank):
         warnings.append("the noise may hide the subspace: ask with a larger epsilon, or for a smaller rank")
-    if target.delta * shape.n >= 1.0:
-        warnings.append("delta is at least 1/n: such a guarantee allows a whole record to be published")
+    warnings.extend(weak_delta(target, shape.n))
     free = spec.rank * (shape.dim - spec.rank)
     return RobustPCAPlan(
         target=target,
@@ -578,8 +585,3 @@ def _start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
         tilt=lambda candidates: gate.mean(candidates, "tilt").reshape(rank + 1, rank + 1),
         objective=lambda candidates: gate.mean(candidates, "objective"),
     )
-
-
-def _deviation(release: Release) -> float:
-    """Of the noise on one coordinate of a mean."""
-    return release.scale / release.divisor

@@ -154,6 +154,11 @@ class ClassMoments:
         """By which the second moment is multiplied in the sum."""
         return sqrt(self.ratio * self.energy)
 
+    @property
+    def factor(self) -> float:
+        """By how much the second moment is larger than the Hessian at zero weights: 4, or K."""
+        return 4.0 if self.classes == 2 else float(self.classes)
+
     def parts(self, mean: Array) -> tuple[Array, Array]:
         """A released mean as (columns, size) class means and the (size, size) second moment."""
         first, second = np.split(mean, [self.columns * self.width])

@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 from privest.arrays import Array, lengths
 from privest.shapes import LabelledShape
 
+_CONSTANT = 0.2
+"""k of a classifier with an intercept: large enough to be learned, and short beside the features."""
+
 
 @dataclass(frozen=True)
 class Standardised:
@@ -32,12 +35,12 @@ class Standardised:
     usual: float
 
     @classmethod
-    def of(cls, shape: LabelledShape, bound: float, constant: float) -> "Standardised":
+    def of(cls, shape: LabelledShape, bound: float, *, intercept: bool) -> "Standardised":
         """By the public facts of a shape."""
         mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
         scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
         length = bound if shape.scale is None else sqrt(shape.dim)
-        return cls(mean, scale, bound, constant, max(bound, length))
+        return cls(mean, scale, bound, _CONSTANT if intercept else 0.0, max(bound, length))
 
     def shifted(self, mean: Array, scale: Array) -> "Standardised":
         """With each feature's mean and scale in units of the ones that it has here."""

@@ -1,7 +1,7 @@
 """What a gate may release, each with its noise fixed before any data is read, and what that costs."""
 
 from dataclasses import dataclass
-from math import expm1, inf, log, log1p, log2, nextafter
+from math import expm1, inf, log, log1p, log2, nextafter, sqrt
 from typing import Literal
 
 from privest.privacy import grid
@@ -65,6 +65,11 @@ class NoisySum:
     def variance(self) -> float:
         """Of the noise on the sum, in any one direction."""
         return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on the mean, in any one direction."""
+        return sqrt(self.variance) / self.divisor
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,11 @@ class SampledSums:
     def variance(self) -> float:
         """Of the noise on the sum, in any one direction."""
         return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on the mean, in any one direction."""
+        return sqrt(self.variance) / self.divisor
 
 
 Release = NoisySum | SampledSums

@@ -28,7 +28,7 @@ _SURE = 1e-6
 """Of every row's label, at least, is open: where nothing is, errors would be nothing."""
 
 _RARE = 1e-3
-"""Of the largest eigenvalue; the Hessian is not divided by those below, which belong to no class."""
+"""Of the largest eigenvalue, to which others of the Hessian are lifted: some class may have few rows."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ScoreModel:
 
     def __init__(self, weights: Array, moment: Moment, mean: Array) -> None:
         columns, self._whitening = len(weights), moment.whitening
-        self._kept = np.sqrt(1 - moment.ridge_shares)
+        self._kept, self._whole = np.sqrt(1 - moment.ridge_shares), moment.inverse
         # Sᵀ is inverted through its orthogonal columns.
         scores = weights @ (self._whitening / np.sum(self._whitening**2, axis=0))
         leading = np.linalg.svd(scores, full_matrices=False).Vh[: max(1, _WHOLE // columns)]
@@ -112,8 +112,8 @@ class ScoreModel:
         outer = np.einsum("ni,nj->nij", drawn, drawn).reshape(_DRAWS, -1)
         whole = (spread.reshape(_DRAWS, -1).T @ outer / _DRAWS).reshape(columns, columns, width, width)
         whole = whole.transpose(0, 2, 1, 3).reshape(columns * width, -1)
-        self._across = _inverse(self.spread)
-        self._within = _inverse(whole).reshape(columns, width, columns, width)
+        self._across = _inverse(self.spread, columns)
+        self._within = _inverse(whole, columns).reshape(columns, width, columns, width)
 
     def step(self, gradient: Array) -> Array:
         """The Hessian's inverse applied to a (columns, size) gradient, as far as scores may move."""
@@ -128,41 +128,31 @@ class ScoreModel:
         moved = float(np.linalg.norm(solved)) / sqrt(len(solved))
         return min(1.0, _FURTHEST / max(moved, 1e-300)) * solved @ self._whitening.T
 
-    def inverse(self, column: int) -> Array:
-        """(size, size): a column's block on the diagonal of the Hessian's inverse."""
-        return self._inverse(column, self._whitening)
-
     def sampling(self, column: int) -> Array:
         """(size, size): n times a column's covariance by the sampling of n rows.
 
-        The inverse, of which a ridge r leaves e/(e + r) of what an eigenvalue e of the moment has: gradients
-        vary by the Hessian of the data, and steps divide by that with the ridge.
+        A block on the diagonal of the Hessian's inverse, of which a ridge r leaves e/(e + r) of what an
+        eigenvalue e of the moment has: gradients vary by the Hessian of the data, and steps divide by that
+        with the ridge.
         """
-        return self._inverse(column, self._whitening * self._kept)
-
-    def _inverse(self, column: int, whitening: Array) -> Array:
         across, within = self._blocks(column)
+        whitening = self._whitening * self._kept
         seen = whitening @ self._along
         return across[column] * (whitening @ whitening.T) + seen @ within[column] @ seen.T
 
-    def squared_inverse(self, column: int, mixed: Array | None = None) -> Array:
+    def squared_inverse(self, column: int, noise: Array) -> Array:
         """(size, size): what noise in the gradient leaves in a column, on average over the noise.
 
         Args:
             column: whose block on the diagonal of H⁻¹·(CCᵀ ⊗ I)·H⁻¹.
-            mixed: C, (columns, columns); I by default.
+            noise: C, (columns, columns).
         """
         across, within = self._blocks(column)
-        if mixed is not None:
-            across, within = across @ mixed, np.tensordot(mixed.T, within, 1)
+        across, within = across @ noise, np.tensordot(noise.T, within, 1)
         whole, seen = self._whole, self._whitening @ self._along
         mixed = whole @ seen @ np.tensordot(across, within, 1).T @ seen.T
         both = np.sum(within @ (seen.T @ seen) @ transposed(within), axis=0)
         return float(across @ across) * (whole @ whole) + mixed + mixed.T + seen @ both @ seen.T
-
-    @cached_property
-    def _whole(self) -> Array:
-        return self._whitening @ self._whitening.T
 
     def _blocks(self, column: int) -> tuple[Array, Array]:
         """A row of blocks of the inverse is a·S·Sᵀ + S·Q·W·Qᵀ·Sᵀ each: all a, and all W."""
@@ -174,7 +164,10 @@ def mean_of(moment: Moment, constant: float) -> Array:
     """(size,) mean of vectors whose last coordinate is a constant, by their noisy second moment.
 
     Shortened by the noise's part in its length (James and Stein 1961): most means are public, and taken off.
+    Without a constant nothing is known of the mean, and it is taken for zero.
     """
+    if not constant:
+        return np.zeros(len(moment.noisy))
     mean = moment.clean[:, -1] / constant
     inverse = moment.inverse[:-1, :-1]
     own = (moment.deviation / constant) ** 2 / 2 * float(np.trace(inverse))
@@ -250,8 +243,13 @@ def _spread(chances: Array) -> Array:
     return np.eye(chances.shape[1]) * chances[:, None] - chances[:, :, None] * chances[:, None, :]
 
 
-def _inverse(a: Array) -> Array:
-    return np.asarray(np.linalg.pinv(a, rcond=_RARE, hermitian=True), dtype=np.float64)
+def _inverse(hessian: Array, columns: int) -> Array:
+    """Within the contrasts of columns, as what moves all classes alike moves no chances."""
+    values, vectors = np.linalg.eigh(hessian)
+    if columns > 1:
+        parts = vectors.reshape(columns, -1, len(values))
+        vectors = (parts - parts.mean(axis=0)).reshape(vectors.shape)
+    return (vectors / np.maximum(values, _RARE * values[-1])) @ vectors.T
 
 
 def on_simplex(values: Array) -> Array:

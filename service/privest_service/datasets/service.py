@@ -15,9 +15,7 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account
 from privest_service.ledger.units import Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import DatasetInvalid, Forbidden, NotFound
 from privest_service.security.principals import Principal
 from privest_service.services import Services
@@ -182,12 +180,6 @@ def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
     """
     account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.fingerprint)
     ledger.set_cap(session, account.id, cap)
-
-
-def cap_of(session: Session, dataset: Dataset) -> Account:
-    """The account of a dataset's rows in the present window."""
-    owner = session.get_one(Owner, dataset.owner_id)
-    return ledger.accounts_in_force(session, owner, {"dataset": dataset.fingerprint})[-1]
 
 
 def grant_subject(dataset_id: str, analyst_id: str) -> str:

@@ -1,12 +1,14 @@
 """Budgets and their entries."""
 
-from collections.abc import Iterator
+from functools import partial
+from tempfile import TemporaryFile
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
+from starlette.background import BackgroundTask
 
 from privest_service.ledger import service, views
 from privest_service.ledger.export import Heads, as_csv, as_jsonl, heads, lines
@@ -105,16 +107,21 @@ def export_ledger(
 ) -> StreamingResponse:
     """All accounts, entries and receipts of this owner."""
     caller.must_be_owner(owner_id)
-    with services.database.read() as session:
+    # Written out first: a caller that reads slowly must not hold a connection of the database.
+    with services.database.read(snapshot=True) as session:
         require_owner(session, owner_id)
-
-    def content() -> Iterator[str]:
-        with services.database.read(snapshot=True) as session:
-            yield from (as_csv if form == "csv" else as_jsonl)(lines(session, owner_id))
-
+        file = TemporaryFile()  # noqa: SIM115 - closed once it is sent
+        for line in (as_csv if form == "csv" else as_jsonl)(lines(session, owner_id)):
+            file.write(line.encode())
+    file.seek(0)
     kind = "text/csv" if form == "csv" else "application/jsonl"
     disposition = f'attachment; filename="ledger-{owner_id}.{form}"'
-    return StreamingResponse(content(), media_type=kind, headers={"Content-Disposition": disposition})
+    return StreamingResponse(
+        iter(partial(file.read, 2**16), b""),
+        media_type=kind,
+        headers={"Content-Disposition": disposition},
+        background=BackgroundTask(file.close),
+    )
 
 
 keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])

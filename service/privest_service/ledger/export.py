@@ -123,6 +123,19 @@ def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
     yield heads(signer_of(session), accounts)
 
 
+def read(file: Iterable[str]) -> Iterator[Line]:
+    """The lines of an export.
+
+    Raises:
+        ValueError: one is none, in words.
+    """
+    for number, text in enumerate(file, start=1):
+        try:
+            yield LINE.validate_json(text)
+        except ValueError:
+            raise ValueError(f"line {number} is no line of a ledger") from None
+
+
 def as_jsonl(told: Iterable[Line]) -> Iterator[str]:
     """For `privest verify-ledger`."""
     for line in told:

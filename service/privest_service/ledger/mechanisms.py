@@ -40,7 +40,8 @@ def cost_again(content: str) -> Charge:
     """The charge that a mechanism asks for, computed from its noise alone.
 
     Raises:
-        ValueError: this is no mechanism, or none that keeps what it promises.
+        ValueError: it costs more than it promises.
+        KeyError, TypeError, ArithmeticError: this is no mechanism.
     """
     told = json.loads(content)
     target = PrivacyTarget(told["epsilon"], told["delta"])

@@ -85,7 +85,7 @@ def _cost(line: MechanismLine) -> Charge | str:
         return "was changed"
     try:
         return cost_again(line.content)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, ArithmeticError):
         return "does not keep what it promises"
 
 
