@@ -14,6 +14,7 @@ from benchmarks import (
     popres,
     private_steps,
     robust_pca,
+    scaling,
     tangent_sampling,
 )
 
@@ -21,6 +22,7 @@ for benchmark in (
     frechet_mean,
     planning,
     ledger_load,
+    scaling,
     tangent_sampling,
     private_steps,
     exact_mean,

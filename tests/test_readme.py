@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PAGES = ("docs/data.md", "docs/ledger.md")
+"""Which show the calls that the README leaves to them."""
 
 
 def blocks(page: str = "README.md") -> list[str]:
@@ -48,7 +50,7 @@ def test_demo_tells_the_whole_story() -> None:
 
 def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
     _, serve, calls = blocks()
-    (audit,) = blocks("docs/ledger.md")  # it goes on in the same shell
+    further = [block for page in PAGES for block in blocks(page)]  # they go on in the same shell
     environment = os.environ | {"PRIVEST_DATA_DIR": str(tmp_path / "data"), "PRIVEST_WORKERS": "1"}
     with (tmp_path / "log").open("w") as log:
         service = subprocess.Popen(
@@ -65,7 +67,7 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
         # Before the owner changes its key and deletes its rows.
         calls, last = calls.split("# the owner reads the bill")
         path = f'PATH="{ROOT / ".venv" / "bin"}:$PATH"'
-        script = "\n".join(["set -euo pipefail", path, calls, audit, "#" + last])
+        script = "\n".join(["set -euo pipefail", path, calls, *further, "#" + last])
         script = script.replace("http://127.0.0.1:8000", address)
         done = subprocess.run(
             ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
@@ -80,7 +82,9 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
 
 def test_every_call_of_the_interface_is_shown() -> None:
     """One curl of each call: path by path, with the identifiers replaced."""
-    shown = re.sub(r"\$\w+", "{}", blocks()[2] + blocks("docs/ledger.md")[0])
+    shown = re.sub(
+        r"\$\w+", "{}", "".join([blocks()[2], *(block for page in PAGES for block in blocks(page))])
+    )
     interface = (ROOT / "openapi.yaml").read_text()
     paths = re.findall(r"^  (/v1/\S+):$", interface, re.MULTILINE)
     missing = [path for path in paths if not mentioned(re.sub(r"\{\w+\}", "{}", path), shown)]

@@ -3,7 +3,10 @@
 import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property, reduce
+from math import prod
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +16,9 @@ from privest.arrays import Array
 CHUNK = 4096
 """Records in a chunk at most, by row index: public, and the same whatever the worker."""
 
+MOST_PLACES = 1000
+"""For rows in a record that is a group of them."""
+
 _CHUNK_BYTES = 2**24
 """Wide rows fall into smaller chunks, so that there are some for every thread."""
 
@@ -20,33 +26,72 @@ _BLOCK_BYTES = 2**20
 """Rows of a chunk are taken this many bytes at a time: what is made of them stays in the cache."""
 
 
+OfChunk = Callable[[Array], NDArray[np.int64]]
+"""Makes integers of the records of a chunk."""
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """`n` rows that are few rows over and over: synthetic records take no more memory than these."""
+
+    few: Array
+    n: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, ...)."""
+        return (self.n, *self.few.shape[1:])
+
+    def __getitem__(self, part: slice, /) -> Array:
+        return self.take(np.arange(*part.indices(self.n)))
+
+    def take(self, indices: NDArray[np.int64], axis: Literal[0] = 0) -> Array:
+        """Some here and there."""
+        return self.few.take(indices % len(self.few), axis=axis)
+
+
 class Records:
     """The rows of one dataset, read in chunks that depend on the row index alone.
 
     Args:
-        rows: (n, ...) array, memory-mapped or not.
+        rows: (n, ...) array, memory-mapped or not, or what can be read like one.
         threads: at most this many chunks at a time; by default one for each processor.
+        grouped: a record is a group of rows, (n, rows of a record, ...), whose mean counts.
     """
 
-    def __init__(self, rows: Array, threads: int | None = None) -> None:
-        # A copy if they are not in C order, of which taking a few rows would make one each time.
-        self._rows = np.asarray(rows, order="C")
+    def __init__(self, rows: Array | Repeated, threads: int | None = None, *, grouped: bool = False) -> None:
+        # A copy if an array is not in C order, of which taking a few rows would make one each time.
+        self._rows = np.asarray(rows, order="C") if isinstance(rows, np.ndarray) else rows
         self._threads = threads or os.cpu_count() or 1
+        self.grouped = grouped
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return self._rows.shape[0]
 
-    def sum(self, of_chunk: Callable[[Array], NDArray[np.int64]]) -> NDArray[np.int64]:
-        """The exact integer sum of `of_chunk` over all chunks: the same for any number of threads."""
-        row_bytes = self._rows[:1].nbytes
-        size = min(CHUNK, max(1, _CHUNK_BYTES // max(1, row_bytes)))
-        chunks = (self._rows[start : start + size] for start in range(0, len(self), size))
-        threaded = self._threads > 1 and len(self) > size
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        return -(-len(self) // self._size)
+
+    @cached_property
+    def _size(self) -> int:
+        """Records in a chunk."""
+        record_bytes = 8 * prod(self._rows.shape[1:])
+        return min(CHUNK, max(1, _CHUNK_BYTES // max(1, record_bytes)))
+
+    def sum(self, of_chunk: OfChunk, part: range | None = None) -> NDArray[np.int64]:
+        """The exact integer sum of `of_chunk` over all chunks: the same for any number of threads.
+
+        Args:
+            of_chunk: called on the rows of each.
+            part: of which chunks alone, without gaps.
+        """
+        size, part = self._size, range(self.chunks) if part is None else part
+        chunks = (self._rows[at * size : (at + 1) * size] for at in part)
+        threaded = self._threads > 1 and len(part) > 1
         return _total(self._pool.map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
 
-    def sum_of(
-        self, indices: NDArray[np.int64], of_chunk: Callable[[Array], NDArray[np.int64]]
-    ) -> NDArray[np.int64]:
+    def sum_of(self, indices: NDArray[np.int64], of_chunk: OfChunk) -> NDArray[np.int64]:
         """The exact integer sum of `of_chunk` over some of the rows, a chunk of them at a time."""
         if len(indices) <= CHUNK:
             return of_chunk(self._rows.take(indices, axis=0))

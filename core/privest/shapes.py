@@ -45,11 +45,6 @@ class Shape(ABC):
     def canonical(self, rows: Array) -> Array:
         """The exact representative of rows that keep every rule within rounding."""
 
-    @property
-    def names(self) -> Sequence[str] | None:
-        """Of a record's numbers, where a table must name them; None where their order is all there is."""
-        return None
-
     @abstractmethod
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
         """Synthetic records, (count, *record): these public facts are all they know."""
@@ -189,10 +184,6 @@ class LabelledShape(Shape):
         return ("finite", "labelled with one of the classes")
 
     @property
-    def names(self) -> Sequence[str]:
-        return (*self.features, self.label)
-
-    @property
     def usual_length(self) -> float:
         """Of a standardised feature vector: its bound, else √d where scales are known, else 1."""
         if self.norm_bound is not None:
@@ -205,18 +196,6 @@ class LabelledShape(Shape):
 
     def canonical(self, rows: Array) -> Array:
         return rows
-
-    def code(self, label: str) -> int:
-        """The place of a label among the classes, by its string form (a number's shortest), or -1."""
-        label = label.strip()
-        if label in self.classes:
-            return self.classes.index(label)
-        try:
-            number = float(label)
-        except ValueError:
-            return -1
-        short = str(int(number)) if number.is_integer() else repr(number)
-        return self.classes.index(short) if short in self.classes else -1
 
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
         """Features about their public means, labels in turn."""

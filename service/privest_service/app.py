@@ -3,17 +3,21 @@
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 
 from privest_service import problems, telemetry
+from privest_service.connections import endpoints as connections
 from privest_service.database import Database
 from privest_service.datasets import endpoints as datasets
+from privest_service.datasets.service import sweep
 from privest_service.datasets.store import Store
+from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
-from privest_service.inputs import nameable
+from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
 from privest_service.owners import endpoints as owners
 from privest_service.problems import Unavailable, documented
@@ -69,6 +73,9 @@ def create_app(settings: Settings | None) -> FastAPI:
             store,
             workers=settings.workers,
             job_timeout=settings.job_timeout,
+            engine=settings.engine,
+            memory=settings.worker_memory,
+            tidy=partial(sweep, database, store),
         )
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
@@ -90,12 +97,14 @@ def create_app(settings: Settings | None) -> FastAPI:
         dependencies=[Depends(nameable)],
     )
     problems.install(app)
+    describe(app, NewUpload, NewHandle)
     telemetry.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (
         owners.router,
         security.router,
+        connections.router,
         estimates.router,
         ledger.router,
         ledger.keys_router,

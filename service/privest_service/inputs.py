@@ -3,7 +3,7 @@
 from sys import float_info
 from typing import Annotated, Any, cast
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 from privest_service.problems import NotFound
@@ -44,3 +44,29 @@ async def nameable(request: Request) -> None:
     """
     if not all(name.isascii() and name.isprintable() for name in request.path_params.values()):
         raise NotFound
+
+
+def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
+    """The `openapi_extra` of an endpoint that reads one of several bodies itself, by media type."""
+    content = {
+        media: {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
+        for media, model in models.items()
+    }
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def describe(app: FastAPI, *models: type[BaseModel]) -> None:
+    """Put models among the schemas of the interface, where `either_body` refers to them."""
+    plain = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        schemas = document["components"]["schemas"]
+        for model in models:
+            schema = model.model_json_schema(ref_template="#/components/schemas/{model}-Input")
+            parts = schema.pop("$defs", {})
+            schemas.update({f"{name}-Input": part for name, part in parts.items()})
+            schemas[model.__name__] = schema
+        return document
+
+    app.openapi = openapi

@@ -1,16 +1,35 @@
 """Settings of one service, from the environment alone."""
 
 import os
+import re
 import secrets
 from collections.abc import Callable
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from privest_service.ledger.receipts import Signer, new_signing_key
+
+_SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
+
+
+def _engine(name: str) -> str:
+    """The name of an engine that can be had.
+
+    Raises:
+        ValueError: it cannot.
+    """
+    if name == "local":
+        return name
+    if not _SCHEDULER.fullmatch(name):
+        raise ValueError("must be local, dask://host:port or dask+tls://host:port")
+    if find_spec("distributed") is None:
+        raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
+    return name
 
 
 class Settings(BaseSettings):
@@ -33,17 +52,23 @@ class Settings(BaseSettings):
     signing_key_file: Path | None = None
     """Ed25519 private key in PEM that signs receipts; made in the data directory on SQLite, else required."""
 
-    engine: Literal["local"] = "local"
-    """What runs the jobs: worker processes of this machine."""
+    engine: Annotated[str, AfterValidator(_engine)] = "local"
+    """What runs the jobs: worker processes of this machine, or the Dask cluster of a scheduler."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = max(1, (os.cpu_count() or 1))
-    """Worker processes."""
+    """Jobs that run at a time; worker processes, where they are this machine's."""
+
+    worker_memory: Annotated[int, Field(ge=2**28)] = 2**31
+    """Bytes that a worker process of this machine may take, rows that it reads aside."""
 
     job_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a run is stopped and, being claimed, stays charged."""
 
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 256 * 2**20
     """Largest request body that holds a dataset."""
+
+    max_dataset_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
+    """Largest dataset that a handle may fetch, and largest rows that are stored."""
 
     max_request_bytes: Annotated[int, Field(ge=1024)] = 1 * 2**20
     """Largest body of any other request."""

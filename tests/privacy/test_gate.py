@@ -1,6 +1,7 @@
 """The gate: what was planned, once, in order, for these rows, and nothing else."""
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from privest import manifolds
 from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
 from privest.privacy.certificates import NoisySum, SampledSums, noisy_sum, sampled_sums
-from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
 from privest.records import CHUNK, Records
@@ -290,3 +291,64 @@ def test_a_pick_is_uniform_and_uses_no_release():
     picks = [gate.pick(7) for _ in range(300)]
     assert set(picks) == set(range(7))  # but for 7·(6/7)^300 = 6e-20
     assert gate.remaining == 1
+
+
+# Records that are groups of rows
+
+PLACES = 4
+
+
+def group_sums(rows, clip=1.0, spacing=2.0**-30, statistic=None, point=None):
+    """Integer sums of records that are groups, in units of the values."""
+    statistic = statistic or SquaredDistance(SPACE)
+    point = SPACE.reference if point is None else point
+    records = Records(rows, threads=1, grouped=True)
+    return records.sum(ChunkSum(statistic, point, clip, spacing, True)) * spacing
+
+
+@pytest.mark.parametrize("n", [1, 50, CHUNK + 3])
+def test_a_group_counts_as_the_mean_of_its_rows_each_clipped(n):
+    rows = 2 * np.random.default_rng(8).standard_normal((n, PLACES, 3))
+    clipped = rows * np.minimum(1, 1 / np.linalg.norm(rows, axis=-1, keepdims=True))
+    np.testing.assert_allclose(group_sums(rows), clipped.mean(axis=1).sum(axis=0), atol=1e-8)
+
+
+def test_a_group_of_equal_rows_counts_as_that_row():
+    rows = np.random.default_rng(8).standard_normal((CHUNK + 3, 3))
+    alone = Records(rows).sum(ChunkSum(SquaredDistance(SPACE), SPACE.reference, 1.0, 2.0**-30, False))
+    np.testing.assert_allclose(group_sums(np.repeat(rows[:, None], 3, axis=1)), alone * 2.0**-30, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replaced_group_moves_the_sum_by_at_most_one_records_sensitivity(seed):
+    """All its rows replaced, by the opposite, by outliers and by nothing; also on a coarse grid."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((30, PLACES, 3)) * 10 ** rng.uniform(-2, 3)
+    for spacing in (2.0**-30, 0.25):
+        bound = grid_sensitivity(2.0, 1.0, 3, spacing)
+        before = group_sums(rows, spacing=spacing)
+        for other in (-rows[5], 1e9 * rng.standard_normal((PLACES, 3)), 0 * rows[5]):
+            changed = rows.copy()
+            changed[5] = other
+            assert np.linalg.norm(group_sums(changed, spacing=spacing) - before) <= bound
+    unit = np.broadcast_to([1.0, 0, 0], rows.shape).copy()
+    flipped = unit.copy()
+    flipped[5] *= -1
+    assert np.linalg.norm(group_sums(flipped) - group_sums(unit)) == pytest.approx(2.0)  # which is reached
+
+
+def test_batches_of_groups_are_of_whole_groups():
+    rows = np.random.default_rng(1).standard_normal((50, PLACES, 3)) / 10
+    plan = [batches(n=50, rate=0.5, count=2)]
+    gate = Gate(Records(rows, grouped=True), STATISTICS, plan, Chosen([3, 7, 11], []))
+    wanted = rows[[3, 7, 11]].mean(axis=1).sum(axis=0) / plan[0].divisor
+    np.testing.assert_allclose(gate.mean(SPACE.reference), wanted, atol=1e-6)
+
+
+def test_the_error_of_a_chunk_of_groups_is_within_the_bound():
+    """Against exact sums, where every addition rounds: the float error of a full chunk of many places."""
+    places, line = 50, manifolds.get("euclidean", dim=1)
+    rows = np.random.default_rng(3).uniform(0.5, 1, (CHUNK, places, 1))
+    exact = sum(map(Fraction, rows.ravel())) / places
+    found = ChunkSum(SquaredDistance(line), line.reference, 1.0, 2.0**-40, True)(rows) * 2.0**-40
+    assert abs(Fraction(found[0]) - exact) <= (grid_sensitivity(2.0, 1.0, 1, 2.0**-40) - 2.0) / 2

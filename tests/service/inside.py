@@ -92,7 +92,7 @@ class World:
             engine=SimpleNamespace(notify=lambda: None),
         )
         caller = Principal("analyst", self.analyst)
-        return estimates.submit(services, caller, KIND, _request(self.dataset), key).job_id
+        return estimates.submit(services, caller, KIND, _request(self.dataset), key, self.dataset).job_id
 
     def revoke(self, database: Database) -> None:
         """Withdraw the grant, which voids what waits."""

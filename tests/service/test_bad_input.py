@@ -454,7 +454,7 @@ TABLES: dict[str, tuple[bytes, int | None, str | None, str]] = {
     "NUL": (b"1,2\n3,\0MARKER\n", None, None, ""),
     "binary garbage": (bytes(range(256)) * 50, None, None, ""),
     "npy under another name": (npy(np.zeros((5, 2))), None, None, ""),
-    "quote not closed": (b'1,2\n"3,MARKER\n', None, None, "CSV"),
+    "quote not closed": (b'1,2\n"3,MARKER\n', 1, None, "2 columns"),
     "huge cell": (b"1,2\n3," + b"9" * 500_000 + b"\n", None, None, ""),
 }
 
@@ -535,7 +535,7 @@ def test_parts_of_an_upload_that_are_missing(owner: Caller) -> None:
 
 
 @only_on_sqlite
-@pytest.mark.parametrize("name", ["rows", "rows.parquet", "rows.csv.exe", ".npyx"])
+@pytest.mark.parametrize("name", ["rows", "rows.pickle", "rows.csv.exe", ".npyx"])
 def test_a_format_that_is_not_read(owner: Caller, name: str) -> None:
     with unchanged(owner):
         problem(owner.upload(npy(spd(5)), SPD3, name=name), 415, "unsupported-media-type")

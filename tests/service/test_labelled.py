@@ -6,7 +6,7 @@ import pytest
 from harness import Caller, Server, npy, problem
 
 SCHEMA = {"kind": "labelled", "features": ["age", "dose"], "label": "ill", "classes": ["no", "yes"]}
-NO_HEADER = "the first line must name every feature and the label, each column once"
+NO_HEADER = "must name every column once, and those of the schema"
 UNKNOWN = "must be labelled with one of the classes"
 NUMBERED = SCHEMA | {"classes": ["0", "1", "2.5"]}
 TABLE = "id,ill,dose,age\na,no,1.5,30\nb,yes,2.5,40\nc,yes,-1,50\n"
@@ -51,7 +51,7 @@ def test_of_an_array_the_label_is_last_and_matches_by_its_string_form(owner: Cal
     [
         (
             "age,dose,ill\n1,2,no\n1,2,maybe\n",
-            {"record": 1, "rule": UNKNOWN},
+            {"record": 1, "field": "ill", "rule": UNKNOWN},
         ),
         ("age,dose,ill\n1,2,no\n1,x,no\n", {"record": 1, "field": "dose", "rule": "must be a number"}),
         ("age,dose,ill\nnan,2,no\n1,2,no\n", {"record": 0, "field": "age", "rule": "must be finite"}),

@@ -38,6 +38,7 @@ from privest_service.security.service import create_analyst
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 _ESTIMATE = {"dataset": {"id": "DATASET"}, "privacy": {"epsilon": 0.01, "delta": 1e-7}}
 _BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+_FILES = {"name": "roles", "kind": "files", "root": "/usr"}
 
 # Each call with what it answers to: admin, owner, other owner, granted analyst, another analyst, nobody.
 CALLS: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
@@ -67,6 +68,12 @@ CALLS: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
     "revoke owner's": ("DELETE", "/v1/owners/OWNER/keys/x", None, (404, 404, 404, 403, 403, 401)),
     "revoke analyst's": ("DELETE", "/v1/analysts/GRANTED/keys/x", None, (404, 403, 403, 404, 404, 401)),
     "revoke grant": ("DELETE", "/v1/datasets/DATASET/grants/anl_x", None, (404, 404, 404, 403, 404, 401)),
+    "make connection": ("POST", "/v1/connections", _FILES, (201, 403, 403, 403, 403, 401)),
+    "list connections": ("GET", "/v1/connections", None, (200, 200, 200, 403, 403, 401)),
+    "assign": ("PUT", "/v1/connections/roles/owners/OWNER", None, (204, 403, 403, 403, 403, 401)),
+    "assign to nobody": ("PUT", "/v1/connections/roles/owners/own_x", None, (404, 403, 403, 403, 403, 401)),
+    "withdraw": ("DELETE", "/v1/connections/roles/owners/OWNER", None, (204, 403, 403, 403, 403, 401)),
+    "forget connection": ("DELETE", "/v1/connections/roles", None, (204, 403, 403, 403, 403, 401)),
     "alive": ("GET", "/healthz", None, (200,) * 6),
     "ready": ("GET", "/readyz", None, (200,) * 6),
 }
@@ -348,7 +355,9 @@ def within(database: Database) -> SimpleNamespace:
         database=database,
         analyst=analyst.id,
         account=account,
-        submit=lambda key: estimates.submit(services, Principal("analyst", analyst.id), kind, request, key),  # pyright: ignore
+        submit=lambda key: estimates.submit(
+            services, Principal("analyst", analyst.id), kind, request, key, dataset
+        ),  # pyright: ignore
     )
 
 

@@ -87,7 +87,7 @@ def test_vectors_from_upload_to_public_facts(server: Server, form: str) -> None:
     assert uploaded.status_code == 201, uploaded.text
     told = uploaded.json()
     assert (told["kind"], told["n"], told["shape"]) == ("vectors", 60, [60, D])
-    assert told["schema"] == VECTORS | {"norm_bound": 1.0}
+    assert told["schema"] == VECTORS | {"norm_bound": 1.0, "unit": None}
     assert owner.get(f"/v1/datasets/{told['id']}").json() == told
     reference = owner.upload(npy(rows), VECTORS).json()
     assert told["fingerprint"] == reference["fingerprint"]

@@ -1,6 +1,7 @@
 """The gate: the only holder of rows in a run, and the only way by which anything about them leaves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import Any
 
@@ -17,6 +18,38 @@ from privest.records import Records, blocks
 
 class GateExhaustedError(RuntimeError):
     """More was asked of a gate than its plan allows."""
+
+
+@dataclass(frozen=True)
+class ChunkSum:
+    """One chunk's clipped sum on the grid: of rows, or of the means of the groups that records are.
+
+    It is an object of its own, so that it can be sent to where the rows are.
+    """
+
+    statistic: Statistic
+    point: Any
+    clip: float
+    spacing: float
+    grouped: bool
+
+    def __call__(self, chunk: Array) -> NDArray[np.int64]:
+        """The sum, in multiples of the spacing."""
+        if not self.grouped:
+            return Grid(self.spacing).quantise(self._clipped(chunk))
+        # The rows of a place in all groups at a time: no sum is then of more rows than of a plain chunk.
+        places = chunk.shape[1]
+        total = self._clipped(chunk[:, 0])
+        for place in range(1, places):
+            total += self._clipped(chunk[:, place])
+        return Grid(self.spacing).quantise(total / places)
+
+    def _clipped(self, rows: Array) -> Array:
+        first, *rest = blocks(rows)
+        total = self.statistic.clipped_sum(self.point, first, self.clip)
+        for block in rest:
+            total += self.statistic.clipped_sum(self.point, block, self.clip)
+        return total
 
 
 class Gate:
@@ -86,21 +119,16 @@ class Gate:
         """A number below `count` that depends on nothing, for solvers that return a random iterate."""
         return int(self._noise.indices(count, 1)[0])
 
-    def _sum(self, release: Release, point: Any, rows: Array) -> NDArray[np.int64]:
-        """One chunk's clipped sum on the grid."""
+    def _sum(self, release: Release, point: Any) -> "ChunkSum":
         statistic = self._statistics[release.statistic]
-        first, *rest = blocks(rows)
-        total = statistic.clipped_sum(point, first, release.clip)
-        for block in rest:
-            total += statistic.clipped_sum(point, block, release.clip)
-        return Grid(release.spacing).quantise(total)
+        return ChunkSum(statistic, point, release.clip, release.spacing, self._records.grouped)
 
     def _whole(self, release: Release, point: Any) -> NDArray[np.int64]:
         """The sum over all records; asked for again at the same point, it is not computed again."""
         what = (release.statistic, release.clip, release.spacing)
         if self._last is not None and self._last[0] is point and self._last[1] == what:
             return self._last[2]
-        total = self._records.sum(lambda rows: self._sum(release, point, rows))
+        total = self._records.sum(self._sum(release, point))
         self._last = (point, what, total)
         return total
 
@@ -109,7 +137,7 @@ class Gate:
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
-        return self._records.sum_of(indices, lambda rows: self._sum(release, point, rows))
+        return self._records.sum_of(indices, self._sum(release, point))
 
 
 def _covers(release: Release, statistic: Statistic, n: int) -> bool:

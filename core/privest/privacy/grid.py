@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.records import CHUNK
+from privest.records import CHUNK, MOST_PLACES
 
 _UNIT = 2.0**-53
 _RESOLUTION = 32
@@ -70,6 +70,7 @@ def _chunk_error(clip: float, size: int, spacing: float) -> float:
 
     ½·g·√size for the rounding, and the float error of B vectors of length at most clip·(1 + (size+8)u):
     summed in any order it is at most B·(B + size + 16)·u·clip (Higham 2002, Section 4.2), which also
-    covers the rounding of the clipping itself.
+    covers the rounding of the clipping itself. The mean of M such sums, as of records that are groups of M
+    rows, is off by no more on average, and for adding and dividing by B·(M + 1)·u·clip.
     """
-    return CHUNK * (CHUNK + size + 16) * _UNIT * clip + spacing * sqrt(size) / 2
+    return CHUNK * (CHUNK + MOST_PLACES + size + 17) * _UNIT * clip + spacing * sqrt(size) / 2

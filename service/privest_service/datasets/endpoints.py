@@ -1,14 +1,15 @@
 """Datasets and grants."""
 
-from pathlib import PurePath
-from typing import Annotated
+from typing import get_args
 
-from fastapi import APIRouter, File, Form, Response, UploadFile
+from fastapi import APIRouter, Request, Response, UploadFile
 from sqlalchemy.orm import Session
 
+from privest_service.connections import service as connections
+from privest_service.connections.schemas import NewConnection
 from privest_service.datasets import service
-from privest_service.datasets.ingest import Format
 from privest_service.datasets.models import Dataset
+from privest_service.datasets.readers import Format, format_of_name
 from privest_service.datasets.schemas import (
     SCHEMA,
     CapView,
@@ -18,6 +19,8 @@ from privest_service.datasets.schemas import (
     GrantView,
     NewCap,
 )
+from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.inputs import either_body
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
@@ -33,11 +36,25 @@ from privest_service.problems import (
 )
 from privest_service.security.dependencies import CallerDep, ServicesDep
 from privest_service.security.service import require_analyst
+from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
-_FORMATS: dict[str, Format] = {"text/csv": "csv", "application/x-npy": "npy"}
-_ENDINGS: dict[str, Format] = {".csv": "csv", ".npy": "npy"}
+_FORMATS: dict[str, Format] = {
+    "text/csv": "csv",
+    "application/json": "json",
+    "application/vnd.apache.arrow.file": "arrow",
+    "application/vnd.apache.arrow.stream": "arrow",
+    "application/vnd.apache.parquet": "parquet",
+    "application/x-npy": "npy",
+    "application/x-npz": "npz",
+}
+
+_JSON = "application/json"
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()
 
 
 def _format(file: UploadFile) -> Format:
@@ -46,11 +63,10 @@ def _format(file: UploadFile) -> Format:
     Raises:
         UnsupportedMediaType: neither names a format that is read.
     """
-    media_type = (file.content_type or "").partition(";")[0].strip().lower()
-    name = (file.filename or "").lower()
-    form = _FORMATS.get(media_type) or _ENDINGS.get(PurePath(name).suffix)
+    form = _FORMATS.get(_media_type(file.content_type)) or format_of_name(file.filename or "")
     if form is None:
-        raise UnsupportedMediaType("upload npy or csv, with that ending or its content type")
+        known = ", ".join(get_args(Format))
+        raise UnsupportedMediaType(f"upload {known}, with that ending or its content type")
     return form
 
 
@@ -70,19 +86,44 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
 @router.post(
     "",
     status_code=201,
-    responses=documented(Forbidden, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+    responses=documented(Forbidden, NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+    openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
-async def create_dataset(
-    caller: CallerDep,
-    services: ServicesDep,
-    file: Annotated[UploadFile, File(description="npy or csv")],
-    declared: Annotated[str, Form(alias="schema", description="JSON of a dataset schema")],
-) -> DatasetView:
-    """Upload records. Each is checked against the schema before any of them is stored."""
+async def create_dataset(request: Request, caller: CallerDep, services: ServicesDep) -> DatasetView:
+    """Register records: an upload, or what a connection leads to, of which a copy is made now.
+
+    Each is checked against the schema before any of them is stored.
+    """
     caller.must_be("owner")
-    schema = SCHEMA.validate_json(declared)
-    dataset = await service.register(services, caller.id, file.file, _format(file), schema)
-    return _view(dataset, caller.id)
+    if _media_type(request.headers.get("content-type")) == _JSON:
+        handle = NewHandle.model_validate_json(await _short(request, services.settings.max_request_bytes))
+        connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
+        source = service.behind(services, connection, path)
+        return _view(await service.register(services, caller.id, source, handle.declared), caller.id)
+    async with request.form() as form:
+        upload = NewUpload.model_validate(dict(form))
+        schema = SCHEMA.validate_json(upload.declared)
+        source = service.uploaded(services, upload.file.file, _format(upload.file), upload.sha256)
+        return _view(await service.register(services, caller.id, source, schema), caller.id)
+
+
+async def _short(request: Request, limit: int) -> bytes:
+    """A body that holds no rows.
+
+    Raises:
+        TooLarge: it is longer than such a body may be.
+    """
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise TooLarge
+    return bytes(body)
+
+
+def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnection, str]:
+    with services.database.read() as session:
+        return connections.resolve(session, owner_id, uri, services.settings.secret)
 
 
 @router.get("", responses=documented())

@@ -3,34 +3,28 @@
 What is wrong is told by record index, field and rule, to the owner who uploads; never by value.
 """
 
-import csv
 import hashlib
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from typing import Literal
+from typing import IO
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.records import blocks
-from privest.shapes import LabelledShape, Shape
+from privest_service.datasets.intake import Intake
+from privest_service.datasets.readers import Block, Format, Texts, read
+from privest_service.datasets.refusals import MOST_FAULTS, RefusedUploadError, refusal
 from privest_service.problems import Fault
 
-Format = Literal["npy", "csv"]
-
-_MOST_FAULTS = 20
 _LEAST_RECORDS = 2
 
-
-class RefusedUploadError(Exception):
-    """The upload breaks these rules."""
-
-    def __init__(self, faults: list[Fault]) -> None:
-        super().__init__(faults)
-        self.faults = faults
+_AT_ONCE = 2**20
+"""Bytes of records that are gathered at a time."""
 
 
 @dataclass(frozen=True)
@@ -41,134 +35,185 @@ class Ingested:
     fingerprint: str
 
 
-def ingest(source: str, form: Format, shape: Shape, target: str, owner_id: str, secret: bytes) -> Ingested:
+def ingest(
+    source: str, form: Format, intake: Intake, target: str, owner_id: str, secret: bytes, limit: int
+) -> Ingested:
     """Validate a file of records and write them as a float64 npy file.
 
     Args:
         source: the uploaded file.
         form: its format.
-        shape: of the records, and what each of them must be; its number of records is not known yet.
+        intake: what the schema says of it.
         target: where the rows go.
         owner_id: whose rows they are; keys the fingerprint together with `secret`.
         secret: of the service.
+        limit: bytes that the rows may take.
 
     Raises:
         RefusedUploadError: with the first faults, by record.
     """
-    rows = _read_npy(Path(source), shape.record) if form == "npy" else _read_csv(Path(source), shape)
-    n = len(rows)
+    mark = hmac.new(secret, f"{owner_id}\0".encode(), hashlib.sha256)
+    loose = Path(target).with_suffix(".loose")
+    try:
+        units = _Units() if intake.places else None
+        blocks = _checked(read(Path(source), form, intake.layout, limit), intake, units)
+        if units is None:
+            n = _write(blocks, Path(target), intake.shape.record, limit, mark)
+        else:
+            _write(blocks, loose, intake.shape.record, limit)
+            n = _write(_gathered(loose, units, intake), Path(target), _stored(intake), limit, mark)
+    except MemoryError:
+        raise refusal("needs more memory to be read than is allowed: upload smaller blocks") from None
+    finally:
+        loose.unlink(missing_ok=True)
     if n < _LEAST_RECORDS:
-        raise RefusedUploadError([Fault(rule=f"a dataset has at least {_LEAST_RECORDS} records")])
-    mark = hmac.new(secret, f"{owner_id}\0{n}\0".encode(), hashlib.sha256)
-    written = np.lib.format.open_memmap(target, mode="w+", dtype=np.float64, shape=(n, *shape.record))
-    faults: list[Fault] = []
-    start = 0
-    for block in blocks(rows):
-        chunk = np.array(block, dtype=np.float64)
-        if form == "npy" and isinstance(shape, LabelledShape):
-            chunk[:, -1] = _coded(chunk[:, -1], shape)
-        broken = np.asarray(shape.broken_rule(chunk))
-        for index in np.flatnonzero(broken)[: _MOST_FAULTS - len(faults)]:
-            rule = shape.rules[int(broken[index]) - 1]
-            faults.append(
-                Fault(record=start + int(index), field=_field(chunk[index], shape), rule=f"must be {rule}")
-            )
-        if len(faults) == _MOST_FAULTS:
-            break
-        if not faults:
-            exact = np.ascontiguousarray(shape.canonical(chunk))
-            written[start : start + len(chunk)] = exact
-            mark.update(exact.tobytes())
-        start += len(chunk)
-    if faults:
-        raise RefusedUploadError(faults)
-    written.flush()
+        raise refusal(f"a dataset has at least {_LEAST_RECORDS} records")
+    mark.update(f"\0{n}".encode())
     os.chmod(target, 0o600)  # noqa: PTH101
     return Ingested(n, mark.hexdigest())
 
 
-def _field(record: Array, shape: Shape) -> str | None:
-    """Where a record is not a number, if it is a single place that is at fault."""
-    places = np.argwhere(~np.isfinite(record))
-    if not len(places):
-        return None
-    return "".join(f"[{i}]" for i in places[0]) if shape.names is None else shape.names[int(places[0][0])]
+def _stored(intake: Intake) -> tuple[int, ...]:
+    """Shape of a record in the store."""
+    return (*([intake.places] if intake.places else []), *intake.shape.record)
 
 
-def _coded(labels: Array, shape: LabelledShape) -> Array:
-    """Labels that are numbers as places among the classes; what is not finite stays so."""
-    values, places = np.unique(labels, return_inverse=True)
-    return np.array([shape.code(repr(v)) if np.isfinite(v) else v for v in values.tolist()])[places]
+def _write(
+    blocks: Iterator[Array],
+    target: Path,
+    record: tuple[int, ...],
+    limit: int,
+    mark: hmac.HMAC | None = None,
+) -> int:
+    """Write blocks of records as one npy file; how many there were."""
+    n = 0
+    with target.open("xb") as file:
+        _head(file, 0, record)
+        for block in blocks:
+            content = np.ascontiguousarray(block).tobytes()
+            if file.tell() + len(content) > limit:
+                raise refusal(f"the records must take at most {limit} bytes, 8 for each number")
+            file.write(content)
+            if mark is not None:
+                mark.update(content)
+            n += len(block)
+        file.seek(0)
+        _head(file, n, record)
+    return n
 
 
-def _refuse(rule: str, record: int | None = None, field: str | None = None) -> RefusedUploadError:
-    return RefusedUploadError([Fault(record=record, field=field, rule=rule)])
+def _head(file: IO[bytes], n: int, record: tuple[int, ...]) -> None:
+    """The header of an npy file, of the same length whatever n is: numpy leaves room for its digits."""
+    described = {"descr": "<f8", "fortran_order": False, "shape": (n, *record)}
+    np.lib.format.write_array_header_1_0(file, described)
 
 
-def _read_npy(source: Path, shape: tuple[int, ...]) -> Array:
-    try:
-        # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
-        rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
-    except Exception:  # whatever numpy's parser meets in a hostile header
-        raise _refuse("not a whole npy file of numbers (pickled objects are never read)") from None
-    if not isinstance(rows, np.ndarray):
-        raise _refuse("not a whole npy file of numbers")
-    if rows.dtype.kind not in "fiu":
-        raise _refuse("entries must be real numbers")
-    if rows.shape[1:] != shape or rows.ndim == 0:
-        raise _refuse(f"the array must have shape (n, {', '.join(map(str, shape))})")
+def _checked(blocks: Iterator[Block], intake: Intake, units: "_Units | None") -> Iterator[Array]:
+    """The records of blocks, as far as no rule is broken.
+
+    Raises:
+        RefusedUploadError: rules are, at the end of all blocks or once there are many faults.
+    """
+    faults: list[Fault] = []
+    start = 0
+    for block in blocks:
+        found = list(block.faults)
+        records = _records(block.rows, intake, start, found)
+        faults += sorted(found, key=lambda fault: fault.record or 0)
+        if len(faults) >= MOST_FAULTS:
+            break
+        if not faults:
+            if units is not None and block.units is not None:
+                units.add(block.units)
+            yield intake.shape.canonical(records)
+        start += len(block.rows)
+    if faults:
+        raise RefusedUploadError(faults[:MOST_FAULTS])
+
+
+def _records(rows: Array, intake: Intake, start: int, faults: list[Fault]) -> Array:
+    """Records of raw ones; the faults of either are noted."""
+    if intake.transform is not None:
+        rules = ("finite", *intake.transform.rules)
+        finite = np.isfinite(rows).reshape(len(rows), -1).all(axis=1)
+        broken = np.ones(len(rows), dtype=np.int64)
+        found = np.asarray(intake.transform.broken_rule(rows[finite]))
+        broken[finite] = np.where(found > 0, found + 1, 0)
+        _note(rows, broken, rules, intake, start, faults)
+        if broken.any():
+            return rows
+        rows = intake.transform(rows)
+    _note(
+        rows,
+        np.asarray(intake.shape.broken_rule(rows), dtype=np.int64),
+        intake.shape.rules,
+        intake,
+        start,
+        faults,
+    )
     return rows
 
 
-def _read_csv(source: Path, shape: Shape) -> Array:
-    """One record a line: its named columns, or all columns in order; a matrix row by row.
+def _note(
+    rows: Array,
+    broken: NDArray[np.int64],
+    rules: Sequence[str],
+    intake: Intake,
+    start: int,
+    faults: list[Fault],
+) -> None:
+    known = {fault.record for fault in faults}
+    for index in np.flatnonzero(broken)[:MOST_FAULTS]:
+        if start + int(index) in known:
+            continue
+        field, rule = _field(rows[index], intake), rules[int(broken[index]) - 1]
+        faults.append(Fault(record=start + int(index), field=field, rule=f"must be {rule}"))
 
-    Where columns are not named by the schema, a first line without a number is passed over.
+
+def _field(record: Array, intake: Intake) -> str | None:
+    """Where a raw record is not a number or of no category, if it is a single place that is at fault."""
+    layout = intake.layout
+    if record.shape != layout.raw:
+        return None
+    if layout.names is None:
+        places = np.argwhere(~np.isfinite(record))
+        return "".join(f"[{i}]" for i in places[0]) if len(places) else None
+    for place, value in enumerate(record):
+        if not np.isfinite(value) or (value < 0 and layout.is_text(place)):
+            return layout.field(place)
+    return None
+
+
+class _Units:
+    """Which row is whose, by the order in which units first appear."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, int] = {}
+        self._codes: list[NDArray[np.int64]] = []
+
+    def add(self, names: Texts) -> None:
+        """The units of the next rows."""
+        places = self._places
+        self._codes.append(np.array([places.setdefault(name, len(places)) for name in names]))
+
+    def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Rows by unit, and where in that order each unit's begin, and how many they are."""
+        codes = np.concatenate([*self._codes, np.empty(0, dtype=np.int64)])
+        counts = np.bincount(codes, minlength=len(self._places))
+        return np.argsort(codes, kind="stable"), np.cumsum(counts) - counts, counts
+
+
+def _gathered(loose: Path, units: _Units, intake: Intake) -> Iterator[Array]:
+    """Records that are groups: the rows of a unit, spread evenly over its places in the order of the file.
+
+    With fewer rows than places some stand twice, with more some are left out: which, the unit's rows alone
+    decide.
     """
-    width = int(np.prod(shape.record))
-    values: list[Array] = []
-    places: list[int] | None = None
-    try:
-        with source.open(newline="", encoding="utf-8-sig") as file:
-            lines = csv.reader(file, strict=True)
-            for number, line in enumerate(line for line in lines if line):
-                if number == 0 and shape.names is not None:
-                    places, width = _places(line, shape.names), len(line)
-                    continue
-                if number == 0 and not any(map(_is_number, line)):
-                    continue
-                if len(line) != width:
-                    raise _refuse(f"must have {width} columns", record=len(values))
-                values.append(
-                    _numbers(line if places is None else [line[i] for i in places], shape, len(values))
-                )
-    except (csv.Error, UnicodeDecodeError):
-        raise _refuse("not a CSV file in UTF-8", record=len(values)) from None
-    return np.array(values, dtype=np.float64).reshape(-1, *shape.record)
-
-
-def _places(header: list[str], names: Sequence[str]) -> list[int]:
-    """Where the named columns are."""
-    found = {name.strip(): place for place, name in enumerate(header)}
-    if len(found) != len(header) or not found.keys() >= set(names):
-        raise _refuse("the first line must name every feature and the label, each column once")
-    return [found[name] for name in names]
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _numbers(line: list[str], shape: Shape, record: int) -> Array:
-    if isinstance(shape, LabelledShape):
-        line = [*line[:-1], str(shape.code(line[-1]))]
-    try:
-        return np.array(line, dtype=np.float64)
-    except ValueError:
-        column = next(i for i, text in enumerate(line) if not _is_number(text))
-        field = f"[{column}]" if shape.names is None else shape.names[column]
-        raise _refuse("must be a number", record=record, field=field) from None
+    assert intake.places  # noqa: S101 - of schemas with a unit
+    rows = np.load(loose, mmap_mode="r")
+    order, starts, counts = units.groups()
+    places = np.arange(intake.places)
+    step = max(1, _AT_ONCE // (8 * prod(_stored(intake))))
+    for at in range(0, len(counts), step):
+        begin, count = starts[at : at + step, None], counts[at : at + step, None]
+        yield rows[order[begin + places * count // intake.places]]

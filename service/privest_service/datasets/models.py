@@ -1,17 +1,27 @@
 """Tables: datasets and grants."""
 
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
 
+_LEFT: dict[str, Any] = dict.fromkeys(
+    ("sqlite_where", "postgresql_where"), text("ephemeral AND deleted_at IS NULL")
+)
+"""Of an index: the ephemeral datasets that are still there, a few among many."""
+
 
 class Dataset(Base):
-    """The public facts of one upload; its rows are in the store, under the same id."""
+    """The public facts of one upload; its rows are in the store, under the same id.
+
+    An ephemeral one came with a question, and goes once that is answered.
+    """
 
     __tablename__ = "datasets"
+    __table_args__ = (Index("ix_datasets_ephemeral", "created_at", **_LEFT),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"), index=True)
@@ -19,6 +29,7 @@ class Dataset(Base):
     dataset_schema: Mapped[str] = mapped_column(Text)
     n: Mapped[int] = mapped_column(BigInteger)
     fingerprint: Mapped[str] = mapped_column(String(64))
+    ephemeral: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     deleted_at: Mapped[datetime | None] = mapped_column(Moment)
 

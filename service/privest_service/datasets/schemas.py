@@ -1,13 +1,21 @@
 """Requests and answers about datasets and grants."""
 
+from collections.abc import Callable
 from datetime import datetime
+from math import sqrt
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
-from privest.shapes import LabelledShape, PointsShape, VectorsShape
+from privest.records import MOST_PLACES
+from privest.shapes import LabelledShape, PointsShape, Shape, VectorsShape
+from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
+from privest_service.datasets.intake import Intake
+from privest_service.datasets.readers import Layout
 from privest_service.inputs import Input, Point
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
+
+_MOST_FEATURES = 10_000
 
 
 class EuclideanSpace(Input):
@@ -66,8 +74,52 @@ Space = Annotated[
 ]
 
 
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""Name of a column, or a class."""
+
+
+class Unit(Input):
+    """Whose a row is. All rows of one unit are one record: their mean is its contribution, clipped as one.
+
+    A record has as many places for rows, over which those of a unit are spread evenly.
+    """
+
+    column: Label
+    rows: Annotated[int, Field(ge=1, le=MOST_PLACES, description="places for rows of a unit")]
+
+
+class ImagesToDescriptors(Input):
+    """Raw images, of which each becomes its covariance descriptor: 7 rows, and one for each channel."""
+
+    transform: Literal["covariance-descriptor"]
+    height: Annotated[int, Field(ge=2, le=4096)]
+    width: Annotated[int, Field(ge=2, le=4096)]
+    channels: Annotated[int, Field(ge=1, le=16)] = 1
+    largest: Annotated[float, Field(gt=0, le=1e6, description="intensity, from 0")] = 255.0
+    regulariser: Annotated[float, Field(ge=1e-9, le=1e6)] = 1e-2
+    orientation: Annotated[bool, Field(description="of the gradient, as one more feature")] = False
+
+    def made(self) -> CovarianceDescriptors:
+        """The transform."""
+        return CovarianceDescriptors(**self.model_dump(exclude={"transform"}))
+
+
+class WindowsToCovariances(Input):
+    """Raw windows of a time series, of which each becomes the covariance of its channels."""
+
+    transform: Literal["window-covariance"]
+    length: Annotated[int, Field(ge=2, le=1_000_000)]
+    channels: Annotated[int, Field(ge=1, le=200)]
+    scale: Annotated[float, Field(gt=0, le=1e12, description="by which channels are divided")] = 1.0
+    regulariser: Annotated[float, Field(ge=1e-9, le=1e6)] = 1e-2
+
+    def made(self) -> WindowCovariances:
+        """The transform."""
+        return WindowCovariances(**self.model_dump(exclude={"transform"}))
+
+
 class PointsSchema(Input):
-    """Points of one manifold.
+    """Points of one manifold, or raw records of which each becomes one by a `raw` transform.
 
     `center` and `radius` are public knowledge about where the mean lies, never read off the rows; rows
     may lie outside, and the gate clips what one of them can do.
@@ -77,6 +129,19 @@ class PointsSchema(Input):
     manifold: Space
     center: Point | None = Field(default=None, description="a point of the manifold, as nested lists")
     radius: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    raw: Annotated[
+        ImagesToDescriptors | WindowsToCovariances | None,
+        Field(discriminator="transform", description="what makes points of the uploaded records"),
+    ] = None
+    unit: Unit | None = None
+
+    @model_validator(mode="after")
+    def _transform_leads_there(self) -> "PointsSchema":
+        if self.raw and not (
+            isinstance(self.manifold, SPDSpace) and self.raw.made().dim == self.manifold.dim
+        ):
+            raise ValueError(f"raw records become matrices of spd with dim {self.raw.made().dim}")
+        return self
 
     @model_validator(mode="after")
     def _ball_is_in_the_space(self) -> "PointsSchema":
@@ -91,6 +156,12 @@ class PointsSchema(Input):
         """The public shape of n records under this schema."""
         return PointsShape(n, self.manifold.model_dump(), self.center, self.radius)
 
+    def intake(self) -> Intake:
+        """How files become records."""
+        shape, transform = self.shape(0), self.raw.made() if self.raw else None
+        raw = transform.raw if transform else shape.record
+        return _intake(Layout(raw, unit=_column(self.unit)), shape, self.unit, transform)
+
 
 class VectorsSchema(Input):
     """Vectors of `dim` numbers; a table's columns in file order.
@@ -101,49 +172,115 @@ class VectorsSchema(Input):
     kind: Literal["vectors"]
     dim: Annotated[int, Field(ge=1, le=100_000)]
     norm_bound: Annotated[float, Field(gt=0, le=1e6)] = 1.0
+    unit: Unit | None = None
 
     def shape(self, n: int) -> VectorsShape:
         """The public shape of n records under this schema."""
         return VectorsShape(n, self.dim, self.norm_bound)
 
-
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-"""Name of a column, or a class."""
+    def intake(self) -> Intake:
+        """How files become records."""
+        return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
 
 
 class LabelledSchema(Input):
     """Feature vectors with labels; a table's columns by their names, of an array the label last.
 
-    `mean` and `scale` are public knowledge about the features, never read off the rows. `norm_bound` is a
-    clip on a vector once it is standardised, applied by the gate: by default the square root of the number of
-    features where their scale is known, else 1.
+    `categories` names the features that hold no numbers, and what they may hold: each becomes as many
+    indicators, called `feature=category`. `mean` and `scale` are public knowledge about the features, never
+    read off the rows; null for features with categories, whose indicators have those of k categories that are
+    equally frequent. `norm_bound` is a clip on a vector once it is standardised, applied by the gate: by
+    default the square root of the number of features where their scale is known, else 1.
     """
 
     kind: Literal["labelled"]
-    features: Annotated[list[Label], Field(min_length=1, max_length=10_000)]
+    features: Annotated[list[Label], Field(min_length=1, max_length=_MOST_FEATURES)]
     label: Label
     classes: Annotated[list[Label], Field(min_length=2, max_length=100, description="labels as strings")]
+    categories: Annotated[
+        dict[Label, Annotated[list[Label], Field(min_length=2, max_length=1000)]],
+        Field(
+            default_factory=dict,
+            description="of features that hold no numbers: the public list of what they may hold",
+        ),
+    ]
     norm_bound: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    mean: list[float] | None = None
-    scale: list[Annotated[float, Field(gt=0)]] | None = None
+    mean: list[float | None] | None = None
+    scale: list[Annotated[float, Field(gt=0)] | None] | None = None
+    unit: Unit | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> "LabelledSchema":
         if len({*self.features, self.label}) <= len(self.features):
             raise ValueError("features and label must have different names")
-        if len(set(self.classes)) < len(self.classes):
-            raise ValueError("classes must differ")
+        if self.unit and self.unit.column in (*self.features, self.label):
+            raise ValueError("the unit must be a column of its own")
+        if not self.categories.keys() <= set(self.features):
+            raise ValueError("categories must be of features")
+        for known in (self.classes, *self.categories.values()):
+            if len(set(known)) < len(known):
+                raise ValueError("classes and categories must differ")
+        if len(set(self._names)) < len(self._names):
+            raise ValueError("features and indicators must have different names")
+        if len(self._names) > _MOST_FEATURES:
+            raise ValueError(f"features and indicators must be at most {_MOST_FEATURES}")
+        numbers = [feature not in self.categories for feature in self.features]
         for facts in (self.mean, self.scale):
-            if facts is not None and len(facts) != len(self.features):
-                raise ValueError("mean and scale must have a number for every feature")
+            if facts is not None and [fact is not None for fact in facts] != numbers:
+                raise ValueError(
+                    "mean and scale must have a number for every feature, and null for those with categories"
+                )
         return self
+
+    @property
+    def _names(self) -> list[str]:
+        """Of the features and indicators."""
+        return [
+            name
+            for feature in self.features
+            for name in (
+                [f"{feature}={category}" for category in self.categories[feature]]
+                if feature in self.categories
+                else [feature]
+            )
+        ]
+
+    def _facts(
+        self, facts: list[float | None] | None, usual: Callable[[int], float]
+    ) -> tuple[float, ...] | None:
+        """Public facts of features and indicators, of the latter by their number."""
+        if facts is None:
+            return None
+        found: list[float] = []
+        for feature, fact in zip(self.features, facts, strict=True):
+            count = len(self.categories.get(feature, ()))
+            found += [usual(count)] * count if fact is None else [fact]
+        return tuple(found)
 
     def shape(self, n: int) -> LabelledShape:
         """The public shape of n records under this schema."""
-        mean = None if self.mean is None else tuple(self.mean)
-        scale = None if self.scale is None else tuple(self.scale)
-        features, classes = tuple(self.features), tuple(self.classes)
-        return LabelledShape(n, features, self.label, classes, self.norm_bound, mean, scale)
+        mean = self._facts(self.mean, lambda count: 1 / count)
+        scale = self._facts(self.scale, lambda count: sqrt(count - 1) / count)
+        return LabelledShape(
+            n, tuple(self._names), self.label, tuple(self.classes), self.norm_bound, mean, scale
+        )
+
+    def intake(self) -> Intake:
+        """How files become records."""
+        names = (*self.features, self.label)
+        known = {name: tuple(known) for name, known in {**self.categories, self.label: self.classes}.items()}
+        counts = tuple(len(self.categories.get(name, ())) for name in names)
+        transform = Indicators(counts) if self.categories else None
+        layout = Layout((len(names),), names, known, _column(self.unit))
+        return _intake(layout, self.shape(0), self.unit, transform)
+
+
+def _column(unit: Unit | None) -> str | None:
+    return unit.column if unit else None
+
+
+def _intake(layout: Layout, shape: Shape, unit: Unit | None, transform: Transform | None = None) -> Intake:
+    return Intake(layout, shape, transform, unit.rows if unit else None)
 
 
 DatasetSchema = Annotated[PointsSchema | VectorsSchema | LabelledSchema, Field(discriminator="kind")]

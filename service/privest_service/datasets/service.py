@@ -1,84 +1,166 @@
 """Datasets and grants: registered, found, shared, deleted."""
 
-import shutil
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from privest_service.database import now
+from privest_service.connections.schemas import NewConnection
+from privest_service.connections.sources import fetch
+from privest_service.database import Database, now
 from privest_service.database.tables import new_id
-from privest_service.datasets.ingest import Format, Ingested, RefusedUploadError, ingest
+from privest_service.datasets.ingest import Ingested, ingest
 from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.readers import Format
+from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Job
 from privest_service.ledger.units import Limits
-from privest_service.problems import DatasetInvalid, Forbidden, NotFound
+from privest_service.problems import DatasetInvalid, Fault, Forbidden, NotFound
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
 _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """At most so many, and of wide records so few that they make a small answer."""
 
+_UNASKED = timedelta(hours=1)
+"""After which no question comes to rows that were brought for one: the service was killed between them."""
+
+Source = Callable[[Path], Awaitable[Format]]
+"""Fills an empty file with rows as they arrive, and tells their format."""
+
+
+def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | None = None) -> Source:
+    """A file that came with the request.
+
+    Args:
+        services: of this process.
+        upload: the file.
+        form: its format.
+        sha256: that the caller says it has, in hexadecimal digits.
+    """
+
+    async def spool(target: Path) -> Format:
+        await services.engine.in_thread(_spool, upload, target, sha256)
+        return form
+
+    return spool
+
+
+def behind(services: Services, connection: NewConnection, path: str) -> Source:
+    """What lies behind a connection."""
+
+    async def copy(target: Path) -> Format:
+        limit, data_dir = services.settings.max_dataset_bytes, str(services.settings.data_dir.resolve())
+        return await services.engine.in_fetcher(fetch, connection, path, str(target), limit, data_dir)
+
+    return copy
+
+
+def inline(services: Services, rows: list[Any]) -> Source:
+    """Records that came in a request."""
+
+    async def write(target: Path) -> Format:
+        await services.engine.in_thread(target.write_text, json.dumps(rows))
+        return "json"
+
+    return write
+
 
 async def register(
-    services: Services, owner_id: str, upload: BinaryIO, form: Format, schema: DatasetSchema
+    services: Services, owner_id: str, source: Source, schema: DatasetSchema, *, ephemeral: bool = False
 ) -> Dataset:
-    """Validate an upload in a worker and make it a dataset; nothing half-written is ever visible.
+    """Copy rows from their source, validate them in a worker and make them a dataset.
+
+    Nothing half-written is ever visible, and nothing is left of what was refused or came to no end.
+
+    Args:
+        services: of this process.
+        owner_id: whose rows they are.
+        source: of the rows.
+        schema: what they must be.
+        ephemeral: for one question, after which `sweep` removes them.
 
     Raises:
-        DatasetInvalid: the file breaks a rule of its schema.
+        DatasetInvalid: the source is refused, or its rows break a rule of the schema.
     """
     store, dataset_id = services.store, new_id("ds")
-    source, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
+    arrived, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
     try:
-        await services.engine.in_thread(_spool, upload, source)
-        accepted: Ingested = await services.engine.in_worker(
+        arrived.touch(0o600, exist_ok=False)
+        form = await source(arrived)
+        accepted = await services.engine.in_worker(
             ingest,
-            str(source),
+            str(arrived),
             form,
-            schema.shape(0),
+            schema.intake(),
             str(draft),
             owner_id,
             services.settings.secret,
+            services.settings.max_dataset_bytes,
         )
-
-        def adopt(session: Session) -> Dataset:
-            dataset = Dataset(
-                id=dataset_id,
-                owner_id=owner_id,
-                kind=schema.kind,
-                dataset_schema=schema.model_dump_json(),
-                n=accepted.n,
-                fingerprint=accepted.fingerprint,
-            )
-            session.add(dataset)
-            session.flush()
-            ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
-            return dataset
-
-        def publish() -> Dataset:
-            store.adopt(draft, owner_id, dataset_id)
-            try:
-                return services.database.run(adopt)
-            except BaseException:
-                store.remove(owner_id, dataset_id)
-                raise
-
-        return await services.engine.in_thread(publish)
+        return await services.engine.in_thread(
+            _adopt, services, draft, dataset_id, owner_id, schema, accepted, ephemeral
+        )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
     finally:
-        source.unlink(missing_ok=True)
-        draft.unlink(missing_ok=True)
+        for left in store.incoming.glob(f"{dataset_id}.*"):  # of a worker that was stopped, too
+            left.unlink(missing_ok=True)
 
 
-def _spool(upload: BinaryIO, target: Path) -> None:
-    with target.open("xb") as file:
-        shutil.copyfileobj(upload, file, 2**20)
+def _adopt(
+    services: Services,
+    draft: Path,
+    dataset_id: str,
+    owner_id: str,
+    schema: DatasetSchema,
+    accepted: Ingested,
+    ephemeral: bool,
+) -> Dataset:
+    """Move validated rows to their place, and write down that they are there; or neither."""
+
+    def note(session: Session) -> Dataset:
+        dataset = Dataset(
+            id=dataset_id,
+            owner_id=owner_id,
+            kind=schema.kind,
+            dataset_schema=schema.model_dump_json(),
+            n=accepted.n,
+            fingerprint=accepted.fingerprint,
+            ephemeral=ephemeral,
+        )
+        session.add(dataset)
+        session.flush()
+        ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
+        return dataset
+
+    services.store.adopt(draft, owner_id, dataset_id)
+    try:
+        return services.database.run(note)
+    except BaseException:
+        services.store.remove(owner_id, dataset_id)
+        raise
+
+
+def _spool(upload: BinaryIO, target: Path, sha256: str | None) -> None:
+    digest = hashlib.sha256()
+    with target.open("r+b") as file:
+        while piece := upload.read(2**20):
+            digest.update(piece)
+            file.write(piece)
+    if sha256 is not None and digest.hexdigest() != sha256.lower():
+        raise DatasetInvalid(
+            faults=[Fault(location="sha256", rule="is not the SHA-256 of the file that arrived")]
+        )
 
 
 def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
@@ -137,6 +219,7 @@ def visible(session: Session, principal: Principal) -> list[Dataset]:
             select(Dataset)
             .where(
                 Dataset.deleted_at.is_(None),
+                ~Dataset.ephemeral,
                 or_(Dataset.owner_id == principal.id, Dataset.id.in_(granted)),
             )
             .order_by(Dataset.created_at.desc(), Dataset.id)
@@ -148,6 +231,28 @@ def delete(session: Session, dataset: Dataset) -> None:
     """Withdraw a dataset: queries that no worker has claimed are voided, the ledger's entries stay."""
     session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
     ledger.void_waiting(session, dataset_id=dataset.id)
+
+
+def drop(services: Services, dataset: Dataset) -> None:
+    """Withdraw a dataset and delete its rows."""
+    services.database.run(lambda session: delete(session, dataset))
+    remove_rows(services.store, dataset)
+
+
+def sweep(database: Database, store: Store) -> None:
+    """Drop the ephemeral datasets whose question is over, and those that never came to one."""
+    waiting = Job.state.in_(("reserved", "claimed"))
+    theirs = select(Job.id).where(Job.dataset_id == Dataset.id)
+    over = or_(theirs.exists(), Dataset.created_at < now() - _UNASKED)
+    with database.read() as session:
+        found = session.scalars(
+            select(Dataset).where(
+                Dataset.ephemeral, Dataset.deleted_at.is_(None), over, ~theirs.where(waiting).exists()
+            )
+        ).all()
+    for dataset in found:
+        database.run(lambda session, gone=dataset: delete(session, gone))
+        remove_rows(store, dataset)
 
 
 def remove_rows(store: Store, dataset: Dataset) -> None:

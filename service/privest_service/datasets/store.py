@@ -1,4 +1,4 @@
-"""Rows on disk: one float64 npy file for each dataset, in a folder for each owner."""
+"""Rows on disk, one float64 npy file for each dataset in a folder for each owner; permits to read them."""
 
 import os
 import time
@@ -19,7 +19,8 @@ class Store:
         self._rows = root.resolve() / "rows"
         self.incoming = root.resolve() / "incoming"
         """Where uploads stay until they are validated; on the same file system as the rows."""
-        for folder in (self._rows, self.incoming):
+        self._permits = root.resolve() / "permits"
+        for folder in (self._rows, self.incoming, self._permits):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self.incoming.iterdir():
             # What a killed service left behind; another replica's uploads are younger.
@@ -41,6 +42,19 @@ class Store:
     def remove(self, owner_id: str, dataset_id: str) -> None:
         """Delete a dataset's rows."""
         self.path(owner_id, dataset_id).unlink(missing_ok=True)
+
+    def permit(self, job_id: str) -> Path:
+        """Allow a claimed job to read its rows, once: whoever runs it removes this file first.
+
+        It need not survive a crash of the machine: without it nothing is read.
+        """
+        path = self._permits / job_id
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        return path
+
+    def withdraw(self, job_id: str) -> None:
+        """Take a permit back that was not used."""
+        (self._permits / job_id).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

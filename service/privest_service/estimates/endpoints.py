@@ -8,13 +8,14 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from privest_service.estimates import service
+from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
-from privest_service.estimates.schemas import FINAL, JobView, PlanView
+from privest_service.estimates.schemas import FINAL, Asked, InlineRef, JobView, PlanView
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
+    DatasetInvalid,
     Forbidden,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
@@ -64,6 +65,7 @@ def _routes(kind: Kind) -> None:
             IdempotencyKeyReused,
             BudgetExceeded,
             AccountFrozen,
+            DatasetInvalid,
             Unavailable,
         )
         | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
@@ -77,7 +79,13 @@ def _routes(kind: Kind) -> None:
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
         key, seconds = _idempotency_key(idempotency_key), _wait_of(prefer)
-        answer = await services.engine.in_thread(service.submit, services, caller, kind, body, key)
+        asked: Asked = body.dataset
+        if isinstance(asked, InlineRef):
+            answer = await service.submit_inline(services, caller, kind, body, key)
+        else:
+            answer = await services.engine.in_thread(
+                service.submit, services, caller, kind, body, key, asked.id
+            )
         if seconds:
             await services.engine.wait(
                 answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
@@ -86,10 +94,10 @@ def _routes(kind: Kind) -> None:
         def look() -> JobView:
             with services.database.read() as session:
                 job = service.require_job(session, caller, answer.job_id)
-                return service.view(session, caller, job, reused=answer.reused)
+                return views.job_view(session, caller, job, reused=answer.reused)
 
         if answer.fresh and not seconds:
-            job = service.view_of_fresh(caller, answer.fresh)
+            job = views.fresh_job_view(caller, answer.fresh)
         else:
             job = await services.engine.in_thread(look)
         return _answer(job, request.scope.get("root_path", ""))
@@ -107,9 +115,13 @@ def _routes(kind: Kind) -> None:
         services: ServicesDep,
     ) -> PlanView:
         with services.database.read() as session:
-            question = service.resolve(session, caller, kind, body)
+            asked: Asked = body.dataset
+            if isinstance(asked, InlineRef):
+                question = service.resolve_inline(session, caller, kind, body)
+            else:
+                question = service.resolve(session, caller, kind, body, asked.id)
         planned = service.plan(services, question)
-        return service.plan_view(kind, planned, service.second_opinion(services, question, planned))
+        return views.plan_view(kind, planned, service.second_opinion(services, question, planned))
 
 
 def _answer(job: JobView, root: str) -> Response:
@@ -131,7 +143,7 @@ def read_job(job_id: str, request: Request, caller: CallerDep, services: Service
         tag = f'"{job.state}"'
         if request.headers.get("If-None-Match") == tag:
             return Response(status_code=304, headers={"ETag": tag})  # pyright: ignore[reportReturnType]
-        body = service.view(session, caller, job)
+        body = views.job_view(session, caller, job)
     return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})  # pyright: ignore[reportReturnType]
 
 

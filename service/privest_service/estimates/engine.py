@@ -1,18 +1,18 @@
-"""The engine: takes reserved jobs, claims them, runs them in worker processes, stores what comes back.
+"""The engine: takes reserved jobs, claims them, has them run, stores what comes back.
 
 The claim is committed before a worker is told of the job, and only the process that claimed a job
 stores its end. A worker that crashes, hangs or throws leaves a failed job, which stays charged.
+What runs jobs may begin one twice: its permit lets one of the runs open the rows, and none after its end.
 """
 
 import asyncio
-import os
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from datetime import timedelta
-from multiprocessing import forkserver, get_context
 from typing import Any, ParamSpec, TypeVar
 
 import structlog
@@ -22,9 +22,11 @@ from pebble import ProcessExpired, ProcessFuture, ProcessPool
 from privest_service.database import Database, now
 from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
+from privest_service.estimates.runners import runners
+from privest_service.estimates.runners.local import processes
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
-from privest_service.problems import Unavailable
+from privest_service.problems import TooLarge, Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,44 +47,57 @@ log = structlog.get_logger()
 
 
 class Engine:
-    """Worker processes and the thread that feeds them.
+    """What runs jobs, the thread that feeds it, and a worker process for uploads and heavy plans.
 
     Args:
         database: where jobs wait.
         store: where rows are.
-        workers: worker processes; as many jobs run at a time.
+        workers: jobs that run at a time.
         job_timeout: seconds that one run may take.
+        engine: what runs them, as the settings name it.
+        memory: bytes that a worker process may take.
+        tidy: called now and then, by the thread that feeds jobs.
     """
 
-    def __init__(self, database: Database, store: Store, *, workers: int, job_timeout: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        store: Store,
+        *,
+        workers: int,
+        job_timeout: float,
+        engine: str = "local",
+        memory: int = 2**31,
+        tidy: Callable[[], None] | None = None,
+    ) -> None:
         self._database = database
         self._store = store
-        self._workers = workers
         self._job_timeout = job_timeout
-        self._slots = threading.Semaphore(workers)
+        self._memory = memory
+        self._runners = runners(engine, workers=workers, timeout=job_timeout, memory=memory)
+        self._slots = threading.Semaphore(self._runners.slots)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Runs end in this thread: never in the pool's own, which must go on to watch its workers.
+        # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._made: dict[str, str] = {}
-        self._pool: ProcessPool | None = None
+        self._tidy, self._tidied = tidy, 0.0
         self._intake: ProcessPool | None = None
+        self._fetchers: ProcessPool | None = None
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
 
     # Life
 
     def start(self) -> None:
         """Start the workers and take up whatever waits; to be called in the running event loop."""
-        os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
         self._loop = asyncio.get_running_loop()
-        context = get_context("forkserver")
-        context.set_forkserver_preload(["privest_service.estimates.worker"])
-        forkserver.ensure_running()  # before uploads go elsewhere: a socket's path must be short
-        self._pool = ProcessPool(max_workers=self._workers, context=context)
         # Uploads have a worker of their own, so that no claimed job waits behind them while its lease runs.
-        self._intake = ProcessPool(max_workers=1, context=context)
+        self._intake = processes(1, self._memory)
+        # And so do sources elsewhere, which may be slow. Neither process starts before it is needed.
+        self._fetchers = processes(1, self._memory)
+        self._runners.start()
         self._feeder.start()
 
     def drain(self) -> None:
@@ -94,7 +109,8 @@ class Engine:
         """Claim nothing more, let claimed runs end, and stop the workers."""
         self.drain()
         self._feeder.join()
-        for pool in (self._pool, self._intake):
+        self._runners.stop()
+        for pool in (self._intake, self._fetchers):
             if pool is not None:
                 pool.close()
                 pool.join()
@@ -103,7 +119,7 @@ class Engine:
     @property
     def healthy(self) -> bool:
         """Whether jobs are being taken up."""
-        return self._feeder.is_alive() and self._pool is not None and self._pool.active
+        return self._feeder.is_alive() and self._runners.healthy
 
     # For requests
 
@@ -111,19 +127,34 @@ class Engine:
         """Run what blocks in a thread of the web process."""
         return await to_thread.run_sync(lambda: function(*args, **kwargs))
 
-    def _start(self, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
-        if self._intake is None or not self._intake.active:
+    def _start(self, pool: ProcessPool | None, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
+        if pool is None or not pool.active:
             raise Unavailable
-        return self._intake.schedule(function, args=args, timeout=self._job_timeout)
+        return pool.schedule(function, args=args, timeout=self._job_timeout)
 
     async def in_worker(self, function: Callable[..., T], *args: Any) -> T:
         """Run in a worker process what a hostile upload may crash or hang; no thread waits for it.
 
         Raises:
+            TooLarge: it needs more memory than a worker may take.
             Unavailable: it came to no end.
         """
+        return await self._awaited(self._start(self._intake, function, *args))
+
+    async def in_fetcher(self, function: Callable[..., T], *args: Any) -> T:
+        """Run in a worker process of its own what waits for a source elsewhere.
+
+        Raises:
+            TooLarge: it needs more memory than a worker may take.
+            Unavailable: it came to no end.
+        """
+        return await self._awaited(self._start(self._fetchers, function, *args))
+
+    async def _awaited(self, future: ProcessFuture[T]) -> T:
         try:
-            return await asyncio.wrap_future(self._start(function, *args))
+            return await asyncio.wrap_future(future)
+        except MemoryError:
+            raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
         except _LOST:
             raise Unavailable("this could not be processed; nothing was stored") from None
 
@@ -134,8 +165,8 @@ class Engine:
             Unavailable: it came to no end.
         """
         try:
-            return self._start(function, *args).result()
-        except _LOST:
+            return self._start(self._intake, function, *args).result()
+        except (*_LOST, MemoryError):
             raise Unavailable("this could not be processed; nothing was charged") from None
 
     def remembered(self, key: str, make: Callable[[], str]) -> str:
@@ -182,10 +213,11 @@ class Engine:
         while not self._stopping.is_set():
             self._slots.acquire()
             try:
-                job = None if self._stopping.is_set() else self._claim()
+                job = None if self._stopping.is_set() else self._claim(able=self._runners.healthy)
             except Exception:
                 log.exception("claiming failed")  # the database; no rows were read yet
                 job = None
+            self._look_after()
             if job is None:
                 self._slots.release()
                 self._wake.wait(_PATIENCE)
@@ -193,37 +225,64 @@ class Engine:
             else:
                 self._run(job)
 
-    def _claim(self) -> Job | None:
+    def _look_after(self) -> None:
+        if self._tidy is None or time.monotonic() - self._tidied < _PATIENCE:
+            return
+        try:
+            self._tidy()
+        except Exception:
+            log.exception("tidying up failed")
+        self._tidied = time.monotonic()
+
+    def _claim(self, *, able: bool = True) -> Job | None:
+        """End the jobs that were left behind and, if it can be run now, claim the one that waits longest."""
         with self._database.read() as session:
-            quiet = not ledger.waiting(session) and not ledger.overdue(session, now())
+            quiet = not (able and ledger.waiting(session)) and not ledger.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
         lost, job = self._database.run(
-            lambda session: (ledger.fail_overdue(session, now()), ledger.claim_next(session, lease))
+            lambda session: (
+                ledger.fail_overdue(session, now()),
+                ledger.claim_next(session, lease) if able else None,
+            )
         )
         for job_id in lost:
+            self._withdraw(job_id)
             log.warning("job lost", job=job_id)
         return job
 
     def _run(self, job: Job) -> None:
-        assert self._pool is not None  # noqa: S101 - the feeder starts after the pool
-        path = str(self._store.path(job.owner_id, job.dataset_id))
+        """Have a claimed job run; the claim is committed."""
+        path = "" if job.dummy else str(self._store.path(job.owner_id, job.dataset_id))
         try:
-            future = self._pool.schedule(run_job, args=(job.kind, job.plan, path), timeout=self._job_timeout)
-        except RuntimeError:  # the pool broke down
-            self._ends.submit(self._end, job.id, None)
+            permit = str(self._store.permit(job.id))
+            future = self._runners.run(run_job, job.kind, job.plan, path, permit)
+        except (OSError, RuntimeError):  # no file can be made, or the runners broke down
+            self._ends.submit(self._over, job.id, None)
             return
-        future.add_done_callback(lambda done: self._ends.submit(self._end, job.id, done))
+        future.add_done_callback(lambda done: self._ends.submit(self._over, job.id, done))
+
+    def _over(self, job_id: str, run: Future[str] | None) -> None:
+        """A run is over for us; if it was lost, it may still go on somewhere, or begin."""
+        self._slots.release()
+        self._withdraw(job_id)
+        self._end(job_id, run)
+
+    def _withdraw(self, job_id: str) -> None:
+        try:
+            self._store.withdraw(job_id)
+        except OSError:
+            log.exception("a permit stays", job=job_id)
 
     def _end(self, job_id: str, run: Future[str] | None) -> None:
         """Store the end of a run. Why one failed is not looked at: it may tell of the rows."""
-        self._slots.release()
         result = None
         if run is not None and not run.cancelled() and run.exception() is None:
             result = run.result()
+        state = "failed" if result is None else "committed"
         try:
-            self._database.run(
+            ended = self._database.run(
                 lambda session: (
                     ledger.fail(session, job_id) if result is None else ledger.commit(session, job_id, result)
                 )
@@ -232,7 +291,7 @@ class Engine:
             # The lease will end the job; the answer is dropped with this line.
             log.exception("storing the end of a job failed", job=job_id)
         else:
-            log.info("job ended", job=job_id, state="failed" if result is None else "committed")
+            log.info("job ended" if ended else "job had ended before", job=job_id, state=state)
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._announce, job_id)
         self._wake.set()

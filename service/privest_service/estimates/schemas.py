@@ -1,9 +1,10 @@
 """Requests and answers about estimates; each kind's own part is in `kinds`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Discriminator, Field, Tag
 
+from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
@@ -17,6 +18,36 @@ class DatasetRef(Input):
     """A registered dataset."""
 
     id: Id
+    dummy: Annotated[
+        bool,
+        Field(description="answer from synthetic rows, made of the schema alone: free, and marked"),
+    ] = False
+
+
+class InlineRows(Input):
+    """Records that come with the question, as in a JSON file."""
+
+    declared: Annotated[DatasetSchema, Field(alias="schema")]
+    rows: Annotated[list[Any], Field(min_length=2)]
+
+
+class InlineRef(Input):
+    """Records that are the caller's own, for this question alone."""
+
+    inline: InlineRows
+
+
+def _is_inline(given: Any) -> str:
+    inline = (
+        "inline" in cast("dict[str, Any]", given) if isinstance(given, dict) else hasattr(given, "inline")
+    )
+    return "rows" if inline else "registered"
+
+
+Asked = Annotated[
+    Annotated[DatasetRef, Tag("registered")] | Annotated[InlineRef, Tag("rows")], Discriminator(_is_inline)
+]
+"""What a question is about."""
 
 
 class RequestedPrivacy(Input):
@@ -32,7 +63,7 @@ class RequestedPrivacy(Input):
 class EstimateRequest(Input):
     """What every kind of estimate is asked with."""
 
-    dataset: DatasetRef
+    dataset: Asked
     privacy: RequestedPrivacy
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
@@ -72,6 +103,7 @@ class JobView(BaseModel):
     charges: list[ChargeView]
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
+    dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
 
 
 class ReleaseView(BaseModel):

@@ -2,39 +2,32 @@
 
 import hashlib
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from math import sqrt
 from typing import Any
 
 import rfc8785
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.privacy.certificates import Release, SampledSums
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
-from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.kinds import KINDS, Kind, Plan, opinion_job, plan_job
+from privest_service.estimates.kinds import Kind, Plan, opinion_job, plan_job
 from privest_service.estimates.schemas import (
     FINAL,
-    ChargeView,
+    DatasetRef,
     EstimateRequest,
-    JobView,
-    PlanView,
-    Privacy,
-    ReleaseView,
+    InlineRef,
+    InlineRows,
     SecondOpinion,
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job
-from privest_service.ledger.receipts import Receipt
-from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
+from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.units import Charge
 from privest_service.owners.models import Owner
 from privest_service.problems import BudgetExceeded, IdempotencyKeyReused, Invalid, NotFound, Unavailable
 from privest_service.security.principals import Principal
@@ -51,10 +44,12 @@ class Question:
     """A request, resolved against the public facts of its dataset."""
 
     kind: Kind
-    dataset: Dataset
+    dataset_id: str
+    owner_id: str
     options: dict[str, Any]
     shape: Shape
     target: PrivacyTarget
+    dummy: bool = False
 
     @property
     def digest(self) -> str:
@@ -62,34 +57,74 @@ class Question:
         return _digest(
             {
                 "kind": self.kind.name,
-                "dataset": self.dataset.id,
+                "dataset": self.dataset_id,
                 "epsilon": self.target.epsilon,
                 "delta": self.target.delta,
                 "options": self.options,
             }
+            | ({"dummy": True} if self.dummy else {})
         )
 
 
-def resolve(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
-    """What a request asks, with the defaults that follow from public facts.
+def resolve(
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, dataset_id: str
+) -> Question:
+    """What a request asks of a registered dataset, with the defaults that follow from public facts.
 
     Raises:
         Invalid: the dataset is of another kind.
         NotFound: the caller has no such dataset.
     """
     caller.must_be("owner", "analyst")
-    dataset = datasets.require(session, caller, request.dataset.id)
-    if dataset.kind != kind.dataset_kind:
+    dataset = datasets.require(session, caller, dataset_id)
+    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
+    dummy = isinstance(request.dataset, DatasetRef) and request.dataset.dummy
+    return _question(session, kind, request, dataset.kind, dataset.id, dataset.owner_id, shape, dummy=dummy)
+
+
+def resolve_inline(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
+    """What a request asks of rows that came with it. Of them nothing is looked at but how many there are.
+
+    Raises:
+        Invalid: the rows are of another kind.
+        Forbidden: the caller is no owner, who alone may bring rows.
+    """
+    caller.must_be("owner")
+    given = _inline(request)
+    unit = given.declared.unit
+    whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
+    shape = given.declared.shape(len(set(map(str, whose))) if unit else len(given.rows))
+    facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
+    return _question(
+        session, kind, request, given.declared.kind, f"inline {_digest(facts)}", caller.id, shape
+    )
+
+
+def _inline(request: EstimateRequest) -> InlineRows:
+    assert isinstance(request.dataset, InlineRef)  # noqa: S101 - of those alone
+    return request.dataset.inline
+
+
+def _question(
+    session: Session,
+    kind: Kind,
+    request: EstimateRequest,
+    dataset_kind: str,
+    dataset_id: str,
+    owner_id: str,
+    shape: Shape,
+    *,
+    dummy: bool = False,
+) -> Question:
+    if dataset_kind != kind.dataset_kind:
         raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
     delta = request.privacy.delta
     if delta is None:
-        account = ledger.owner_account(session, dataset.owner_id)
+        account = ledger.owner_account(session, owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
-        delta = 0.0 if pure else dataset.n**-1.5
-    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
-    return Question(
-        kind, dataset, kind.options(request), shape, PrivacyTarget(request.privacy.epsilon, delta)
-    )
+        delta = 0.0 if pure else shape.n**-1.5
+    target = PrivacyTarget(request.privacy.epsilon, delta)
+    return Question(kind, dataset_id, owner_id, kind.options(request), shape, target, dummy)
 
 
 def plan(services: Services, question: Question) -> Plan:
@@ -161,32 +196,119 @@ def replay(
 
 
 def _body_digest(kind: Kind, request: EstimateRequest) -> str:
-    return _digest({"kind": kind.name, "body": request.model_dump(mode="json")})
+    body = request.model_dump(mode="json")
+    if isinstance(request.dataset, InlineRef):  # not everything in rows has a canonical form
+        rows = json.dumps(request.dataset.inline.rows).encode()
+        body["dataset"]["inline"]["rows"] = hashlib.sha256(rows).hexdigest()
+    return _digest({"kind": kind.name, "body": body})
 
 
-def submit(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Answer:
+def submit(
+    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str, dataset_id: str
+) -> Answer:
     """Charge a request and put its job in the queue, or find the job that answers it already.
 
     Raises:
         Problem: whatever refuses the request; nothing is then charged and the key stays free.
     """
+    most = services.settings.max_waiting_jobs
     with services.database.read() as session:
         if known := replay(session, caller, kind, request, key):
             return known
-        question = resolve(session, caller, kind, request)
-        if ledger.waiting(session) >= services.settings.max_waiting_jobs:
+        question = resolve(session, caller, kind, request, dataset_id)
+        full = ledger.waiting(session) >= most
+        # Dummies are free: they must not fill the queue of those who pay.
+        if full or (question.dummy and ledger.waiting(session, dummies=True) >= max(1, most // 10)):
             raise Unavailable("too many jobs wait; try again later")
     planned = plan(services, question)
     try:
         answer = services.database.run(
-            lambda session: _reserve(session, caller, request, question, planned, key)
+            lambda session: (_reserve_free if question.dummy else _reserve)(
+                session, caller, request, question, planned, key
+            )
         )
     except BudgetExceeded as refused:
         # Of an owner's budgets an analyst knows its own cap alone.
-        known = refused.scope == "analyst" or caller.id == question.dataset.owner_id
+        known = refused.scope == "analyst" or caller.id == question.owner_id
         raise (refused if known else BudgetExceeded()) from None
     services.engine.notify()
     return answer
+
+
+async def submit_inline(
+    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+) -> Answer:
+    """The same of rows that come with the request: a dataset of the caller's until it is answered.
+
+    Raises:
+        Problem: whatever refuses the request or its rows; nothing is then charged or kept.
+    """
+    caller.must_be("owner")
+    engine, given = services.engine, _inline(request)
+
+    def before() -> Answer | None:
+        with services.database.read() as session:
+            return replay(session, caller, kind, request, key)
+
+    if known := await engine.in_thread(before):
+        return known
+    source = datasets.inline(services, given.rows)
+    dataset = await datasets.register(services, caller.id, source, given.declared, ephemeral=True)
+    fresh = False
+    try:
+        answer = await engine.in_thread(submit, services, caller, kind, request, key, dataset.id)
+        fresh = answer.fresh is not None
+        return answer
+    finally:
+        if not fresh:
+            await engine.in_thread(datasets.drop, services, dataset)
+
+
+def _reserve_free(
+    session: Session, caller: Principal, request: EstimateRequest, question: Question, planned: Plan, key: str
+) -> Answer:
+    """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
+    dataset, grant = datasets.require_access(session, caller, question.dataset_id, hold=True)
+    bound, known = _bound(session, caller, request, question, key, (grant or dataset).created_at)
+    if known:
+        return known
+    job = _job(caller, question, planned)
+    bound.job_id = job.id
+    ledger.reserve_free(session, job, bound)
+    return Answer(job.id, reused=False, fresh=Reservation(job, planned, []))
+
+
+def _bound(
+    session: Session,
+    caller: Principal,
+    request: EstimateRequest,
+    question: Question,
+    key: str,
+    since: datetime,
+) -> tuple[IdempotencyKey, Answer | None]:
+    """The key to be bound to a job, and what it was bound to before or can be without a new one."""
+    kind = question.kind
+    bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
+    if known := replay(session, caller, kind, request, key):
+        return bound, known
+    if request.reuse and (earlier := _answered(session, caller, question, since)):
+        bound.job_id, bound.reused = earlier, True
+        session.add(bound)
+        return bound, Answer(earlier, reused=True)
+    return bound, None
+
+
+def _job(caller: Principal, question: Question, planned: Plan) -> Job:
+    return Job(
+        id=new_id("job"),
+        kind=question.kind.name,
+        submitter_id=caller.id,
+        owner_id=question.owner_id,
+        dataset_id=question.dataset_id,
+        spec_digest=question.digest,
+        plan=question.kind.plans.dump_json(planned).decode(),
+        dummy=question.dummy,
+    )
 
 
 def _reserve(
@@ -199,32 +321,18 @@ def _reserve(
     """
     # Between planning and now the grant or the dataset may be gone or changed, or the key be taken: by a
     # charge of the same accounts, which is either over when they are held, or yet to come.
-    kind = question.kind
-    dataset, grant = datasets.require_access(session, caller, question.dataset.id, hold=True)
+    dataset, grant = datasets.require_access(session, caller, question.dataset_id, hold=True)
     subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
     if grant is not None:
         subjects["analyst"] = datasets.grant_subject(dataset.id, caller.id)
     owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
     accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
-    if known := replay(session, caller, kind, request, key):
+    bound, known = _bound(session, caller, request, question, key, (grant or dataset).created_at)
+    if known:
         return known
-    bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
-    since = grant.created_at if grant else dataset.created_at
-    if request.reuse and (earlier := _answered(session, caller, question, since)):
-        bound.job_id, bound.reused = earlier, True
-        session.add(bound)
-        return Answer(earlier, reused=True)
-    job = Job(
-        id=new_id("job"),
-        kind=kind.name,
-        submitter_id=caller.id,
-        owner_id=dataset.owner_id,
-        dataset_id=dataset.id,
-        spec_digest=question.digest,
-        plan=kind.plans.dump_json(planned).decode(),
-    )
+    job = _job(caller, question, planned)
     bound.job_id = job.id
-    why = mechanism(kind.name, dataset.id, planned.target, planned.releases)
+    why = mechanism(job.kind, dataset.id, planned.target, planned.releases)
     charges = [Charge.of(planned.target, planned.cost)] * len(accounts)
     ledger.reserve(session, job, accounts, charges, why, bound)
     charged = list(zip(accounts, charges, strict=True))
@@ -262,87 +370,3 @@ def require_job(session: Session, caller: Principal, job_id: str) -> Job:
     if job is None or caller.id not in (job.submitter_id, job.owner_id):
         raise NotFound
     return job
-
-
-def view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
-    """A job as its submitter reads it; its owner reads what was charged, not the answer."""
-    charged = session.execute(
-        select(Account, Entry)
-        .join(Entry, Account.id == Entry.account_id)
-        .where(Entry.job_id == job.id, Entry.kind == "debit")
-        .order_by(Entry.account_id)
-    ).tuples()
-    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
-
-
-def view_of_fresh(caller: Principal, reserved: Reservation) -> JobView:
-    """The same of a job that was just charged, without asking the database again."""
-    return _view(caller, reserved.job, reserved.plan, reserved.charged, reused=False)
-
-
-def _view(
-    caller: Principal, job: Job, plan: Plan, charged: Iterable[tuple[Account, Entry | Charge]], reused: bool
-) -> JobView:
-    kind = KINDS[job.kind]
-    answered = caller.id == job.submitter_id and job.result is not None
-    return kind.job(
-        id=job.id,
-        kind=job.kind,
-        state=job.state,  # pyright: ignore[reportArgumentType]
-        estimate=json.loads(job.result) if answered and job.result else None,
-        uncertainty=asdict(plan.expected_error) if answered else None,
-        privacy=privacy(plan),
-        charges=[
-            ChargeView(
-                scope=account.scope,
-                epsilon=as_number(amount.epsilon, EPSILON),
-                delta=as_number(amount.delta, PROBABILITY),
-                mu_squared=as_number(amount.mu_squared, MU_SQUARED),
-                slack=as_number(amount.slack, PROBABILITY),
-            )
-            for account, amount in charged
-            if account.scope == "owner" or ledger.limits_of(account).capped
-        ],
-        receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
-        reused=reused,
-    )
-
-
-def privacy(plan: Plan) -> Privacy:
-    """What a plan guarantees."""
-    return Privacy(
-        epsilon=plan.target.epsilon,
-        delta=plan.target.delta,
-        mu=sqrt(plan.cost.mu_squared),
-        slack=plan.cost.slack,
-        mechanism=plan.mechanism,
-    )
-
-
-def plan_view(kind: Kind, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
-    """A plan as an analyst reads it."""
-    own = {name: getattr(plan, name) for name in kind.own_plan_fields}
-    return kind.plan_view(
-        **own,
-        kind=kind.name,
-        privacy=privacy(plan),
-        steps=plan.steps,
-        releases=[_release_view(release) for release in plan.releases],
-        warnings=list(plan.warnings),
-        expected_error=asdict(plan.expected_error),
-        second_opinion=opinion,
-    )
-
-
-def _release_view(release: Release) -> ReleaseView:
-    sampled = isinstance(release, SampledSums)
-    return ReleaseView(
-        statistic=release.statistic,
-        count=release.count,
-        noise=release.noise,
-        scale=release.scale / release.divisor,
-        clip=release.clip,
-        mu_squared=None if sampled else release.cost.mu_squared,
-        batch=release.divisor if sampled else None,
-        sampling=release.scheme if sampled else None,
-    )

@@ -89,7 +89,7 @@ class Entry(Base):
 
 
 class Job(Base):
-    """One run, from its reservation to its end."""
+    """One run, from its reservation to its end; a dummy's is on synthetic rows, and charged to nobody."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -108,6 +108,7 @@ class Job(Base):
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
     spec_digest: Mapped[str] = mapped_column(String(64))
     plan: Mapped[str] = mapped_column(Text)
+    dummy: Mapped[bool] = mapped_column(default=False)
     state: Mapped[str] = mapped_column(String(10), default="reserved")
     lease_until: Mapped[datetime | None] = mapped_column(Moment)
     result: Mapped[str | None] = mapped_column(Text)

@@ -271,6 +271,14 @@ def find_by_key(session: Session, principal_id: str, key: str) -> IdempotencyKey
     return session.get(IdempotencyKey, (principal_id, key))
 
 
+def reserve_free(session: Session, job: Job, key: IdempotencyKey) -> None:
+    """Write a job that reads no rows, and its idempotency key; nobody is charged."""
+    session.add(job)
+    session.flush()
+    session.add_all([key, Transition(job_id=job.id, state="reserved")])
+    session.flush()
+
+
 def reserve(
     session: Session,
     job: Job,
@@ -306,17 +314,18 @@ def _keep(session: Session, mechanism: Mechanism) -> None:
     session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
 
 
-def waiting(session: Session) -> int:
-    """How many jobs wait for a worker."""
-    return session.scalar(select(func.count()).select_from(Job).where(Job.state == "reserved")) or 0
+def waiting(session: Session, *, dummies: bool = False) -> int:
+    """How many jobs wait for a worker, or of them the dummies."""
+    counted = select(func.count()).select_from(Job).where(Job.state == "reserved")
+    return session.scalar(counted.where(Job.dummy) if dummies else counted) or 0
 
 
 def claim_next(session: Session, lease: timedelta) -> Job | None:
-    """Claim the job that has waited longest: from here on its charge is final."""
+    """Claim the job that has waited longest, dummies last: from here on its charge is final."""
     chosen = (
         select(Job.id)
         .where(Job.state == "reserved")
-        .order_by(Job.created_at, Job.id)
+        .order_by(Job.dummy, Job.created_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)  # SQLite has one writer and leaves this out
         .scalar_subquery()
@@ -325,10 +334,12 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
 
 
 def commit(session: Session, job_id: str, result: str) -> bool:
-    """Store the answer of a claimed job with its receipt; false if its lease ran out before."""
+    """Store the answer of a claimed job, with its receipt if it was charged; false if its lease ran out."""
     job = _move(session, Job.id == job_id, "claimed", "committed", result=result)
     if job is None:
         return False
+    if job.dummy:
+        return True
     job.receipt = signer_of(session).receipt(job, debits_of(session, job_id), result).model_dump_json()
     return True
 

@@ -3,11 +3,13 @@
 The web process plans; what only runs need (noise, rows, other accountants) is imported in workers.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from privest.privacy.certificates import Release
 from privest.privacy.cost import PrivacyTarget
+from privest.records import Records
 from privest.shapes import Shape
 from privest_service.estimates.kinds.classifier_score import CLASSIFIER_SCORE
 from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
@@ -16,7 +18,10 @@ from privest_service.estimates.kinds.logistic_regression import LOGISTIC_REGRESS
 from privest_service.estimates.kinds.robust_pca import ROBUST_PCA
 from privest_service.estimates.schemas import SecondOpinion
 
-__all__ = ["KINDS", "Kind", "Plan", "opinion_job", "plan_job", "run_job"]
+__all__ = ["KINDS", "Kind", "OpenRows", "Plan", "opinion_job", "plan_job", "run_job"]
+
+OpenRows = Callable[[str, Shape], Records]
+"""Opens the rows in a file, of a public shape."""
 
 KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)}
 
@@ -42,16 +47,25 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
 
 
-def run_job(kind: str, plan: str, path: str) -> str:
+def run_job(kind: str, plan: str, path: str, permit: str, records: OpenRows | None = None) -> str:
     """Run a plan over the rows in a file: the work of a worker process.
 
     Args:
         kind: name of the estimator.
         plan: the plan as JSON, exactly as it was charged.
-        path: of the rows.
+        path: of the rows; empty for synthetic ones.
+        permit: path of the permit to read them, which this run uses up.
+        records: opens the rows; by default in this process alone.
 
     Returns:
         the estimate as JSON.
+
+    Raises:
+        PermitGoneError: the rows were read for this job before, or its time is over; they are not touched.
     """
+    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
+
     found = KINDS[kind]
-    return found.run(found.plans.validate_json(plan), path).model_dump_json()
+    planned = found.plans.validate_json(plan)
+    worker.use_up(permit)
+    return found.run(planned, worker.gate(path, planned, records)).model_dump_json()

@@ -8,6 +8,7 @@ from privest.estimators import classifier_score
 from privest.estimators.classifier_score import Metric
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
+from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 from privest_service.inputs import Point
@@ -90,10 +91,8 @@ def _plan(options: dict[str, Any], shape: LabelledShape, target: PrivacyTarget) 
     return classifier_score.plan(classifier_score.ScoreSpec(**options), shape, target)
 
 
-def _run(plan: classifier_score.ScorePlan, path: str) -> ClassifierScoreEstimate:
-    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
-
-    found = classifier_score.run(plan, worker.gate(path, plan.statistics, plan.releases))
+def _run(plan: classifier_score.ScorePlan, gate: Oracle) -> ClassifierScoreEstimate:
+    found = classifier_score.run(plan, gate)
     return ClassifierScoreEstimate(
         metric=plan.metric,
         **_view(found.score).model_dump(),

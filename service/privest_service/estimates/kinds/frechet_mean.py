@@ -9,6 +9,7 @@ from privest.estimators.courses import Solver
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PointsShape
+from privest.solvers.gradient_descent import Oracle
 from privest.solvers.variance_reduction import FullNoise
 from privest_service.estimates.kinds.kind import Kind
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
@@ -71,10 +72,7 @@ def _plan(options: dict[str, Any], shape: PointsShape, target: PrivacyTarget) ->
     return frechet_mean.plan(frechet_mean.FrechetMeanSpec(**options), shape, target)
 
 
-def _run(plan: frechet_mean.FrechetMeanPlan, path: str) -> FrechetMeanEstimate:
-    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
-
-    gate = worker.gate(path, plan.statistics, plan.releases)
+def _run(plan: frechet_mean.FrechetMeanPlan, gate: Oracle) -> FrechetMeanEstimate:
     return FrechetMeanEstimate(point=frechet_mean.run(plan, gate).tolist())
 
 

@@ -1,6 +1,6 @@
 """What the service knows of a kind of estimate; each kind's own part is in a module of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -8,6 +8,9 @@ from pydantic import BaseModel, TypeAdapter
 
 from privest.privacy.certificates import Release
 from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.statistic import Statistic
+from privest.shapes import Shape
+from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
 
@@ -17,6 +20,16 @@ class Plan(Protocol):
     @property
     def target(self) -> PrivacyTarget:
         """As requested."""
+        ...
+
+    @property
+    def shape(self) -> Shape:
+        """Public facts of the data."""
+        ...
+
+    @property
+    def statistics(self) -> Mapping[str, Statistic]:
+        """What the gate may sum."""
         ...
 
     @property
@@ -64,7 +77,7 @@ class Kind:
     is_heavy: Callable[[dict[str, Any]], bool]
     """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
-    run: Callable[[Any, str], BaseModel]
+    run: Callable[[Any, Oracle], BaseModel]
 
     def options(self, request: EstimateRequest) -> dict[str, Any]:
         """The choices of a request that are this kind's own."""

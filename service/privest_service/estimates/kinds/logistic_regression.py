@@ -8,6 +8,7 @@ from privest.estimators import logistic_regression
 from privest.estimators.logistic_regression import Solver
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
+from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
@@ -104,10 +105,8 @@ def _plan(
     return logistic_regression.plan(logistic_regression.LogisticSpec(**options), shape, target)
 
 
-def _run(plan: logistic_regression.LogisticPlan, path: str) -> LogisticRegressionEstimate:
-    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
-
-    found = logistic_regression.run(plan, worker.gate(path, plan.statistics, plan.releases))
+def _run(plan: logistic_regression.LogisticPlan, gate: Oracle) -> LogisticRegressionEstimate:
+    found = logistic_regression.run(plan, gate)
     return LogisticRegressionEstimate(
         coefficients=found.coefficients.tolist(),
         intercept=found.intercept.tolist(),

@@ -9,6 +9,7 @@ from privest.estimators.robust_pca import STOCHASTIC, Loss, Solver, Start
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import VectorsShape
+from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
@@ -101,10 +102,8 @@ def _plan(options: dict[str, Any], shape: VectorsShape, target: PrivacyTarget) -
     return robust_pca.plan(robust_pca.RobustPCASpec(**options), shape, target)
 
 
-def _run(plan: robust_pca.RobustPCAPlan, path: str) -> RobustPCAEstimate:
-    from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
-
-    found = robust_pca.run(plan, worker.gate(path, plan.statistics, plan.releases))
+def _run(plan: robust_pca.RobustPCAPlan, gate: Oracle) -> RobustPCAEstimate:
+    found = robust_pca.run(plan, gate)
     return RobustPCAEstimate(
         basis=found.basis.tolist(),
         center=None if found.center is None else found.center.tolist(),

@@ -1,0 +1,185 @@
+"""What makes a point of a raw record, one of one: adjacency of raw data sets is adjacency of points."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Protocol
+
+import numpy as np
+
+from privest.arrays import Array, transposed
+
+_FIRST = np.outer([1, 2, 1], [1, 0, -1]) / 4
+"""Sobel. Like `_SECOND` its positive entries add up to 1: no derivative exceeds the largest intensity."""
+
+_SECOND = np.outer([1, 4, 6, 4, 1], [1, 0, -2, 0, 1]) / 32
+
+_LARGEST_GRADIENT = sqrt(5) / 2
+"""Of (I_x, I_y) together: max over θ of the positive entries of cos θ·K + sin θ·Kᵀ is cos θ + ½ sin θ."""
+
+
+class Transform(Protocol):
+    """A function of one raw record, applied to many."""
+
+    @property
+    def raw(self) -> tuple[int, ...]:
+        """Shape of a raw record."""
+        ...
+
+    @property
+    def rules(self) -> Sequence[str]:
+        """What a raw record must be, in the order in which `broken_rule` checks it."""
+        ...
+
+    def broken_rule(self, rows: Array) -> Array:
+        """Which rule each of (n, *raw) breaks: 0 for none, else one more than its place. (n,) integers."""
+        ...
+
+    def __call__(self, rows: Array) -> Array:
+        """(n, *record) of (n, *raw), each of its own."""
+        ...
+
+
+@dataclass(frozen=True)
+class CovarianceDescriptors:
+    """Of images: the covariance of features over the pixels of one image (paper 000, Appendix C.1).
+
+    The features are x, y, the intensities, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the gradient, of
+    the mean intensity where there are several: 7 and as many as there are channels.
+
+    Two departures from the paper: every feature is divided by the largest value that it can take, so that
+    the regulariser means the same to all of them; and the orientation arctan(|I_x|/|I_y|) is left out unless
+    it is asked for, as it is undefined on blank paper and jumps from 0 to π/2 by one grey level there.
+
+    Attributes:
+        height: pixels.
+        width: pixels.
+        channels: 1 for (height, width) images, else images are (height, width, channels).
+        largest: intensity, from 0.
+        regulariser: η, in units of squared scaled features.
+        orientation: whether it is a feature; 0 where there is no gradient.
+    """
+
+    height: int
+    width: int
+    channels: int = 1
+    largest: float = 255.0
+    regulariser: float = 1e-2
+    orientation: bool = False
+
+    @property
+    def raw(self) -> tuple[int, ...]:
+        return (self.height, self.width, *([self.channels] if self.channels > 1 else []))
+
+    @property
+    def dim(self) -> int:
+        """Rows of a descriptor."""
+        return 7 + self.channels + self.orientation
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return (f"intensities from 0 to {self.largest:g}",)
+
+    def broken_rule(self, rows: Array) -> Array:
+        allowed = (rows >= 0) & (rows <= self.largest)
+        return np.where(allowed.reshape(len(rows), -1).all(axis=1), 0, 1)
+
+    def __call__(self, rows: Array) -> Array:
+        from scipy.ndimage import correlate  # noqa: PLC0415 - for whoever has images to transform
+
+        scaled = rows.reshape(-1, self.height, self.width, self.channels) / self.largest
+        grey = scaled.mean(axis=-1)
+
+        def derivative(kernel: Array) -> Array:
+            # The image is extended by its edge, so that its frame is no contour.
+            return np.abs(np.asarray(correlate(grey, kernel[None], mode="nearest"), dtype=np.float64))
+
+        i_x, i_y = derivative(_FIRST), derivative(_FIRST.T)
+        features: list[Array] = [
+            np.broadcast_to(np.linspace(0, 1, self.width), grey.shape),
+            np.broadcast_to(np.linspace(0, 1, self.height)[:, None], grey.shape),
+            *np.moveaxis(scaled, -1, 0),
+            i_x,
+            i_y,
+            derivative(_SECOND),
+            derivative(_SECOND.T),
+            np.hypot(i_x, i_y) / _LARGEST_GRADIENT,
+        ]
+        if self.orientation:
+            features.append(np.arctan2(i_x, i_y) / (np.pi / 2))
+        stacked = np.stack(features, axis=-1).reshape(len(rows), self.height * self.width, self.dim)
+        return _covariances(stacked, self.regulariser)
+
+
+@dataclass(frozen=True)
+class WindowCovariances:
+    """Of windows of a time series: the covariance of the channels over the moments of one window.
+
+    Attributes:
+        length: moments of a window, (length, channels).
+        channels: measured at each.
+        scale: by which every channel is divided: public, in the units of the measurements.
+        regulariser: η, added to every eigenvalue, in units of the squared scale.
+    """
+
+    length: int
+    channels: int
+    scale: float = 1.0
+    regulariser: float = 1e-2
+
+    @property
+    def raw(self) -> tuple[int, ...]:
+        return (self.length, self.channels)
+
+    @property
+    def dim(self) -> int:
+        """Rows of a covariance."""
+        return self.channels
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return ("finite, and at most a million times the scale",)
+
+    def broken_rule(self, rows: Array) -> Array:
+        return np.where((np.abs(rows) <= 1e6 * self.scale).all(axis=(1, 2)), 0, 1)
+
+    def __call__(self, rows: Array) -> Array:
+        return _covariances(rows / self.scale, self.regulariser)
+
+
+def _covariances(samples: Array, regulariser: float) -> Array:
+    """(n, dim, dim) of (n, samples, dim), divided by the number of samples."""
+    centred = samples - samples.mean(axis=1, keepdims=True)
+    return transposed(centred) @ centred / samples.shape[1] + regulariser * np.eye(samples.shape[2])
+
+
+@dataclass(frozen=True)
+class Indicators:
+    """Of table rows: the places of categories become indicators, one for each category of a column.
+
+    Attributes:
+        categories: of every column how many there are, or 0 where it holds numbers.
+    """
+
+    categories: tuple[int, ...]
+
+    @property
+    def raw(self) -> tuple[int, ...]:
+        return (len(self.categories),)
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return ("one of its column's categories",)
+
+    def broken_rule(self, rows: Array) -> Array:
+        counts = np.array(self.categories)
+        coded = rows[:, counts > 0]
+        known = (coded >= 0) & (coded < counts[counts > 0])
+        return np.where(known.all(axis=1), 0, 1)
+
+    def __call__(self, rows: Array) -> Array:
+        parts = [
+            (rows[:, place, None] == np.arange(count)).astype(np.float64) if count else rows[:, place, None]
+            for place, count in enumerate(self.categories)
+        ]
+        return np.concatenate(parts, axis=1)

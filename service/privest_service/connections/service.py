@@ -1,0 +1,116 @@
+"""Connections: registered, assigned to owners, withdrawn, and found for an owner's handle."""
+
+from base64 import urlsafe_b64encode
+
+from cryptography.fernet import Fernet, InvalidToken
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from privest_service.connections.models import Assignment, Connection
+from privest_service.connections.schemas import NEW_CONNECTION, ConnectionView, NewConnection
+from privest_service.owners.service import require_owner
+from privest_service.problems import Invalid, NotFound, Unavailable
+from privest_service.security.principals import Principal
+
+
+def _cipher(secret: bytes) -> Fernet:
+    """Under a key of its own, derived from the service secret: the database alone opens nothing."""
+    key = HKDF(SHA256(), 32, salt=None, info=b"privest connections").derive(secret)
+    return Fernet(urlsafe_b64encode(key))
+
+
+def register(session: Session, connection: NewConnection, secret: bytes) -> ConnectionView:
+    """Keep a connection, encrypted whole.
+
+    Raises:
+        Invalid: there is one of this name.
+    """
+    if session.get(Connection, connection.name) is not None:
+        raise Invalid("there is a connection of this name")
+    sealed = _cipher(secret).encrypt(connection.model_dump_json().encode()).decode()
+    session.add(Connection(name=connection.name, kind=connection.kind, sealed=sealed))
+    return ConnectionView(name=connection.name, kind=connection.kind, owners=[])
+
+
+def visible(session: Session, principal: Principal) -> list[ConnectionView]:
+    """All connections with their owners for an administrator, its own for an owner."""
+    found = session.scalars(select(Connection).order_by(Connection.name)).all()
+    owners: dict[str, list[str]] = {connection.name: [] for connection in found}
+    for assignment in session.scalars(select(Assignment).order_by(Assignment.created_at)):
+        owners.setdefault(assignment.connection_name, []).append(assignment.owner_id)
+    return [
+        ConnectionView(
+            name=each.name, kind=each.kind, owners=owners[each.name] if principal.role == "admin" else None
+        )
+        for each in found
+        if principal.role == "admin" or principal.id in owners[each.name]
+    ]
+
+
+def remove(session: Session, name: str) -> None:
+    """Forget a connection and all its assignments; datasets that came through it stay.
+
+    Raises:
+        NotFound: there is none of this name.
+    """
+    connection = _require(session, name)
+    session.execute(delete(Assignment).where(Assignment.connection_name == name))
+    session.delete(connection)
+
+
+def assign(session: Session, name: str, owner_id: str) -> None:
+    """Let an owner register what is behind a connection.
+
+    Raises:
+        NotFound: there is no such connection, or no such owner.
+    """
+    _require(session, name)
+    require_owner(session, owner_id)
+    if session.get(Assignment, (name, owner_id)) is None:
+        session.add(Assignment(connection_name=name, owner_id=owner_id))
+
+
+def withdraw(session: Session, name: str, owner_id: str) -> None:
+    """Take a connection from an owner, from its next registration on.
+
+    Raises:
+        NotFound: it was not assigned.
+    """
+    assignment = session.get(Assignment, (name, owner_id))
+    if assignment is None:
+        raise NotFound
+    session.delete(assignment)
+
+
+def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[NewConnection, str]:
+    """What an owner's handle names: the connection, and the path behind it.
+
+    Raises:
+        NotFound: no connection of this name was assigned to this owner, whether or not there is one.
+        Unavailable: it was encrypted under another secret.
+    """
+    name, _, path = uri.partition(":")
+    sealed = session.scalar(
+        select(Connection.sealed)
+        .join(Assignment, Assignment.connection_name == Connection.name)
+        .where(Connection.name == name, Assignment.owner_id == owner_id)
+    )
+    if sealed is None:
+        raise NotFound
+    try:
+        connection = NEW_CONNECTION.validate_json(_cipher(secret).decrypt(sealed.encode()))
+    except InvalidToken:
+        raise Unavailable(
+            "this connection cannot be opened; the administrator must register it anew"
+        ) from None
+    if connection.name != name:  # somebody exchanged them in the database
+        raise NotFound
+    return connection, path
+
+
+def _require(session: Session, name: str) -> Connection:
+    if connection := session.get(Connection, name):
+        return connection
+    raise NotFound

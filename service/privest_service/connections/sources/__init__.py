@@ -1,0 +1,74 @@
+"""Where rows come from: every kind of source is fetched into one local file, in a worker process.
+
+What a source answers, be it a driver's message or a path, stays in the worker: it may hold what opens it.
+"""
+
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from privest_service.connections.schemas import NewConnection, NewFiles, NewObjectStore
+from privest_service.connections.sources import database, files, object_store
+from privest_service.connections.sources.copying import refused
+from privest_service.datasets.readers import Format
+from privest_service.datasets.refusals import RefusedUploadError
+
+
+def fetch(connection: NewConnection, path: str, target: str, limit: int, data_dir: str) -> Format:
+    """Copy what an owner's handle names into a local file.
+
+    Args:
+        connection: one that is assigned to the owner.
+        path: the handle's part after the colon.
+        target: an empty file, which is opened and never made: it may be gone by now, and stays so.
+        limit: bytes that it may grow to.
+        data_dir: of the service, which is never a source.
+
+    Returns:
+        The format of the copy.
+
+    Raises:
+        RefusedUploadError: there is nothing to be had under this path, in words that tell nothing else.
+        OSError: this machine could not do it.
+    """
+    with _contained():
+        if isinstance(connection, NewFiles):
+            return files.fetch(connection, path, target, limit, data_dir)
+        if isinstance(connection, NewObjectStore):
+            return object_store.fetch(connection, path, target, limit)
+        return database.fetch(connection, path, target, limit)
+
+
+def check(connection: NewConnection, data_dir: str) -> None:
+    """Refuse a connection that can never work; whether its other end answers is not asked.
+
+    Raises:
+        RefusedUploadError: why.
+    """
+    with _contained():
+        if isinstance(connection, NewFiles):
+            files.check(connection, data_dir)
+        elif isinstance(connection, NewObjectStore):
+            object_store.check(connection)
+        else:
+            database.check(connection)
+
+
+@contextmanager
+def _contained() -> Generator[None]:
+    """Let out nothing but refusals and faults of this machine: no driver's message, also not to the log.
+
+    The panics of obstore are no Exceptions, and are first written to standard error, with what caused them.
+    """
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    except (RefusedUploadError, OSError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException:
+        raise refused("the source could not be read") from None
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -1,0 +1,56 @@
+"""What all sources share: refusals, names below a root, and copying within a limit."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from privest_service.datasets.readers import Format, format_of_name
+from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.problems import Fault
+
+
+def refused(rule: str) -> RefusedUploadError:
+    """A refusal of what a handle names."""
+    return RefusedUploadError([Fault(location="uri", rule=rule)])
+
+
+def too_large(limit: int) -> RefusedUploadError:
+    """A refusal by size."""
+    return refused(f"what it names is larger than {limit} bytes")
+
+
+def parts_of(path: str) -> list[str]:
+    """The components of a path that can only lead downwards.
+
+    Raises:
+        RefusedUploadError: it could lead elsewhere.
+    """
+    parts = path.split("/")
+    if "\0" in path or any(part in ("", ".", "..") for part in parts):
+        raise refused("the path must be relative, in plain steps downwards")
+    return parts
+
+
+def format_of(path: str) -> Format:
+    """The format that a name ends in.
+
+    Raises:
+        RefusedUploadError: none that is read.
+    """
+    if form := format_of_name(path):
+        return form
+    raise refused("its name must end in that of a format that is read here, as npy, csv or parquet")
+
+
+def copy(pieces: Iterable[bytes], target: str, limit: int) -> None:
+    """Write pieces into a file that is there already.
+
+    Raises:
+        RefusedUploadError: they are more than the limit.
+    """
+    size = 0
+    with Path(target).open("r+b") as file:
+        for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise too_large(limit)
+            file.write(piece)

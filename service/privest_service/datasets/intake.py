@@ -1,0 +1,24 @@
+"""How the raw records of a file become the records of a dataset."""
+
+from dataclasses import dataclass
+
+from privest.shapes import Shape
+from privest.transforms import Transform
+from privest_service.datasets.readers import Layout
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What a schema says of files.
+
+    Attributes:
+        layout: of raw records.
+        shape: of records; how many there are is not known yet.
+        transform: that makes a record of a raw one, unless they are the same.
+        places: rows in a record that is a group of them, by the layout's unit; None where a row is a record.
+    """
+
+    layout: Layout
+    shape: Shape
+    transform: Transform | None = None
+    places: int | None = None

@@ -1,0 +1,77 @@
+"""Arrays: npy, and npz with one array in it."""
+
+import errno
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from privest.records import blocks
+from privest_service.datasets.readers.layout import Block, Layout, coded_rows
+from privest_service.datasets.refusals import refusal
+
+_PIECE = 2**20
+_CHUNK = 2**24
+"""Bytes of an array that are looked at together."""
+
+
+def read_npy(source: Path, layout: Layout) -> Iterator[Block]:
+    """The records of an npy file.
+
+    Raises:
+        RefusedUploadError: it is none, or of another shape.
+    """
+    if layout.unit is not None:
+        raise refusal("a unit is a column by name: upload a table (csv, parquet or arrow)")
+    try:
+        # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
+        rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
+    except Exception:  # whatever numpy's parser meets in a hostile header
+        raise refusal("not a whole npy file of numbers (pickled objects are never read)") from None
+    if not isinstance(rows, np.ndarray):
+        raise refusal("not a whole npy file of numbers")
+    if rows.dtype.kind not in "fiu":
+        raise refusal("entries must be real numbers")
+    if rows.shape[1:] != layout.raw or rows.ndim == 0:
+        raise refusal(f"the array must have shape (n, {', '.join(map(str, layout.raw))})")
+    step = max(1, _CHUNK // max(1, rows[:1].nbytes))
+    for start in range(0, len(rows), step):
+        for block in blocks(rows[start : start + step]):
+            yield Block(coded_rows(np.array(block, dtype=np.float64), layout))
+
+
+def read_npz(source: Path, layout: Layout, limit: int) -> Iterator[Block]:
+    """The records of the one array in an npz file.
+
+    Raises:
+        RefusedUploadError: there are several, or it is larger than allowed, whatever its header says.
+    """
+    member = source.with_suffix(".member")
+    try:
+        _extract(source, member, limit)
+        yield from read_npy(member, layout)
+    finally:
+        member.unlink(missing_ok=True)
+
+
+def _extract(source: Path, target: Path, limit: int) -> None:
+    try:
+        with zipfile.ZipFile(source) as archive:
+            names = archive.namelist()
+            if len(names) != 1 or not names[0].endswith(".npy"):
+                raise refusal("an npz file must hold one array")
+            left = limit
+            with archive.open(names[0]) as packed, target.open("xb") as file:
+                while piece := packed.read(_PIECE):
+                    left -= len(piece)
+                    if left < 0:
+                        raise refusal(f"the array must have at most {limit} bytes")
+                    file.write(piece)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, ValueError, zlib.error):
+        raise refusal("not a whole npz file") from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a full disk
+            raise
+        raise refusal("not a whole npz file") from None  # which leads to before its beginning

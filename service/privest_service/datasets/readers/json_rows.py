@@ -1,0 +1,101 @@
+"""JSON: a list of records, each nested lists of numbers, a list of a table's row, or an object by columns."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
+from privest_service.datasets.refusals import refusal
+
+_MOST_BYTES = 2**25
+"""Parsed as a whole, a document takes many times its size."""
+
+_AT_ONCE = 4096
+
+
+def read_json(source: Path, layout: Layout) -> Iterator[Block]:
+    """The records of a JSON document.
+
+    Raises:
+        RefusedUploadError: it is too long, no JSON, or a record is of another shape.
+    """
+    if source.stat().st_size > _MOST_BYTES:
+        raise refusal(f"JSON of at most {_MOST_BYTES} bytes: upload larger data in another format")
+    try:
+        rows = json.loads(source.read_bytes(), parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        raise refusal("not JSON in UTF-8") from None
+    if not isinstance(rows, list):
+        raise refusal("must be a list of records")
+    rows = cast("list[Any]", rows)
+    for start in range(0, len(rows), _AT_ONCE):
+        yield _block(rows[start : start + _AT_ONCE], layout, start)
+
+
+def _no_constant(_: str) -> None:
+    raise ValueError
+
+
+def _block(rows: list[Any], layout: Layout, start: int) -> Block:
+    if layout.named and (layout.unit is not None or isinstance(rows[0], dict)):
+        return _by_name(rows, layout, start)
+    if layout.names is not None:
+        return _in_order(rows, layout, start)
+    found = np.empty((len(rows), *layout.raw))
+    for at, row in enumerate(rows):
+        if _shape(row) != layout.raw:
+            shape = ", ".join(map(str, layout.raw))
+            raise refusal(f"must be nested lists of numbers of shape ({shape})", record=start + at)
+        try:
+            found[at] = row
+        except (ValueError, TypeError, OverflowError):
+            raise refusal("must be nested lists of numbers", record=start + at) from None
+    return Block(found)
+
+
+def _shape(row: Any) -> tuple[int, ...]:
+    """Of nested lists by their first parts; numpy then tells whether the others agree."""
+    shape: list[int] = []
+    while isinstance(row, list):
+        parts = cast("list[Any]", row)
+        shape.append(len(parts))
+        row = parts[0] if parts else None
+    return tuple(shape)
+
+
+def _by_name(rows: list[Any], layout: Layout, start: int) -> Block:
+    """Objects; without names in the schema all members but the unit, in the order of the first object."""
+    for at, row in enumerate(rows):
+        if not isinstance(row, dict):
+            raise refusal("must be an object with every column of the schema", record=start + at)
+    first = list(cast("dict[str, Any]", rows[0]))
+    chosen, unit = layout.places(first)
+    names = [first[place] for place in chosen]
+    wanted = [*names, *([first[unit]] if unit is not None else [])]
+    if len(names) != layout.width:
+        raise refusal(f"must have {layout.width} columns", record=start)
+    for at, row in enumerate(rows):
+        if not row.keys() >= set(wanted):
+            raise refusal("must be an object with every column of the schema", record=start + at)
+    units = None if unit is None else _texts([row[first[unit]] for row in rows])
+    return block_of([_texts([row[name] for row in rows]) for name in names], units, layout, start)
+
+
+def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or len(cast("list[Any]", row)) != layout.width:
+            raise refusal(f"must be a list of {layout.width}", record=start + at)
+    columns = [_texts([row[place] for row in rows]) for place in range(layout.width)]
+    return block_of(columns, None, layout, start)
+
+
+def _texts(values: list[Any]) -> Texts:
+    """Strings and numbers as they are, the shortest form of numbers where strings are wanted; else None."""
+    found = np.empty(len(values), dtype=object)
+    for at, value in enumerate(values):
+        known = isinstance(value, str | int | float) and not isinstance(value, bool)
+        found[at] = value if known else None
+    return found

@@ -1,0 +1,170 @@
+"""What a file is to hold, and how the columns of a table become numbers."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite, nan, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest.arrays import Array
+from privest_service.datasets.refusals import refusal
+from privest_service.problems import Fault
+
+Texts = NDArray[np.object_]
+"""Strings, and None where there is none."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a raw record is in a file.
+
+    Attributes:
+        raw: shape of the array that holds one.
+        names: of its columns in a table, in the record's order; None where all columns in file order are it.
+        categories: of columns that hold no numbers, by name: their places become the numbers.
+        unit: the column that names whose row it is.
+    """
+
+    raw: tuple[int, ...]
+    names: tuple[str, ...] | None = None
+    categories: dict[str, tuple[str, ...]] | None = None
+    unit: str | None = None
+
+    @property
+    def width(self) -> int:
+        """Numbers in a raw record."""
+        return prod(self.raw)
+
+    @property
+    def named(self) -> bool:
+        """Whether a table must name its columns."""
+        return self.names is not None or self.unit is not None
+
+    def places(self, header: Sequence[str]) -> tuple[list[int], int | None]:
+        """Of a table's columns those of a record, in its order, and the unit's.
+
+        Raises:
+            RefusedUploadError: a column is missing, there twice, or one too many.
+        """
+        found = {name.strip(): place for place, name in enumerate(header)}
+        wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
+        if len(found) != len(header) or not found.keys() >= wanted:
+            raise refusal("must name every column once, and those of the schema")
+        if self.names is not None:
+            chosen = [found[name] for name in self.names]
+        else:
+            chosen = [place for name, place in found.items() if name != self.unit]
+        return chosen, found[self.unit] if self.unit else None
+
+    def is_text(self, place: int) -> bool:
+        """Whether a column of a record holds categories."""
+        return self.names is not None and self.names[place] in (self.categories or {})
+
+    def field(self, place: int) -> str:
+        """A column of a record, by name, else by its place."""
+        return f"[{place}]" if self.names is None else self.names[place]
+
+    def coder(self, place: int) -> Callable[[str | float | None], float]:
+        """From what stands in a column of categories to their places; -1 for any other."""
+        assert self.names is not None  # noqa: S101 - as is_text
+        known = (self.categories or {})[self.names[place]]
+        places = {category: float(at) for at, category in enumerate(known)}
+
+        def code(given: str | float | None) -> float:
+            if given is None:
+                return -1.0
+            text = str(given).strip() if isinstance(given, str) else _short(given)
+            if (at := places.get(text)) is not None:
+                return at
+            try:
+                return places.get(_short(float(text)), -1.0)
+            except ValueError:
+                return -1.0
+
+        return code
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some raw records in a row.
+
+    Attributes:
+        rows: (k, *raw), with -1 for what is no category and NaN for what is missing.
+        units: (k,) names of whose they are.
+        faults: what could not be read; NaN stands there.
+    """
+
+    rows: Array
+    units: Texts | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layout, start: int) -> Block:
+    """The columns of a table, chosen and in order, as raw records.
+
+    Args:
+        columns: (k,) numbers or texts each.
+        units: (k,) names of whose they are, where the layout has such a column.
+        layout: what a record is.
+        start: index of the first of these records in the file.
+    """
+    faults: list[Fault] = []
+    rows = np.empty((len(columns[0]) if columns else 0, len(columns)))
+    for place, column in enumerate(columns):
+        if layout.is_text(place):
+            rows[:, place] = _coded(column, layout.coder(place))
+        elif column.dtype == object:
+            rows[:, place], wrong = _parsed(column)
+            faults.extend(
+                Fault(record=start + at, field=layout.field(place), rule="must be a number") for at in wrong
+            )
+        else:
+            rows[:, place] = column
+    if units is not None:
+        units = np.array([_unit(name) for name in [*units, None]], dtype=object)[:-1]
+        empty = np.flatnonzero(units == "").tolist()
+        faults.extend(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
+    return Block(rows.reshape(-1, *layout.raw), units, tuple(faults))
+
+
+def coded_rows(rows: Array, layout: Layout) -> Array:
+    """(k, *raw) where the columns of categories are numbers themselves, by their shortest form."""
+    texts = [place for place in range(layout.width) if layout.is_text(place)]
+    if not texts:
+        return rows
+    rows = np.array(rows, dtype=np.float64)
+    for place in texts:
+        rows[:, place] = _coded(rows[:, place], layout.coder(place))
+    return rows
+
+
+def _unit(name: str | float | None) -> str:
+    return "" if name is None else name.strip() if isinstance(name, str) else _short(name)
+
+
+def _short(number: float) -> str:
+    if not isfinite(number):
+        return ""
+    return str(int(number)) if float(number).is_integer() else repr(float(number))
+
+
+def _coded(column: Array | Texts, code: Callable[[Any], float]) -> Array:
+    if column.dtype == object:
+        known: dict[Any, float] = {}
+        return np.array([known[v] if v in known else known.setdefault(v, code(v)) for v in column])
+    values, places = np.unique(column, return_inverse=True)
+    # What is not finite stays so: that is the rule it breaks.
+    return np.array([code(v) if isfinite(v) else v for v in values.tolist()], dtype=np.float64)[places]
+
+
+def _parsed(column: Array | Texts) -> tuple[Array, list[int]]:
+    """Numbers, and the places of what is none."""
+    found, wrong = np.full(len(column), nan), list[int]()
+    for at, text in enumerate(column):
+        try:
+            found[at] = nan if text is None else float(text)
+        except (ValueError, TypeError, OverflowError):
+            wrong.append(at)
+    return found, wrong

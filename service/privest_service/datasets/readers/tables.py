@@ -1,0 +1,245 @@
+"""Tables, by pyarrow: csv, parquet and Arrow IPC, a batch of rows at a time."""
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from privest.arrays import Array
+from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
+from privest_service.datasets.refusals import refusal
+
+_BATCH_NUMBERS = 2**18
+"""In a batch of rows, about."""
+
+_MOST_PARTS = 2_000_000
+"""Of a parquet footer: columns times row groups, and strings in it."""
+
+
+def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
+    """The records of a CSV file in UTF-8, one a line.
+
+    Where no column is named by the schema, a first line without a number is passed over.
+
+    Raises:
+        RefusedUploadError: a line has too few columns or too many, or something in it is no number.
+    """
+    first = _first_line(source, layout)
+    if not first:
+        return
+    headed = layout.named or not any(map(_is_number, first))
+    names = [f"{place}" for place in range(len(first))]
+    chosen, unit = layout.places(first) if layout.named else (list(range(len(first))), None)
+    if len(chosen) != layout.width:
+        raise refusal(f"must have {layout.width} columns", record=0)
+    numbers = {names[at]: pa.float64() for place, at in enumerate(chosen) if not layout.is_text(place)}
+    texts = {name: pa.string() for name in names}
+    start = 0
+    try:
+        for batch in _csv_batches(source, names, texts | numbers, headed):
+            yield _block(batch, chosen, unit, layout, start)
+            start += batch.num_rows
+    except pa.ArrowInvalid:
+        # Not what Arrow takes for a number: the rest as texts, where Python's word counts, and to say where.
+        done, start = start, 0
+        try:
+            for batch in _csv_batches(source, names, texts, headed):
+                if start >= done:
+                    yield _block(batch, chosen, unit, layout, start)
+                start += batch.num_rows
+        except pa.ArrowInvalid:
+            raise refusal("not a CSV file in UTF-8") from None
+
+
+def _csv_batches(
+    source: Path, names: list[str], types: dict[str, Any], headed: bool
+) -> Iterator[pa.RecordBatch]:
+    wrong: list[int] = []
+
+    def note(row: Any) -> str:
+        wrong.append(row.number - 1 - headed)
+        return "error"
+
+    try:
+        reader = arrow_csv.open_csv(
+            source,
+            # One thread, so that lines have numbers. A line must fit a block.
+            arrow_csv.ReadOptions(
+                use_threads=False,
+                block_size=2**20 + 64 * len(names),
+                column_names=names,
+                skip_rows=int(headed),
+            ),
+            arrow_csv.ParseOptions(newlines_in_values=False, invalid_row_handler=note),
+            arrow_csv.ConvertOptions(
+                column_types=types, null_values=[], true_values=[], false_values=[], strings_can_be_null=False
+            ),
+        )
+        yield from reader
+    except pa.ArrowInvalid:
+        if wrong:
+            raise refusal(f"must have {len(names)} columns", record=wrong[0]) from None
+        raise
+
+
+def _first_line(source: Path, layout: Layout) -> list[str]:
+    longest = 2**20 + 64 * layout.width
+    try:
+        with source.open(newline="", encoding="utf-8-sig") as file:
+            line = ""
+            while not line.strip():
+                line = file.readline(longest)
+                if not line:
+                    return []
+            if len(line) == longest:
+                raise refusal("the first line is longer than so many columns can be")
+            return next(csv.reader([line], strict=True))
+    except (csv.Error, UnicodeDecodeError):
+        raise refusal("not a CSV file in UTF-8") from None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def read_parquet(source: Path, layout: Layout) -> Iterator[Block]:
+    """The records of a parquet file.
+
+    Raises:
+        RefusedUploadError: it is none, or its columns are others.
+    """
+    try:
+        with parquet.ParquetFile(
+            source,
+            memory_map=True,
+            thrift_string_size_limit=_MOST_PARTS * 64,
+            thrift_container_size_limit=_MOST_PARTS,
+        ) as file:
+            schema = file.schema_arrow
+            chosen, unit = _chosen(schema, layout)
+            wanted = [schema.names[place] for place in (*chosen, *([unit] if unit is not None else []))]
+            rows = max(1, _BATCH_NUMBERS // layout.width)
+            batches = file.iter_batches(batch_size=rows, columns=wanted, use_threads=False)
+            yield from _blocks(batches, layout)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError):
+        raise refusal("not a whole parquet file") from None
+
+
+def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
+    """The records of an Arrow IPC file or stream.
+
+    Raises:
+        RefusedUploadError: it is neither, or its columns are others.
+    """
+    try:
+        with pa.memory_map(str(source)) as mapped:
+            is_file = mapped.read(6) == b"ARROW1"
+            mapped.seek(0)
+            reader = pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)
+            _chosen(reader.schema, layout)
+            if isinstance(reader, pa.ipc.RecordBatchFileReader):
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            else:
+                batches = iter(reader)
+            yield from _blocks(_pieces(batches, max(1, _BATCH_NUMBERS // layout.width)), layout)
+    except MemoryError:
+        raise
+    except (pa.ArrowException, OSError, ValueError):
+        raise refusal("not a whole Arrow file") from None
+
+
+def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        batch.validate(full=True)  # offsets of a hostile file lead anywhere
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _blocks(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[Block]:
+    start = 0
+    for batch in batches:
+        chosen, unit = _chosen(batch.schema, layout)
+        yield _block(batch, chosen, unit, layout, start)
+        start += batch.num_rows
+
+
+def _chosen(schema: pa.Schema, layout: Layout) -> tuple[list[int], int | None]:
+    chosen, unit = layout.places(schema.names)
+    lists = len(chosen) == 1 and _is_list(schema.field(chosen[0]).type) and layout.names is None
+    if not lists and len(chosen) != layout.width:
+        raise refusal(f"must have {layout.width} columns, or one of lists of {layout.width}")
+    return chosen, unit
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: Layout, start: int) -> Block:
+    units = None if unit is None else _texts(batch.column(unit), start)
+    if len(chosen) == 1 and _is_list(batch.column(chosen[0]).type):
+        rows = _flattened(batch.column(chosen[0]), layout, start)
+        columns: list[Array | Texts] = list(rows.T)
+    else:
+        columns = [_column(batch.column(at), layout, place, start) for place, at in enumerate(chosen)]
+    return block_of(columns, units, layout, start)
+
+
+def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array | Texts:
+    """Numbers, with NaN for what is missing; texts where they are wanted, or are all there is."""
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return _texts(column, start)
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if not number and not pa.types.is_boolean(kind):
+        raise refusal("must be a number", record=start, field=layout.field(place))
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+
+def _texts(column: pa.Array, start: int) -> Texts:
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        try:
+            column = pc.cast(column, pa.string())
+        except pa.ArrowException:
+            raise refusal("categories and units must be texts or numbers", record=start) from None
+    return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
+def _flattened(column: pa.Array, layout: Layout, start: int) -> Array:
+    """(k, width) of a column of lists, nested or not."""
+    count, width = len(column), layout.width
+    values = column
+    lengths = np.ones(count)
+    if column.null_count:
+        raise refusal("must not be missing", record=start + _first(np.asarray(column.is_null())))
+    while _is_list(values.type):
+        each = np.asarray(pc.call_function("list_value_length", [values]), dtype=np.float64)
+        if len(each) and (each != each[0]).any():
+            at = _first(each != each[0]) * count // len(each)
+            raise refusal(f"must be lists of {width} numbers in all", record=start + at)
+        lengths *= each[0] if len(each) else 0
+        values = values.flatten()
+    if count and lengths[0] != width:
+        raise refusal(f"must be lists of {width} numbers in all", record=start)
+    return np.asarray(_column(values, layout, 0, start), dtype=np.float64).reshape(count, width)
+
+
+def _first(wrong: Any) -> int:
+    return int(next(islice(np.flatnonzero(np.asarray(wrong)), 1)))

@@ -1,0 +1,32 @@
+"""The two bodies by which a dataset is registered."""
+
+from typing import Annotated
+
+from fastapi import UploadFile
+from pydantic import BaseModel, Field, StringConstraints
+
+from privest_service.datasets.schemas import DatasetSchema
+from privest_service.inputs import Input
+
+
+class NewUpload(BaseModel):
+    """A form with a file of records."""
+
+    file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
+    declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
+    sha256: Annotated[
+        str | None,
+        StringConstraints(pattern=r"^[0-9a-fA-F]{64}$"),
+        Field(description="of the file, checked when it has arrived"),
+    ] = None
+
+
+class NewHandle(Input):
+    """What lies behind a connection that was assigned to the owner; its rows are copied now."""
+
+    uri: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9-]{1,63}:[^\x00-\x1f\x7f]{1,1000}$"),
+        Field(description="connection:path of a file or object, connection:table or connection:schema.table"),
+    ]
+    declared: Annotated[DatasetSchema, Field(alias="schema")]

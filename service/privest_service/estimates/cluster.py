@@ -1,0 +1,158 @@
+"""What Dask's workers run: whole jobs, and partitions of their sums. Neither tells Dask why it failed.
+
+A task that raises has its arguments and its traceback logged by its worker, and sent on: nothing here does.
+"""
+
+import pickle
+import time
+from collections.abc import Callable
+from functools import cached_property, reduce
+from math import prod
+from typing import Any
+
+import numpy as np
+from distributed import get_client, secede
+from numpy.typing import NDArray
+
+from privest.records import OfChunk, Records
+from privest.shapes import Shape
+
+_PARTITION_BYTES = 2**26
+"""Of rows, about: fewer are summed sooner than they are sent for. Datasets beyond are partitioned."""
+
+_LEAST_CHUNKS = 4
+"""Of a partition."""
+
+_A_THREAD = 2
+"""Partitions for each thread of the cluster at most: some to even out, few as each costs milliseconds."""
+
+
+class PartLostError(RuntimeError):
+    """A part of a sum failed; why is not told."""
+
+
+class TooLateError(RuntimeError):
+    """Nobody waits for this run any more."""
+
+
+class Run:
+    """A job on this worker.
+
+    Args:
+        deadline: by the monotonic clock. Dask cannot stop a thread: a run whose time is up stops itself.
+    """
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._aside = False
+
+    def check(self) -> None:
+        """Go on only while somebody waits.
+
+        Raises:
+            TooLateError: nobody does.
+        """
+        if time.monotonic() > self._deadline:
+            raise TooLateError
+
+    def step_aside(self) -> None:
+        """Leave this worker's thread to others: from here on the job mostly waits for them."""
+        if not self._aside:
+            self._aside = True
+            secede()
+
+
+def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | None:
+    """Run a job on this worker, and its large sums on all of them; None if it failed.
+
+    Args:
+        seconds: that it may take.
+        function: takes the arguments, and by the name `records` what opens rows.
+        args: of the job.
+    """
+    run = Run(time.monotonic() + seconds)
+    try:
+        return function(*args, records=lambda path, shape: ClusterRecords(path, shape, run))
+    except BaseException:  # of any kind: no word of it may reach Dask
+        return None
+
+
+def part_of_sum(path: str, start: int, stop: int, of_chunk: bytes) -> NDArray[np.int64] | None:
+    """The exact sum over some chunks of the rows in a file; None if it failed."""
+    try:
+        # Opened anew each time, which takes no time: a deleted dataset's rows are not held on to.
+        chunks = range(start, stop)
+        return Records(_mapped(path), 1).sum(pickle.loads(of_chunk), chunks)  # noqa: S301 - of this cluster
+    except BaseException:
+        return None
+
+
+def _mapped(path: str) -> NDArray[np.float64]:
+    return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+class ClusterRecords(Records):
+    """Rows on the store that all workers share. Large datasets are summed by all workers, others here.
+
+    Random batches are summed here: which records are in one stays in this process. Sums are of integers over
+    chunks that are fixed, so that they have the same bits however many workers there are.
+
+    Args:
+        path: of the rows.
+        shape: public facts of them.
+        run: of the job; after its time, sums are refused.
+    """
+
+    def __init__(self, path: str, shape: Shape, run: Run) -> None:
+        rows = _mapped(path)
+        super().__init__(rows, 1, grouped=rows.ndim > 1 + len(shape.record))
+        self._path = path
+        self._run = run
+        self._bytes = 8 * prod(rows.shape)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """Where partitions begin and end, in chunks: by public facts alone."""
+        chunks = self.chunks
+        count = min(-(-self._bytes // _PARTITION_BYTES), chunks // _LEAST_CHUNKS)
+        if count < 2:
+            return [0, chunks]
+        self._run.step_aside()
+        threads: Any = get_client().nthreads()
+        count = max(2, min(count, _A_THREAD * sum(threads.values())))
+        return [chunks * i // count for i in range(count + 1)]
+
+    def sum(self, of_chunk: OfChunk, part: range | None = None) -> NDArray[np.int64]:
+        """The exact integer sum, by all workers if the rows are many.
+
+        Raises:
+            PartLostError: a worker could not make its part.
+            TooLateError: the run's time is up.
+        """
+        self._run.check()
+        if len(self._ends) == 2 or part is not None:
+            return super().sum(of_chunk, part)
+        client, count = get_client(), len(self._ends) - 1
+        tasks = client.map(
+            part_of_sum,
+            [self._path] * count,
+            self._ends[:-1],
+            self._ends[1:],
+            [pickle.dumps(of_chunk)] * count,
+            pure=False,
+            retries=0,
+            priority=1,  # before jobs that have not begun
+        )
+        parts: Any = client.gather(tasks)
+        if any(part is None for part in parts):
+            raise PartLostError
+        return reduce(np.add, parts)
+
+    def sum_of(self, indices: NDArray[np.int64], of_chunk: OfChunk) -> NDArray[np.int64]:
+        """The exact integer sum over some of the rows.
+
+        Raises:
+            TooLateError: the run's time is up.
+        """
+        self._run.check()
+        return super().sum_of(indices, of_chunk)

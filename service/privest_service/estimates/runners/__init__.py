@@ -1,0 +1,53 @@
+"""What runs jobs: processes of this machine, or a cluster. The engine knows no more of them than this."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Protocol
+
+from privest_service.estimates.runners.local import LocalRunners
+
+
+class Runners(Protocol):
+    """Run functions elsewhere, for a limited time, and keep to themselves why one failed."""
+
+    @property
+    def slots(self) -> int:
+        """Runs at a time."""
+        ...
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a run that is begun now can be expected to end."""
+        ...
+
+    def start(self) -> None:
+        """Make ready; what takes long goes on behind."""
+        ...
+
+    def run(self, function: Callable[..., str], *args: str) -> Future[str]:
+        """Begin a run. It may be tried twice; what it returns is delivered once, or an exception is.
+
+        Raises:
+            RuntimeError: nothing runs here any more.
+        """
+        ...
+
+    def stop(self) -> None:
+        """Wait for all runs to end, and take no more."""
+        ...
+
+
+def runners(engine: str, *, workers: int, timeout: float, memory: int) -> Runners:
+    """What an engine's name stands for.
+
+    Args:
+        engine: `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`.
+        workers: runs at a time.
+        timeout: seconds that one may take.
+        memory: bytes that a process of this machine may take.
+    """
+    if engine == "local":
+        return LocalRunners(workers, timeout, memory)
+    from privest_service.estimates.runners.dask import DaskRunners  # noqa: PLC0415 - optional, and heavy
+
+    return DaskRunners(engine, workers, timeout)

@@ -1,0 +1,111 @@
+"""How jobs and plans are shown."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from math import sqrt
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest.privacy.certificates import Release, SampledSums
+from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.schemas import (
+    ChargeView,
+    JobView,
+    PlanView,
+    Privacy,
+    ReleaseView,
+    SecondOpinion,
+)
+from privest_service.estimates.service import Reservation
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, Entry, Job
+from privest_service.ledger.receipts import Receipt
+from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
+from privest_service.security.principals import Principal
+
+
+def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
+    """A job as its submitter reads it; its owner reads what was charged, not the answer."""
+    charged = session.execute(
+        select(Account, Entry)
+        .join(Entry, Account.id == Entry.account_id)
+        .where(Entry.job_id == job.id, Entry.kind == "debit")
+        .order_by(Entry.account_id)
+    ).tuples()
+    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
+
+
+def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
+    """The same of a job that was just charged, without asking the database again."""
+    return _view(caller, reserved.job, reserved.plan, reserved.charged, reused=False)
+
+
+def _view(
+    caller: Principal, job: Job, plan: Plan, charged: Iterable[tuple[Account, Entry | Charge]], reused: bool
+) -> JobView:
+    kind = KINDS[job.kind]
+    answered = caller.id == job.submitter_id and job.result is not None
+    return kind.job(
+        id=job.id,
+        kind=job.kind,
+        state=job.state,  # pyright: ignore[reportArgumentType]
+        estimate=json.loads(job.result) if answered and job.result else None,
+        uncertainty=asdict(plan.expected_error) if answered else None,
+        privacy=_privacy(plan),
+        charges=[
+            ChargeView(
+                scope=account.scope,
+                epsilon=as_number(amount.epsilon, EPSILON),
+                delta=as_number(amount.delta, PROBABILITY),
+                mu_squared=as_number(amount.mu_squared, MU_SQUARED),
+                slack=as_number(amount.slack, PROBABILITY),
+            )
+            for account, amount in charged
+            if account.scope == "owner" or ledger.limits_of(account).capped
+        ],
+        receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
+        reused=reused,
+        dummy=job.dummy,
+    )
+
+
+def _privacy(plan: Plan) -> Privacy:
+    """What a plan guarantees."""
+    return Privacy(
+        epsilon=plan.target.epsilon,
+        delta=plan.target.delta,
+        mu=sqrt(plan.cost.mu_squared),
+        slack=plan.cost.slack,
+        mechanism=plan.mechanism,
+    )
+
+
+def plan_view(kind: Kind, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
+    """A plan as an analyst reads it."""
+    own = {name: getattr(plan, name) for name in kind.own_plan_fields}
+    return kind.plan_view(
+        **own,
+        kind=kind.name,
+        privacy=_privacy(plan),
+        steps=plan.steps,
+        releases=[_release_view(release) for release in plan.releases],
+        warnings=list(plan.warnings),
+        expected_error=asdict(plan.expected_error),
+        second_opinion=opinion,
+    )
+
+
+def _release_view(release: Release) -> ReleaseView:
+    sampled = isinstance(release, SampledSums)
+    return ReleaseView(
+        statistic=release.statistic,
+        count=release.count,
+        noise=release.noise,
+        scale=release.scale / release.divisor,
+        clip=release.clip,
+        mu_squared=None if sampled else release.cost.mu_squared,
+        batch=release.divisor if sampled else None,
+        sampling=release.scheme if sampled else None,
+    )

@@ -1,0 +1,254 @@
+"""Questions on synthetic rows, which are free, and on rows that come with the question, which are not."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness import SPD3, Caller, Server, books_balance, csv_of, problem, spd, until
+
+LABELLED: dict[str, Any] = {
+    "kind": "labelled",
+    "features": ["age", "sex"],
+    "label": "ill",
+    "classes": ["no", "yes"],
+    "categories": {"sex": ["f", "m"]},
+    "mean": [50, None],
+    "scale": [20, None],
+}
+VECTORS = {"kind": "vectors", "dim": 4}
+
+
+def table(n: int = 200) -> bytes:
+    rng = np.random.default_rng(0)
+    lines = [f"{rng.integers(20, 80)},{'fm'[i % 2]},{['no', 'yes'][i % 2]}" for i in range(n)]
+    return "\n".join(["age,sex,ill", *lines]).encode()
+
+
+# Dummies
+
+
+@pytest.mark.parametrize("kind", ["frechet-mean", "robust-pca", "logistic-regression"])
+def test_a_dummy_answers_like_the_dataset_and_costs_nothing(server: Server, kind: str) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    if kind == "frechet-mean":
+        dataset, options = owner.dataset(), {}
+    elif kind == "robust-pca":
+        rows = np.random.default_rng(0).standard_normal((300, 4))
+        dataset, options = owner.dataset(rows, VECTORS), {"rank": 2}
+    else:
+        dataset, options = owner.upload(table(), LABELLED, "ill.csv").json()["id"], {}
+    owner.grant(dataset, analyst)
+    before = owner.budget(), owner.ledger()
+    answer = analyst.post(
+        f"/v1/estimates/{kind}",
+        headers={"Idempotency-Key": "d", "Prefer": "wait=50"},
+        json={"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 90.0}} | options,
+    )
+    assert answer.status_code == 200, answer.text
+    body = answer.json()
+    assert body["dummy"] is True
+    assert body["state"] == "committed"
+    assert body["charges"] == []
+    assert body["receipt"] is None
+    assert problem(analyst.get(f"/v1/jobs/{body['id']}/receipt"), 404, "not-found")
+    assert (owner.budget(), owner.ledger()) == before
+    real = owner.estimate(dataset, kind=kind, epsilon=0.5, **options).json()
+    assert real["dummy"] is False
+    assert {name: np.shape(value) for name, value in real["estimate"].items()} == {
+        name: np.shape(value) for name, value in body["estimate"].items()
+    }
+    assert books_balance(server)
+
+
+def test_no_row_moves_a_dummy(server: Server) -> None:
+    """Two datasets with one schema and other rows: the same synthetic records, and answers of one law.
+
+    At ε = 1e6 the noise is below 1e-4, and the answers are those of the same rows.
+    """
+    owner = server.owner()
+    found = []
+    for seed in (1, 2):
+        dataset = owner.dataset(spd(500, seed=seed) * seed)
+        ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 1e6, "delta": 0.5}}
+        answer = owner.post(
+            "/v1/estimates/frechet-mean",
+            headers={"Idempotency-Key": f"d{seed}", "Prefer": "wait=50"},
+            json=ask,
+        )
+        found.append((answer.json()["estimate"]["point"], owner.get(f"/v1/datasets/{dataset}/dummy").json()))
+    np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-2)
+    assert found[0][1] == found[1][1]
+    assert owner.budget()["queries"] == 0
+
+
+def test_a_dummy_never_opens_the_rows(server: Server) -> None:
+    owner = server.owner()
+    dataset = owner.dataset()
+    (server.data_dir / "rows" / owner.id / f"{dataset}.npy").unlink()
+    asked = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 1.0}}
+    headers = {"Idempotency-Key": "d", "Prefer": "wait=50"}
+    assert (
+        owner.post("/v1/estimates/frechet-mean", headers=headers, json=asked).json()["state"] == "committed"
+    )
+    assert owner.estimate(dataset).json()["state"] == "failed"
+
+
+def test_dummies_and_answers_are_never_mistaken_for_each_other(server: Server) -> None:
+    """The same question on the same dataset, asked of both: two jobs, and a key belongs to one of them."""
+    owner = server.owner()
+    dataset = owner.dataset()
+    ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 0.1}}
+
+    def dummy(key: str) -> Any:
+        headers = {"Idempotency-Key": key, "Prefer": "wait=50"}
+        return owner.post("/v1/estimates/frechet-mean", headers=headers, json=ask)
+
+    first, real, again = dummy("a").json(), owner.estimate(dataset, key="b").json(), dummy("c").json()
+    assert first["id"] == again["id"] != real["id"]
+    assert again["reused"]
+    assert not real["reused"]
+    problem(dummy("b"), 422, "idempotency-key-reused")
+    assert owner.budget()["queries"] == 1
+
+
+def test_a_dummy_needs_access(server: Server) -> None:
+    dataset = server.owner().dataset()
+    ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 0.1}}
+    for caller in (server.owner(), server.analyst()):
+        answer = caller.post("/v1/estimates/frechet-mean", headers={"Idempotency-Key": "x"}, json=ask)
+        problem(answer, 404, "not-found")
+
+
+# Inline rows
+
+
+def inline(
+    owner: Caller, rows: Any, schema: Any, key: str = "i", kind: str = "frechet-mean", **more: Any
+) -> Any:
+    ask = {
+        "dataset": {"inline": {"schema": schema, "rows": rows}},
+        "privacy": {"epsilon": 0.5, "delta": 1e-6},
+    } | more
+    headers = {"Idempotency-Key": key, "Prefer": "wait=50", "Content-Type": "application/json"}
+    return owner.post(f"/v1/estimates/{kind}", headers=headers, content=json.dumps(ask))
+
+
+def files_of(owner: Caller) -> list[str]:
+    folder = owner.server.data_dir / "rows" / owner.id
+    left = [file.name for file in folder.iterdir()] if folder.exists() else []
+    incoming = [file.name for file in (owner.server.data_dir / "incoming").iterdir()]
+    return left + [name for name in incoming if name.startswith("ds_")]
+
+
+def test_inline_rows_are_charged_and_gone_with_their_answer(server: Server) -> None:
+    owner = server.owner(epsilon=5)
+    rows = spd(60).tolist()
+    answer = inline(owner, rows, SPD3)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["state"] == "committed"
+    assert answer.json()["receipt"]
+    assert owner.budget()["queries"] == 1
+    assert owner.get("/v1/datasets").json()["datasets"] == []
+    until(lambda: not files_of(owner))
+    problem(owner.get(f"/v1/datasets/{answer.json()['receipt']['statement']['dataset']}"), 404, "not-found")
+    assert inline(owner, rows, SPD3).json() == answer.json()  # the same key and body, for ever
+    problem(inline(owner, rows[1:], SPD3), 422, "idempotency-key-reused")
+    assert owner.budget()["queries"] == 1
+    assert inline(owner, rows, SPD3, key="j").json()["id"] != answer.json()["id"]
+    assert owner.budget()["queries"] == 2
+    assert books_balance(server)
+
+
+def test_inline_tables_are_read_as_json_files_are(server: Server) -> None:
+    owner = server.owner(epsilon=5)
+    rows = [{"age": 20 + i, "sex": "fm"[i % 2], "ill": ["no", "yes"][i % 2]} for i in range(40)]
+    for key, given in (("a", rows), ("b", [list(row.values()) for row in rows])):
+        answer = inline(owner, given, LABELLED, key, "logistic-regression")
+        assert answer.status_code == 200, answer.text
+        assert len(answer.json()["estimate"]["coefficients"]) == 3
+
+
+def test_a_plan_for_inline_rows_costs_what_the_estimate_does(server: Server) -> None:
+    owner = server.owner(epsilon=50, delta=0.1)
+    unit = SPD3 | {"unit": {"column": "who", "rows": 2}}
+    named = [{"who": i % 20, **{str(j): v for j, v in enumerate(m.ravel())}} for i, m in enumerate(spd(60))]
+    for key, schema, rows, n in (("a", SPD3, spd(60).tolist(), 60), ("b", unit, named, 20)):
+        ask = {"dataset": {"inline": {"schema": schema, "rows": rows}}, "privacy": {"epsilon": 0.5}}
+        plan = owner.post("/v1/estimates/frechet-mean/plan", json=ask).json()
+        assert plan["privacy"]["delta"] == n**-1.5
+        assert inline(owner, rows, schema, key, **ask).json()["privacy"] == plan["privacy"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "slug"),
+    [
+        ([[1, 2], [3]], "dataset-invalid"),
+        ([[1, 2], [3, "x"]], "dataset-invalid"),
+        ([[1, 2], [3, float("nan")]], "dataset-invalid"),
+        ([[1, 2], [3, 10**400]], "dataset-invalid"),
+        ([[1, 2]], "invalid"),
+        ("rows", "invalid"),
+        ({"a": 1}, "invalid"),
+    ],
+)
+def test_bad_inline_rows_leave_nothing(server: Server, rows: Any, slug: str) -> None:
+    owner = server.owner(epsilon=5)
+    schema = {"kind": "points", "manifold": {"name": "euclidean", "dim": 2}}
+    problem(inline(owner, rows, schema), 422, slug)
+    assert not files_of(owner)
+    assert owner.budget()["queries"] == 0
+    assert inline(owner, [[1, 2], [3, 4]], schema).status_code == 200  # the key is free
+
+
+def test_refused_inline_rows_are_not_kept(server: Server) -> None:
+    owner = server.owner(epsilon=0.1)
+    problem(inline(owner, spd(60).tolist(), SPD3), 409, "budget-exceeded")
+    problem(inline(owner, spd(60).tolist(), SPD3, kind="robust-pca", rank=1), 422, "invalid")
+    assert not files_of(owner)
+    problem(inline(server.analyst(), spd(60).tolist(), SPD3), 403, "forbidden")
+
+
+def test_rows_brought_twice_share_their_cap(server: Server) -> None:
+    """By the fingerprint: uploaded, capped, and brought along again."""
+    owner = server.owner(epsilon=5)
+    rows = spd(60)
+    dataset = owner.dataset(rows)
+    assert owner.put(f"/v1/datasets/{dataset}/cap", json={"epsilon": 0.6, "delta": 1e-5}).status_code == 200
+    assert inline(owner, rows.tolist(), SPD3).status_code == 200
+    refused = problem(inline(owner, rows.tolist(), SPD3, key="j"), 409, "budget-exceeded")
+    assert refused["scope"] == "dataset"
+
+
+# Units and raw records, from upload to answer
+
+
+def test_a_person_with_many_rows_counts_once(server: Server) -> None:
+    """One of forty has a thousand rows far away, and moves the mean by no more than any other could."""
+    owner = server.owner(epsilon=1e6, delta=0.1)
+    schema = {
+        "kind": "points",
+        "manifold": {"name": "euclidean", "dim": 1},
+        "radius": 10,
+        "unit": {"column": "who", "rows": 4},
+    }
+    lines = [f"p{i},{0.1 * (i % 2)}" for i in range(39)] + ["rich,9.0"] * 1000
+    answer = owner.upload("\n".join(["who,x", *lines]).encode(), schema, "x.csv").json()
+    assert answer["n"] == 40
+    assert answer["shape"] == [40, 1]
+    ask = {"clip": 20.0, "delta": 1e-3}
+    point = owner.estimate(answer["id"], epsilon=1e5, **ask).json()["estimate"]["point"][0]
+    assert point == pytest.approx((9.0 + 0.1 * 19) / 40, abs=1e-2)
+
+
+def test_raw_images_become_descriptors(server: Server) -> None:
+    owner = server.owner(epsilon=5)
+    images = np.random.default_rng(0).integers(0, 17, (80, 8, 8))
+    raw = {"transform": "covariance-descriptor", "height": 8, "width": 8, "largest": 16}
+    schema = {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "raw": raw}
+    dataset = owner.upload(csv_of(images), schema, "images.csv").json()
+    assert dataset["shape"] == [80, 8, 8]
+    assert np.shape(owner.estimate(dataset["id"], epsilon=0.5).json()["estimate"]["point"]) == (8, 8)
+    wrong = schema | {"manifold": {"name": "spd", "dim": 9}}
+    problem(owner.upload(csv_of(images), wrong, "images.csv"), 422, "invalid")

@@ -1,0 +1,432 @@
+"""Engines: bounds of local workers, jobs on a real Dask cluster, and the permits that no run uses twice."""
+
+import io
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dask
+import httpx
+import numpy as np
+import pytest
+import remotely
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from dask_cluster import Cluster
+from distributed import Client
+from inside import World, claimed
+from pydantic import ValidationError
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from harness import SIGNER, Caller, Server, books_balance, slow_rows, spd, until
+from privest.records import Records
+from privest_service import settings
+from privest_service.database import Database
+from privest_service.datasets.store import Store
+from privest_service.estimates import worker
+from privest_service.estimates.engine import Engine
+from privest_service.estimates.kinds import run_job
+from privest_service.estimates.runners import Runners, runners
+from privest_service.ledger.models import Job, Transition
+
+ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
+
+on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
+"""What is about processes and not about the ledger."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With two workers; whoever ends one starts another."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), free_port())
+    cluster.start(2)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def served(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
+) -> Iterator[Server]:
+    """A service on that cluster."""
+    directory = tmp_path_factory.mktemp("served")
+    server = Server(directory, new_database("sqlite"), engine=cluster.engine, workers=2)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster) -> Iterator[Runners]:
+    """The cluster as the engine sees it, ready."""
+    with _started(runners(cluster.engine, workers=4, timeout=20.0, memory=2**31)) as ready:
+        yield ready
+
+
+class _started:  # noqa: N801 - used as a function
+    def __init__(self, made: Runners) -> None:
+        self.made = made
+
+    def __enter__(self) -> Runners:
+        self.made.start()
+        until(lambda: self.made.healthy)
+        return self.made
+
+    def __exit__(self, *_: object) -> None:
+        self.made.stop()
+
+
+def ready(server: Server, status: int = 200) -> None:
+    """Wait until the probe answers so."""
+    until(lambda: httpx.get(f"{server.url}/readyz").status_code == status)
+
+
+def workers_are(cluster: Cluster, count: int) -> None:
+    """Wait until the scheduler knows of so many workers."""
+    with Client(f"tcp://127.0.0.1:{cluster.port}", set_as_default=False) as client:
+        until(lambda: len(client.nthreads()) == count)
+
+
+def rows_in(directory: Path) -> str:
+    """A directory with the rows that `remotely` opens."""
+    np.save(directory / "rows.npy", np.zeros((8 * 4096, 1)))
+    return str(directory)
+
+
+def fails(ready: Runners, function: Callable[..., str], *args: str) -> str:
+    """The name of the error that a run ends with."""
+    error = ready.run(function, *args).exception(30)
+    assert error is not None
+    assert remotely.SECRET not in repr(error)
+    return type(error).__name__
+
+
+# Permits
+
+
+def test_a_permit_is_used_once_and_before_any_row_is_opened(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    permit = store.permit("job_1")
+    assert permit.stat().st_mode & 0o777 == 0o600
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(worker.use_up, str(permit)) for _ in range(8)]
+    assert sum(run.exception() is None for run in tries) == 1
+    assert not permit.exists()
+    with pytest.raises(worker.PermitGoneError):
+        worker.use_up(str(permit))
+    store.permit("job_2")
+    store.withdraw("job_2")
+    store.withdraw("job_2")
+    assert list((tmp_path / "permits").iterdir()) == []
+
+
+def test_a_run_without_a_permit_touches_nothing(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, opened = World.make(database), list[str]()
+    job_id = world.submit(database, "k")
+    with database.read() as session:
+        job = session.get_one(Job, job_id)
+    np.save(tmp_path / "rows.npy", np.zeros((50, 2)))
+    path, permit = str(tmp_path / "rows.npy"), str(Store(tmp_path).permit(job_id))
+    load = np.load
+    monkeypatch.setattr(np, "load", lambda path, **how: (opened.append(path), load(path, **how))[1])
+    assert "point" in run_job(job.kind, job.plan, path, permit)
+    assert opened == [path]
+    with pytest.raises(worker.PermitGoneError):
+        run_job(job.kind, job.plan, path, permit)
+    assert opened == [path]
+
+
+def test_an_end_that_comes_twice_counts_once(database: Database) -> None:
+    world = World.make(database)
+    job = world.submit(database, "k")
+    assert claimed(database) == job
+    world.end(database, job, '{"point": [0, 0]}')
+    for late in ('{"point": [1, 1]}', None):
+        world.end(database, job, late)
+    assert world.check(database) == "committed"
+    with database.read() as session:
+        assert session.get_one(Job, job).result == '{"point": [0, 0]}'
+
+
+def test_an_engine_that_is_not_able_claims_nothing_but_buries_the_lost(
+    database: Database, tmp_path: Path
+) -> None:
+    world = World.make(database)
+    job = world.submit(database, "k")
+    store = Store(tmp_path)
+    engine = Engine(database, store, workers=1, job_timeout=-100.0)
+    assert engine._claim(able=False) is None
+    assert world.check(database) == "reserved"
+    found = engine._claim()
+    assert found is not None
+    store.permit(job)
+    other = World.make(database)
+    other.submit(database, "k")
+    assert engine._claim(able=False) is None  # the lease ran out before it was given
+    assert world.check(database) == "failed"
+    assert other.check(database) == "reserved"
+    assert list((tmp_path / "permits").iterdir()) == []
+
+
+def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> None:
+    world, store = World.make(database), Store(tmp_path)
+    job = world.submit(database, "k")
+    engine = Engine(database, store, workers=1, job_timeout=600.0)
+    found = engine._claim()
+    assert found is not None
+    engine._run(found)  # nothing was started that could run it
+    until(lambda: world.check(database) == "failed")
+    assert list((tmp_path / "permits").iterdir()) == []
+    assert job == found.id
+
+
+# Local workers
+
+
+def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp_path: Path) -> None:
+    rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
+    rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
+    with _started(runners("local", workers=1, timeout=30.0, memory=2**28)) as ready:
+        assert ready.run(remotely.greedy, str(2**25)).result(30) == "1"
+        assert ready.run(remotely.frugal, str(tmp_path / "rows.npy")).result(30) == "128.0"
+        before = ready.run(remotely.pid, "").result(30)
+        assert fails(ready, remotely.greedy, str(2**28)) == "MemoryError"
+        assert ready.run(remotely.pid, "").result(30) == before
+
+
+@on_one_database
+def test_what_needs_too_much_memory_fails_alone(start_server: Callable[..., Server]) -> None:
+    server = start_server(worker_memory=5 * 2**26)
+    owner = server.owner(epsilon=9.0)
+    # An upload, small as it comes: a record of it takes 160 MB.
+    packed = io.BytesIO()
+    np.savez_compressed(packed, np.zeros((2, 1_000_000, 20), dtype=np.uint8))
+    raw = {"transform": "window-covariance", "length": 1_000_000, "channels": 20}
+    schema = {"kind": "points", "manifold": {"name": "spd", "dim": 20}, "raw": raw}
+    refused = owner.upload(packed.getvalue(), schema, "rows.npz")
+    assert refused.status_code in (413, 422), refused.text
+    assert owner.get("/v1/datasets").json() == {"datasets": []}
+    # A job.
+    wide = owner.dataset(np.ones((40, 100_000)), {"kind": "vectors", "dim": 100_000})
+    asked = {"kind": "robust-pca", "rank": 10, "start": "sketch", "steps": 1, "epsilon": 1.0}
+    answer = owner.estimate(wide, **asked)
+    job = answer.json()
+    assert answer.status_code == 200, answer.text
+    assert job["state"] == "failed"
+    assert job["estimate"] is None
+    assert owner.budget()["queries"] == 1
+    assert owner.estimate(owner.dataset()).json()["state"] == "committed"
+    assert "MemoryError" not in server.log.read_text()
+    assert books_balance(server)
+
+
+# The setting
+
+
+@pytest.mark.parametrize("name", ["dask", "dask://", "dask://host", "tcp://host:1", "dask://a:1/x", "Local"])
+def test_engines_that_there_are_not(name: str) -> None:
+    with pytest.raises(ValidationError, match="must be local, dask://host:port or dask"):
+        settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", ["dask://host:8786", "dask+tls://10.0.0.1:1", "dask://[::1]:8786"])
+def test_engines_that_there_are_if_dask_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.Settings(admin_key="x" * 16, engine=name).engine == name  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(settings, "find_spec", lambda _: None)
+    with pytest.raises(ValidationError, match=r"pip install 'privest\[dask\]'"):
+        settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
+
+
+def test_without_a_cluster_there_is_no_dask() -> None:
+    code = """import sys
+from privest_service.estimates.engine import Engine
+Engine(None, None, workers=1, job_timeout=1.0)
+print("dask" in sys.modules, "distributed" in sys.modules)"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["False", "False"]
+
+
+# On a cluster
+
+
+def _certificate(directory: Path) -> list[str]:
+    """The options of Dask's commands that make a certificate the only one that is trusted."""
+    key, today = Ed25519PrivateKey.generate(), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "privest")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, today, today + timedelta(days=1))
+    signed = made.sign(key, None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (directory / "key.pem").write_bytes(pem)
+    (directory / "cert.pem").write_bytes(signed.public_bytes(Encoding.PEM))
+    files = {"ca-file": "cert.pem", "cert": "cert.pem", "key": "key.pem"}
+    return ["--protocol=tls", *(f"--tls-{name}={directory / file}" for name, file in files.items())]
+
+
+def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) -> None:
+    options = _certificate(tmp_path)
+    secured = Cluster(tmp_path, free_port(), options, "dask+tls")
+    secured.start(1)
+    files = {"ca-file": "cert.pem", "client.cert": "cert.pem", "client.key": "key.pem"}
+    certificate = {f"distributed.comm.tls.{name}": str(tmp_path / file) for name, file in files.items()}
+    try:
+        with (
+            dask.config.set(certificate),
+            _started(runners(secured.engine, workers=1, timeout=20.0, memory=2**31)) as ready,
+        ):
+            assert int(ready.run(remotely.pid, "").result(20)) == secured.workers[0].pid
+        bare = runners(secured.engine, workers=1, timeout=20.0, memory=2**31)
+        with capture_logs() as logs:
+            bare.start()
+            until(lambda: logs)
+        assert (logs[0]["event"], logs[0]["why"]) == ("cluster lost", "TypeError")  # no certificate is none
+        assert fails(bare, remotely.pid, "") == "RunLostError"
+        assert not bare.healthy
+        bare.stop()
+    finally:
+        secured.stop()
+
+
+def test_sums_have_the_same_bits_wherever_they_are_made(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    here = {1: {}, 2: {}}
+    for name, (_, rows, wanted) in remotely.datasets().items():
+        np.save(tmp_path / f"{name}.npy", rows)
+        for threads, found in here.items():
+            records = Records(rows, threads, grouped=name == "groups")
+            found[name] = [records.sum(of_chunk).tobytes().hex() for of_chunk in wanted]
+    assert here[1] == here[2]
+
+    def there() -> dict[str, list[str]]:
+        return json.loads(on_cluster.run(remotely.sums, str(tmp_path)).result(60))
+
+    workers_are(cluster, 2)
+    assert there() == here[1]
+    cluster.kill(cluster.workers[0])
+    workers_are(cluster, 1)
+    assert there() == here[1]  # one thread for the job and its parts
+    cluster.add()
+
+
+def test_jobs_small_and_large_end_to_end(served: Server) -> None:
+    owner = served.owner(epsilon=9.0)
+    small = owner.estimate(owner.dataset()).json()
+    assert small["state"] == "committed"
+    assert np.linalg.eigvalsh(small["estimate"]["point"]).min() > 0
+    rows = np.random.default_rng(1).standard_normal((90_000, 100)) / 10 + 0.02
+    assert rows.nbytes > 2**26
+    plane = {"kind": "points", "manifold": {"name": "euclidean", "dim": 100}, "radius": 3.0}
+    large = owner.estimate(owner.dataset(rows, plane), epsilon=1.0).json()
+    assert large["state"] == "committed"
+    assert np.abs(np.array(large["estimate"]["point"]) - rows.mean(axis=0)).max() < 0.01
+    assert owner.get(f"/v1/jobs/{large['id']}/receipt").status_code == 200
+    assert list((served.data_dir / "permits").iterdir()) == []
+    assert books_balance(served)
+
+
+def test_a_run_that_fails_says_nothing_to_anyone(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    directory = rows_in(tmp_path)
+    for function in (remotely.explode, remotely.leave, remotely.explode_in_a_part):
+        assert fails(on_cluster, function, directory) == "RunLostError"
+    said = cluster.log.read_text()
+    assert "distributed.worker" in said
+    for word in (remotely.SECRET, "Compute Failed", "Traceback", str(tmp_path)):
+        assert word not in said, word
+
+
+def test_a_run_over_its_time_is_given_up_and_ends(cluster: Cluster, tmp_path: Path) -> None:
+    directory = rows_in(tmp_path)
+    with _started(runners(cluster.engine, workers=1, timeout=1.0, memory=2**31)) as hasty:
+        assert fails(hasty, remotely.hang, directory) == "TimeoutError"
+        until((tmp_path / "refused").exists)
+        assert hasty.run(remotely.pid, "").result(20)
+
+
+def test_a_sum_survives_the_worker_that_made_a_part_of_it(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    directory = rows_in(tmp_path)
+    (tmp_path / "bullet").touch()
+    workers_are(cluster, 2)
+    assert on_cluster.run(remotely.survive, directory).result(30) == f"[{8 * 4096}]"
+    assert not (tmp_path / "bullet").exists()
+    assert sum(process.poll() is None for process in cluster.workers) == 1
+    cluster.workers = [process for process in cluster.workers if process.poll() is None]
+    cluster.add()
+
+
+def test_a_killed_worker_fails_its_job_whose_rows_are_not_read_again(
+    cluster: Cluster, served: Server
+) -> None:
+    workers_are(cluster, 2)
+    owner = served.owner()
+    slow = owner.dataset(*slow_rows())
+    job = owner.estimate(slow, **ENDLESS).json()["id"]
+    path = str(served.data_dir.resolve() / "rows" / owner.id / f"{slow}.npy")
+    reader = until(lambda: cluster.reading(path))
+    cluster.kill(reader)
+    # Dask begins it again on the other worker, which finds no permit and is free at once.
+    ended = owner.ended(job)
+    assert (ended["state"], ended["estimate"]) == ("failed", None)
+    assert cluster.reading(path) is None
+    assert owner.budget()["queries"] == 1
+    assert owner.estimate(slow, steps=1, epsilon=0.2).json()["state"] == "committed"
+    assert owner.budget()["queries"] == 2
+    assert books_balance(served)
+    cluster.add()
+
+
+def test_without_a_scheduler_nothing_is_claimed_until_it_returns(cluster: Cluster, served: Server) -> None:
+    ready(served)
+    owner = served.owner()
+    slow, quick = owner.dataset(*slow_rows()), owner.dataset()
+    running = owner.estimate(slow, **ENDLESS).json()["id"]
+    path = str(served.data_dir.resolve() / "rows" / owner.id / f"{slow}.npy")
+    until(lambda: cluster.reading(path))
+    cluster.stop()
+    ready(served, 503)
+    assert owner.ended(running)["state"] == "failed"
+    waiting = owner.estimate(quick, wait=0).json()
+    assert waiting["state"] == "reserved"
+    ready(served, 503)
+    assert owner.get(f"/v1/jobs/{waiting['id']}").json()["state"] == "reserved"
+    cluster.start(2)
+    assert owner.ended(waiting["id"])["state"] == "committed"
+    ready(served)
+    assert owner.budget()["queries"] == 2
+    assert books_balance(served)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_replicas_share_a_ledger_and_a_cluster(cluster: Cluster, start_server: Callable[..., Server]) -> None:
+    first = start_server(engine=cluster.engine)
+    second = start_server(engine=cluster.engine)
+    owner = first.owner(epsilon=3.0)
+    there = Caller(second, owner.id, owner.key)
+    dataset = owner.dataset(spd(60))
+    asked = [caller.estimate(dataset, epsilon=0.1, reuse=False, wait=0) for caller in (owner, there) * 6]
+    jobs = [answer.json()["id"] for answer in asked]
+    assert {there.ended(job)["state"] for job in jobs} == {"committed"}
+    assert owner.budget()["queries"] == len(jobs)
+    database = Database(first.database_url, signer=SIGNER)
+    with database.read() as session:
+        states = session.scalars(select(Transition.state)).all()
+    database.close()
+    assert sorted(states) == sorted(["reserved", "claimed", "committed"] * len(jobs))
+    assert books_balance(first)

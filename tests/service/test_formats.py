@@ -1,0 +1,433 @@
+"""What is read from files: the same records from every format, faults by record, hostile files refused."""
+
+import io
+import json
+import struct
+import subprocess
+import sys
+import zipfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import csv as arrow_csv
+from pyarrow import parquet
+
+from harness import npy
+from privest_service.datasets.ingest import ingest
+from privest_service.datasets.readers import Format, format_of_name
+from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.schemas import SCHEMA
+
+LIMIT = 2**24
+FORMATS: tuple[Format, ...] = ("npy", "npz", "csv", "parquet", "arrow", "json")
+VECTORS = {"kind": "vectors", "dim": 3}
+MATRICES = {"kind": "points", "manifold": {"name": "spd", "dim": 2}}
+LABELLED = {"kind": "labelled", "features": ["age", "dose"], "label": "ill", "classes": ["no", "yes"]}
+COLOURED = {
+    "kind": "labelled",
+    "features": ["age", "colour"],
+    "label": "ill",
+    "classes": ["0", "1"],
+    "categories": {"colour": ["red", "green", "7"]},
+}
+ROWS = np.random.default_rng(0).standard_normal((50, 3))
+SPDS = np.einsum("nij,nkj->nik", a := np.random.default_rng(1).standard_normal((50, 2, 2)), a) + np.eye(2)
+
+
+def taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any], limit: int = LIMIT) -> Any:
+    """The fingerprint and the rows that were stored; nothing else is left."""
+    source, target = directory / "some.upload", directory / "some.npy"
+    source.write_bytes(content)
+    target.unlink(missing_ok=True)
+    intake = SCHEMA.validate_json(json.dumps(schema)).intake()
+    try:
+        found = ingest(str(source), form, intake, str(target), "owner", b"s" * 32, limit)
+        rows = np.load(target, allow_pickle=False)
+        assert len(rows) == found.n
+        return found.fingerprint, rows
+    finally:
+        assert {file.name for file in directory.iterdir()} <= {"some.upload", "some.npy"}
+
+
+def refused(directory: Path, content: bytes, form: Format, schema: dict[str, Any], limit: int = LIMIT) -> Any:
+    """The faults, as (record, field, rule)."""
+    with pytest.raises(RefusedUploadError) as told:
+        taken(directory, content, form, schema, limit)
+    return [(fault.record, fault.field, fault.rule) for fault in told.value.faults]
+
+
+def table_as(table: pa.Table, form: Format) -> bytes:
+    file = io.BytesIO()
+    if form == "csv":
+        arrow_csv.write_csv(table, file)
+    elif form == "parquet":
+        parquet.write_table(table, file, row_group_size=7)
+    elif form == "json":
+        return json.dumps(table.to_pylist()).encode()
+    else:
+        with pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table, max_chunksize=7)
+    return file.getvalue()
+
+
+def arrow_file(table: pa.Table) -> bytes:
+    file = io.BytesIO()
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+    return file.getvalue()
+
+
+def rows_as(rows: np.ndarray, form: Format) -> bytes:
+    """Without names: of tables all columns in order."""
+    if form == "npy":
+        return npy(rows)
+    if form == "npz":
+        file = io.BytesIO()
+        np.savez_compressed(file, rows)
+        return file.getvalue()
+    if form == "json":
+        return json.dumps(rows.tolist()).encode()
+    flat = rows.reshape(len(rows), -1)
+    return table_as(pa.table({f"c{at}": flat[:, at] for at in range(flat.shape[1])}), form)
+
+
+# The same from all
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize(("rows", "schema"), [(ROWS, VECTORS), (SPDS, MATRICES)], ids=["vectors", "matrices"])
+def test_every_format_gives_the_same_records(
+    tmp_path: Path, form: Format, rows: np.ndarray, schema: dict[str, Any]
+) -> None:
+    mark, found = taken(tmp_path, rows_as(rows, form), form, schema)
+    np.testing.assert_array_equal(found, rows)
+    assert mark == taken(tmp_path, npy(rows), "npy", schema)[0]
+
+
+TABLES: tuple[Format, ...] = ("csv", "parquet", "arrow", "json")
+ILL = pa.table({"ill": ["yes", "no", "no"], "other": [9, 9, 9], "dose": [1.5, 2, 3], "age": [50, 60, 70]})
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_labelled_tables_are_read_by_name(tmp_path: Path, form: Format) -> None:
+    _, rows = taken(tmp_path, table_as(ILL, form), form, LABELLED)
+    np.testing.assert_array_equal(rows, [[50, 1.5, 1], [60, 2, 0], [70, 3, 0]])
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_categories_become_indicators(tmp_path: Path, form: Format) -> None:
+    table = pa.table({"age": [1, 2, 3], "ill": [0, 1, 0], "colour": ["7", "red", "green"]})
+    _, rows = taken(tmp_path, table_as(table, form), form, COLOURED)
+    np.testing.assert_array_equal(rows, [[1, 0, 0, 1, 0], [2, 1, 0, 0, 1], [3, 0, 1, 0, 0]])
+    shape = SCHEMA.validate_python(COLOURED).shape(3)
+    assert shape.features == ("age", "colour=red", "colour=green", "colour=7")
+
+
+def test_categories_of_arrays_are_their_numbers(tmp_path: Path) -> None:
+    schema = COLOURED | {"categories": {"colour": ["0.5", "3"]}}
+    _, rows = taken(tmp_path, npy(np.array([[1, 0.5, 0], [2, 3, 1]])), "npy", schema)
+    np.testing.assert_array_equal(rows, [[1, 1, 0, 0], [2, 0, 1, 1]])
+
+
+def test_dictionaries_booleans_and_small_integers_are_read(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "age": pa.array([1, 2], pa.int8()),
+            "dose": pa.array([True, False]),
+            "ill": pa.array(["no", "yes"]).dictionary_encode(),
+        }
+    )
+    for content in (table_as(table, "arrow"), arrow_file(table)):
+        np.testing.assert_array_equal(taken(tmp_path, content, "arrow", LABELLED)[1], [[1, 1, 0], [2, 0, 1]])
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.list_(pa.float64())), pa.list_(pa.list_(pa.float64(), 2), 2)])
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_column_of_lists_holds_matrices(tmp_path: Path, form: Format, kind: pa.DataType) -> None:
+    table = pa.table({"matrix": pa.array(SPDS.tolist(), kind)})
+    np.testing.assert_array_equal(taken(tmp_path, table_as(table, form), form, MATRICES)[1], SPDS)
+
+
+def test_csv_takes_what_python_takes_for_numbers(tmp_path: Path) -> None:
+    content = b"\xef\xbb\xbf 1,2e0 ,0x\n".replace(b"0x", b"3") + b"\n4_0, +5,\t6\r\n" + b'"7","8",9'
+    _, rows = taken(tmp_path, content, "csv", VECTORS)
+    np.testing.assert_array_equal(rows, [[1, 2, 3], [40, 5, 6], [7, 8, 9]])
+
+
+def test_wide_lines_fit(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0).standard_normal((3, 30_000))
+    schema = {"kind": "vectors", "dim": 30_000}
+    content = "\n".join(",".join(map(repr, row)) for row in rows.tolist()).encode()
+    np.testing.assert_array_equal(taken(tmp_path, content, "csv", schema)[1], rows)
+
+
+# Units
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_rows_of_a_unit_are_one_record(tmp_path: Path, form: Format) -> None:
+    who = ["p", "q", "p", "r", "p", "q", "p"]
+    table = pa.table({"x": range(7), "who": who, "z": range(10, 17), "w": range(7)})
+    _, rows = taken(tmp_path, table_as(table, form), form, VECTORS | {"unit": {"column": "who", "rows": 3}})
+    assert rows.shape == (3, 3, 3)
+    np.testing.assert_array_equal(rows[:, :, 0], [[0, 2, 4], [1, 1, 5], [3, 3, 3]])
+    np.testing.assert_array_equal(rows[:, :, 1], rows[:, :, 0] + 10)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    who=st.lists(st.sampled_from("abcdef"), min_size=2, max_size=40).filter(lambda w: len(set(w)) > 1),
+    places=st.integers(1, 7),
+    data=st.data(),
+)
+def test_a_units_record_knows_nothing_of_other_units(
+    tmp_path: Path, who: list[str], places: int, data: st.DataObject
+) -> None:
+    """Whatever rows the others have, and wherever they stand; and places differ by one in what they hold."""
+    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": places}}
+
+    def records(names: list[str], values: list[float]) -> dict[str, list[float]]:
+        content = table_as(pa.table({"who": names, "x": values}), "csv")
+        rows = taken(tmp_path, content, "csv", schema)[1]
+        return dict(zip(dict.fromkeys(names), rows[:, :, 0].tolist(), strict=True))
+
+    values = [float(at) for at in range(len(who))]
+    found = records(who, values)
+    for name, record in found.items():
+        own = [value for value, each in zip(values, who, strict=True) if each == name]
+        counts = [record.count(value) for value in own]
+        assert sum(counts) == places
+        assert max(counts) - min(counts) <= 1
+        assert record == sorted(record)
+    kept = data.draw(st.sampled_from(sorted(set(who))))
+    own = [(name, value) for name, value in zip(who, values, strict=True) if name == kept]
+    others = data.draw(st.lists(st.tuples(st.just("z"), st.floats(-9, 9)), min_size=1, max_size=9))
+    mixed = data.draw(st.permutations([None] * len(own) + others))
+    mine = iter(own)
+    now = [next(mine) if each is None else each for each in mixed]
+    assert records([name for name, _ in now], [value for _, value in now])[kept] == found[kept]
+
+
+# Refusals
+
+GOOD = rows_as(ROWS, "npy")
+
+
+def npy_of(header: str, body: bytes = b"") -> bytes:
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + body
+
+
+def zipped(**members: bytes) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("_npy", ".npy"), content)
+    return file.getvalue()
+
+
+BAD: dict[str, tuple[bytes, Format, str]] = {
+    "npy of objects": (npy(np.array([[None] * 3] * 3), allow_pickle=True), "npy", "npy"),
+    "npy of complex numbers": (npy(ROWS * 1j), "npy", "real numbers"),
+    "npy of texts": (npy(np.array([["a"] * 3] * 3)), "npy", "real numbers"),
+    "npy of another shape": (npy(ROWS.T), "npy", "shape (n, 3)"),
+    "npy of a number": (npy(np.array(1.0)), "npy", "shape (n, 3)"),
+    "npy that promises more": (
+        npy_of("{'descr': '<f8', 'fortran_order': False, 'shape': (9999999999999, 3)}\n"),
+        "npy",
+        "npy",
+    ),
+    "npy of structures": (npy(np.zeros(5, [("a", "f8"), ("b", "f8"), ("c", "f8")])), "npy", "real numbers"),
+    "npz of two arrays": (zipped(a_npy=GOOD, b_npy=GOOD), "npz", "one array"),
+    "npz of a text": (zipped(readme=b"hello"), "npz", "one array"),
+    "npz with an npz in it": (zipped(a_npy=zipped(a_npy=GOOD)), "npz", "npy"),
+    "a bomb in npz": (zipped(a_npy=npy(np.zeros((10**6, 3)))), "npz", "at most"),
+    "ragged csv, short": (b"1,2,3\n4,5\n", "csv", "3 columns"),
+    "ragged csv, long": (b"1,2,3\n4,5,6,7\n", "csv", "3 columns"),
+    "csv of words": (b"1,2,3\n4,five,6\n", "csv", "a number"),
+    "csv of zeros": (b"\x00" * 5000, "csv", "columns"),
+    "csv in another encoding": ("1,2,3\n4,5,ü\n".encode("utf-16"), "csv", "UTF-8"),
+    "csv of ten million columns": (b"1," * 10_000_000, "csv", "longer"),
+    "a line without end": (b"1,2,3\n" + b"4" * 5_000_000, "csv", "CSV"),
+    "parquet of another width": (table_as(pa.table({"a": [1, 2]}), "parquet"), "parquet", "3 columns"),
+    "parquet of dates": (
+        table_as(pa.table({n: pa.array([1, 2], pa.timestamp("s")) for n in "abc"}), "parquet"),
+        "parquet",
+        "a number",
+    ),
+    "parquet of structures": (
+        table_as(pa.table({n: [{"x": 1}, {"x": 2}] for n in "abc"}), "parquet"),
+        "parquet",
+        "a number",
+    ),
+    "parquet with gaps": (
+        table_as(pa.table({n: [1.0, None] for n in "abc"}), "parquet"),
+        "parquet",
+        "finite",
+    ),
+    "ragged lists": (table_as(pa.table({"a": [[1.0, 2, 3], [1.0]]}), "parquet"), "parquet", "lists of 3"),
+    "lists of another length": (table_as(pa.table({"a": [[1.0], [1.0]]}), "arrow"), "arrow", "lists of 3"),
+    "a column twice": (
+        table_as(pa.Table.from_arrays([pa.array([1.0, 2])] * 3, ["a", "a", "b"]), "arrow"),
+        "arrow",
+        "once",
+    ),
+    "JSON of words": (b'[["1", "2", "3"], ["x", 1, 2]]', "json", "numbers"),
+    "ragged JSON": (b"[[1, 2, 3], [1, 2]]", "json", "shape (3)"),
+    "JSON with NaN": (b"[[1, 2, 3], [1, 2, NaN]]", "json", "JSON"),
+    "JSON that is no list": (b'{"rows": [[1, 2, 3]]}', "json", "list"),
+    "JSON of null": (b"[null, null]", "json", "shape (3)"),
+    "JSON nested deeply": (b"[" * 100_000, "json", "JSON"),
+    "JSON with huge integers": (b"[[1, 2, 3], [1, 2, 1" + b"0" * 400 + b"]]", "json", "numbers"),
+    "one record": (npy(ROWS[:1]), "npy", "at least 2 records"),
+    "no records": (b"", "csv", "at least 2 records"),
+    "too many records": (npy(np.zeros((800_000, 3))), "npy", "at most"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_files_are_refused_in_words(tmp_path: Path, name: str) -> None:
+    content, form, word = BAD[name]
+    faults = refused(tmp_path, content, form, VECTORS)
+    assert any(word in rule for _, _, rule in faults), faults
+    assert len(faults) <= 20
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_truncated_files_are_refused(tmp_path: Path, form: Format) -> None:
+    whole = rows_as(ROWS, form)
+    for length in (0, 1, 7, len(whole) // 3, len(whole) - 9):
+        if form == "csv" and length > 7:
+            continue  # a shorter CSV file is one
+        assert refused(tmp_path, whole[:length], form, VECTORS)
+
+
+def test_faults_are_told_by_record_and_field_in_order(tmp_path: Path) -> None:
+    content = b"age,dose,ill\n1,2,no\n1,x,no\nnan,2,no\n1,2,maybe\n1,2,yes\n"
+    for ending in (b"", b"1,,no\n" * 100):
+        faults = refused(tmp_path, content + ending, "csv", LABELLED)
+        assert faults[:3] == [
+            (1, "dose", "must be a number"),
+            (2, "age", "must be finite"),
+            (3, "ill", "must be labelled with one of the classes"),
+        ]
+        assert len(faults) == (20 if ending else 3)
+
+
+def test_a_unit_without_a_name_is_refused(tmp_path: Path) -> None:
+    schema = VECTORS | {"unit": {"column": "who", "rows": 3}}
+    assert refused(tmp_path, b"a,b,c,who\n1,2,3,p\n1,2,3, \n", "csv", schema) == [
+        (1, "who", "must not be empty")
+    ]
+    assert "by name" in refused(tmp_path, GOOD, "npy", schema)[0][2]
+    assert "every column" in refused(tmp_path, b"a,b,c\n1,2,3\n", "csv", schema)[0][2]
+
+
+def test_faults_of_raw_records_are_told_before_they_are_transformed(tmp_path: Path) -> None:
+    raw = {"transform": "covariance-descriptor", "height": 3, "width": 4, "largest": 10}
+    schema = {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "raw": raw}
+    images = np.ones((6, 3, 4))
+    images[2, 1, 1], images[4, 0, 3] = 11, np.inf
+    faults = refused(tmp_path, npy(images), "npy", schema)
+    assert faults == [(2, None, "must be intensities from 0 to 10"), (4, "[0][3]", "must be finite")]
+
+
+BOMBS = {
+    "parquet": "one value of a gigabyte",
+    "arrow": "a compressed batch",
+}
+
+
+@pytest.mark.parametrize("form", BOMBS)
+def test_what_unpacks_to_more_memory_than_is_allowed_is_refused(tmp_path: Path, form: Format) -> None:
+    """In a process of its own with the limit that workers have, small here."""
+    size = 600_000_000
+    kind = pa.table({"a": pa.array(np.zeros(size // 8))})
+    file = io.BytesIO()
+    if form == "parquet":
+        parquet.write_table(kind, file, compression="zstd", row_group_size=size)
+    else:
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(file, kind.schema, options=options) as writer:
+            writer.write_table(kind)
+    (tmp_path / "bomb").write_bytes(file.getvalue())
+    assert len(file.getvalue()) < 10_000_000
+    script = f"""
+import resource, sys
+from privest_service.datasets.ingest import ingest
+from privest_service.datasets.readers import tables
+from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.schemas import SCHEMA
+resource.setrlimit(resource.RLIMIT_DATA, (400_000_000,) * 2)
+intake = SCHEMA.validate_json('{{"kind": "vectors", "dim": 1}}').intake()
+try:
+    source, target = {str(tmp_path / "bomb")!r}, {str(tmp_path / "rows.npy")!r}
+    ingest(source, {form!r}, intake, target, "o", b"s" * 32, 10**6)
+except RefusedUploadError as refused:
+    print(refused.faults[0].rule)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "memory" in done.stdout or "at most" in done.stdout
+
+
+# Fuzz
+
+
+@st.composite
+def mangled(draw: st.DrawFn, form: Format) -> bytes:
+    """A good file, cut, overwritten, doubled or with bytes flipped somewhere."""
+    content = bytearray(rows_as(ROWS if draw(st.booleans()) else ROWS[:2], form))
+    for _ in range(draw(st.integers(1, 6))):
+        at = draw(st.integers(0, len(content)))
+        kind = draw(st.sampled_from(["flip", "cut", "insert", "drop"]))
+        if kind == "flip" and at < len(content):
+            content[at] ^= draw(st.integers(1, 255))
+        elif kind == "cut":
+            del content[at:]
+        elif kind == "insert":
+            content[at:at] = draw(st.binary(max_size=20))
+        else:
+            del content[at : at + draw(st.integers(0, 40))]
+    return bytes(content)
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_mangled_files_are_records_or_refused(tmp_path_factory: pytest.TempPathFactory, form: Format) -> None:
+    """No other error, nothing left behind, and what is accepted is finite."""
+    directory = tmp_path_factory.mktemp("fuzz")
+
+    @settings(max_examples=120, deadline=None)
+    @given(mangled(form))
+    def fuzz(content: bytes) -> None:
+        with suppress(RefusedUploadError):
+            assert np.isfinite(taken(directory, content, form, VECTORS)[1]).all()
+
+    fuzz()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet=st.sampled_from('12.,e-"\n\r\t x'), max_size=60))
+def test_any_csv_is_records_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    directory = tmp_path_factory.getbasetemp() / "any-csv"
+    directory.mkdir(exist_ok=True)
+    with suppress(RefusedUploadError):
+        assert np.isfinite(taken(directory, text.encode(), "csv", {"kind": "vectors", "dim": 2})[1]).all()
+
+
+def test_formats_are_known_by_their_endings() -> None:
+    for name, form in {
+        "a.NPY": "npy",
+        "x.y.csv": "csv",
+        "a.feather": "arrow",
+        "a.parquet": "parquet",
+    }.items():
+        assert format_of_name(name) == form
+    for name in ("a.pkl", "npy", "", ".xlsx"):
+        assert format_of_name(name) is None
