@@ -356,8 +356,8 @@ def within(database: Database) -> SimpleNamespace:
         analyst=analyst.id,
         account=account,
         submit=lambda key: estimates.submit(
-            services, Principal("analyst", analyst.id), kind, request, key, dataset
-        ),  # pyright: ignore
+            services, Principal("analyst", analyst.id), kind, request, key, "ds_x"
+        ),
     )
 
 
