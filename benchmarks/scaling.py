@@ -130,6 +130,7 @@ print(time.perf_counter() - begun)
 
 _INGEST = """
 import json, sys, time
+from privest_service.datasets.ingest import ingest
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.runners.local import limit_memory
 limit_memory(int(sys.argv[1]))

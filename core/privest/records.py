@@ -1,7 +1,7 @@
 """The rows of a dataset, and exact sums over fixed chunks of them."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -28,6 +28,9 @@ _BLOCK_BYTES = 2**20
 
 OfChunk = Callable[[Array], NDArray[np.int64]]
 """Makes integers of the records of a chunk."""
+
+OfPieces = Callable[[Iterable[Array]], NDArray[np.int64]]
+"""The same of a chunk that comes in pieces."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,19 @@ class Records:
         threaded = self._threads > 1 and len(part) > 1
         return _total(self._pool.map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
 
-    def sum_of(self, indices: NDArray[np.int64], of_chunk: OfChunk) -> NDArray[np.int64]:
-        """The exact integer sum of `of_chunk` over some of the rows, a chunk of them at a time."""
-        if len(indices) <= CHUNK:
-            return of_chunk(self._rows.take(indices, axis=0))
+    def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
+        """The exact integer sum of `of_pieces` over some of the rows, a chunk of them at a time.
+
+        Args:
+            indices: of the rows.
+            of_pieces: called on the pieces in which a chunk of wide rows comes.
+        """
         chunks = (indices[start : start + CHUNK] for start in range(0, len(indices), CHUNK))
-        return _total(of_chunk(self._rows.take(chunk, axis=0)) for chunk in chunks)
+        return _total(of_pieces(self._pieces(chunk)) for chunk in chunks)
+
+    def _pieces(self, chunk: NDArray[np.int64]) -> Iterator[Array]:
+        for start in range(0, len(chunk), self._size):
+            yield self._rows.take(chunk[start : start + self._size], axis=0)
 
     @cached_property
     def _pool(self) -> ThreadPoolExecutor:

@@ -12,7 +12,7 @@ from privest_service import problems, telemetry
 from privest_service.connections import endpoints as connections
 from privest_service.database import Database
 from privest_service.datasets import endpoints as datasets
-from privest_service.datasets.service import sweep
+from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
@@ -77,6 +77,7 @@ def create_app(settings: Settings | None) -> FastAPI:
             memory=settings.worker_memory,
             tidy=partial(sweep, database, store),
         )
+        clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         app.state.services = Services(settings, database, store, engine)

@@ -70,6 +70,9 @@ class Settings(BaseSettings):
     max_dataset_bytes: Annotated[int, Field(ge=1024)] = 16 * 2**30
     """Largest dataset that a handle may fetch, and largest rows that are stored."""
 
+    max_owner_bytes: Annotated[int, Field(ge=1024)] = 64 * 2**30
+    """What the rows of one owner may take together."""
+
     max_request_bytes: Annotated[int, Field(ge=1024)] = 1 * 2**20
     """Largest body of any other request."""
 

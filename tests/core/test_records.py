@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privest.records import CHUNK, Records
+from privest.records import CHUNK, Records, Repeated
 from privest.shapes import PointsShape
 
 COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
@@ -57,10 +57,24 @@ def test_chosen_rows_are_summed_once_at_most_a_chunk_at_a_time(count, tmp_path):
     for data in (rows, np.load(tmp_path / "rows.npy", mmap_mode="r")):
         sizes: list[int] = []
 
-        def of_chunk(chunk, sizes=sizes):
+        def of_pieces(pieces, sizes=sizes):
+            chunk = np.concatenate(list(pieces))
             sizes.append(len(chunk))
             return chunk.sum(axis=0).astype(np.int64)
 
-        assert Records(data).sum_of(chosen, of_chunk) == chosen.sum()
+        assert Records(data).sum_of(chosen, of_pieces) == chosen.sum()
         assert max(sizes) <= CHUNK
         assert sum(sizes) == count
+
+
+def test_wide_rows_are_taken_a_few_at_a_time():
+    """Of a chunk of 4,096 rows of 8 MB each only two are there at once."""
+    rows, sizes = Repeated(np.ones((1, 1000, 1000)), CHUNK), []
+
+    def of_pieces(pieces):
+        return sum(
+            (sizes.append(len(piece)) or piece[:, 0, :1].sum(axis=0).astype(np.int64)) for piece in pieces
+        )
+
+    assert Records(rows).sum_of(np.arange(100), of_pieces) == 100
+    assert max(sizes) == 2

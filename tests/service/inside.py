@@ -92,7 +92,8 @@ class World:
             engine=SimpleNamespace(notify=lambda: None),
         )
         caller = Principal("analyst", self.analyst)
-        return estimates.submit(services, caller, KIND, _request(self.dataset), key, self.dataset).job_id
+        ask = estimates.asked(services, caller, KIND, _request(self.dataset), key)
+        return estimates.submit(services, ask, self.dataset).job_id
 
     def revoke(self, database: Database) -> None:
         """Withdraw the grant, which voids what waits."""

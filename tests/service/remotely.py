@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def sums(directory: str, records: OpenRows | None = None) -> str:
         cluster._PARTITION_BYTES, cluster._LEAST_CHUNKS = 1, 1
     told = {}
     for name, (shape, _, wanted) in datasets().items():
-        opened = (records or worker.mapped)(f"{directory}/{name}.npy", shape)
+        opened = (records or worker.opened)(f"{directory}/{name}.npy", shape)
         assert opened.grouped == (name == "groups")
         if records:
             assert len(opened._ends) > 2  # pyright: ignore[reportAttributeAccessIssue]
@@ -86,7 +87,7 @@ def greedy(size: str, records: OpenRows | None = None) -> str:
 
 def frugal(path: str, records: OpenRows | None = None) -> str:
     """Sum many rows where they lie."""
-    rows = worker.mapped(path, VectorsShape(2**20, 128))
+    rows = worker.opened(path, VectorsShape(2**20, 128))
     return str(sum(rows.sum(np.sum, range(at, at + 1)) for at in (0, rows.chunks - 1)))
 
 
@@ -121,6 +122,16 @@ def survive(directory: str, records: OpenRows | None = None) -> str:
     """Sum while another worker dies in the middle of its part."""
     opened = _opened(records, f"{directory}/rows.npy")
     return str(opened.sum(Deadly(os.getpid(), f"{directory}/bullet")))
+
+
+def faults(_: str, records: OpenRows | None = None) -> str:
+    """Pages that were faulted in, while blocks were summed as in a fresh process."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(200):
+        block = np.ones(2**17)
+        kept = [block + 1.0, block * 2.0, block - 1.0]
+        del block, kept
+    return str(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 def pid(_: str, records: OpenRows | None = None) -> str:

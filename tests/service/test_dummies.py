@@ -1,12 +1,18 @@
 """Questions on synthetic rows, which are free, and on rows that come with the question, which are not."""
 
 import json
+import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import func, select
 
-from harness import SPD3, Caller, Server, books_balance, csv_of, problem, spd, until
+from harness import SPD3, Caller, Server, books_balance, csv_of, npy, problem, spd, until
+from privest_service.database import Database
+from privest_service.datasets.models import Dataset
+from privest_service.ledger.models import Account, Job
 
 LABELLED: dict[str, Any] = {
     "kind": "labelled",
@@ -208,6 +214,77 @@ def test_refused_inline_rows_are_not_kept(server: Server) -> None:
     problem(inline(owner, spd(60).tolist(), SPD3, kind="robust-pca", rank=1), 422, "invalid")
     assert not files_of(owner)
     problem(inline(server.analyst(), spd(60).tolist(), SPD3), 403, "forbidden")
+
+
+def traces(server: Server, owner: Caller) -> dict[str, int]:
+    """How much the database knows of an owner."""
+    database = Database(server.database_url)
+    with database.read() as session:
+        found = {
+            table.__tablename__: session.scalar(
+                select(func.count()).select_from(table).where(table.owner_id == owner.id)
+            )
+            for table in (Dataset, Account, Job)
+        }
+    database.close()
+    return found
+
+
+def test_inline_rows_that_are_refused_leave_no_trace(server: Server) -> None:
+    owner = server.owner(epsilon=0.1)
+    before = traces(server, owner)
+    rows = spd(60).tolist()
+    problem(inline(owner, rows, SPD3), 409, "budget-exceeded")
+    problem(inline(owner, rows, SPD3, kind="robust-pca", rank=1), 422, "invalid")
+    problem(inline(owner, rows, SPD3, steps=10**6), 422, "invalid")
+    problem(inline(owner, [*rows[1:], [[1]]], SPD3, privacy={"epsilon": 0.01}), 422, "dataset-invalid")
+    assert traces(server, owner) == before
+    assert not files_of(owner)
+
+
+def test_units_of_inline_rows_are_counted_as_they_are_read(server: Server) -> None:
+    """1 and 1.0 are one unit of JSON numbers, and one unit alone is no dataset."""
+    owner = server.owner(epsilon=5)
+    line = {"kind": "points", "manifold": {"name": "euclidean", "dim": 1}, "radius": 1}
+    schema = line | {"unit": {"column": "who", "rows": 2}}
+    rows: list[dict[str, Any]] = [{"who": who, "x": 0.5} for who in (1, 1.0, 2, " 2")]
+    ask = {"dataset": {"inline": {"schema": schema, "rows": rows}}, "privacy": {"epsilon": 0.5}}
+    plan = owner.post("/v1/estimates/frechet-mean/plan", json=ask).json()
+    assert plan["privacy"]["delta"] == 2**-1.5
+    for few in (rows[:2], [{"who": who, "x": 0.5} for who in ([], {}, None, True)]):
+        ask["dataset"]["inline"]["rows"] = few
+        problem(owner.post("/v1/estimates/frechet-mean/plan", json=ask), 422, "invalid")
+
+
+def test_all_rows_of_an_owner_have_room_together(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(max_owner_bytes=10_000)
+    owner, other = server.owner(), server.owner()
+    first = owner.dataset(np.ones((300, 3)), {"kind": "vectors", "dim": 3})
+    more = npy(np.ones((200, 3)))
+    schema = {"kind": "vectors", "dim": 3}
+    problem(owner.upload(more, schema), 413, "too-large")
+    assert other.upload(more, schema).status_code == 201
+    owner.delete(f"/v1/datasets/{first}")
+    assert owner.upload(more, schema).status_code == 201
+
+
+def test_rows_that_a_killed_service_left_are_deleted_at_the_next_start(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    owner = server.owner()
+    kept = owner.dataset()
+    folder = server.data_dir / "rows" / owner.id
+    old, young = folder / "ds_gone.npy", folder / "ds_coming.npy"
+    for left in (old, young):
+        left.write_bytes(b"rows")
+    for path in (old, folder / f"{kept}.npy"):
+        os.utime(path, (0, 0))
+    server.stop()
+    start_server()
+    assert {path.name for path in folder.iterdir()} == {f"{kept}.npy", "ds_coming.npy"}
 
 
 def test_rows_brought_twice_share_their_cap(server: Server) -> None:

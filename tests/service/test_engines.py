@@ -1,12 +1,15 @@
 """Engines: bounds of local workers, jobs on a real Dask cluster, and the permits that no run uses twice."""
 
+import asyncio
 import io
 import json
+import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +21,7 @@ import remotely
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from dask_cluster import Cluster
+from dask_cluster import HERE, Cluster
 from distributed import Client
 from inside import World, claimed
 from pydantic import ValidationError
@@ -27,14 +30,18 @@ from structlog.testing import capture_logs
 
 from harness import SIGNER, Caller, Server, books_balance, slow_rows, spd, until
 from privest.records import Records
+from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
 from privest_service.datasets.store import Store
+from privest_service.estimates import cluster as on_workers
+from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.kinds import run_job
+from privest_service.estimates.kinds import OpenRows, run_job
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
+from privest_service.problems import Unavailable
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 
@@ -71,7 +78,7 @@ def served(
 @pytest.fixture
 def on_cluster(cluster: Cluster) -> Iterator[Runners]:
     """The cluster as the engine sees it, ready."""
-    with _started(runners(cluster.engine, workers=4, timeout=20.0, memory=2**31)) as ready:
+    with _started(runners(cluster.engine, workers=4, memory=2**31)) as ready:
         yield ready
 
 
@@ -105,9 +112,9 @@ def rows_in(directory: Path) -> str:
     return str(directory)
 
 
-def fails(ready: Runners, function: Callable[..., str], *args: str) -> str:
+def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = 20.0) -> str:
     """The name of the error that a run ends with."""
-    error = ready.run(function, *args).exception(30)
+    error = ready.run(seconds, function, *args).exception(30)
     assert error is not None
     assert remotely.SECRET not in repr(error)
     return type(error).__name__
@@ -194,18 +201,129 @@ def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> 
     assert job == found.id
 
 
+def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, done = World.make(database), list[object]()
+    world.submit(database, "k")
+    monkeypatch.setattr(engine_module, "_PATIENCE", 0.0)
+    engine = Engine(
+        database, Store(tmp_path), workers=2, job_timeout=600.0, tidy=lambda: done.append("tidied")
+    )
+    claim = engine._claim
+
+    def claiming(*, able: bool) -> Job | None:
+        if found := claim():
+            done.append("claimed")
+        return found
+
+    def run(seconds: float, *_: object) -> Future[str]:
+        done.append(seconds)
+        engine._stopping.set()
+        return Future[str]()
+
+    monkeypatch.setattr(engine, "_claim", claiming)
+    monkeypatch.setattr(engine._runners, "run", run)
+    engine._feed()
+    assert done == ["tidied", "claimed", 600.0]
+    with database.read() as session:
+        (job,) = world.jobs(session)
+    job.dummy = True
+    for timeout in (600.0, 20.0):
+        engine._withdraw(job.id)
+        engine._job_timeout = timeout
+        engine._run(job)
+    assert done[3:] == [60.0, 20.0]
+
+
+# Uploads and plans
+
+
+def in_engine(
+    database: Database, directory: Path, use: Callable[[Engine], Coroutine[None, None, None]]
+) -> None:
+    """Use an engine as the web process does, in its event loop."""
+
+    async def life() -> None:
+        engine = Engine(database, Store(directory), workers=1, job_timeout=30.0)
+        engine.start()
+        try:
+            await use(engine)
+        finally:
+            await asyncio.to_thread(engine.stop)
+
+    asyncio.run(life())
+
+
+@on_one_database
+def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "_PLAN_SECONDS", 2.0)
+
+    async def use(engine: Engine) -> None:
+        async def told(seconds: float) -> str:
+            with pytest.raises(Unavailable) as refused:
+                await engine.in_thread(engine.call_worker, time.sleep, seconds)
+            return str(refused.value.detail)
+
+        begun = time.monotonic()
+        waiting = [asyncio.create_task(told(4.0)) for _ in range(8)]
+        await asyncio.sleep(0.2)
+        more = await asyncio.gather(*(told(0.0) for _ in range(40)))
+        assert {detail.split(";")[0] for detail in more} == {"too many plans are being made"}
+        assert await engine.in_worker(os.getpid)
+        assert await engine.in_fetcher(os.getpid)
+        assert time.monotonic() - begun < 2.0
+        assert {detail.split(";")[0] for detail in await asyncio.gather(*waiting)} == {
+            "this could not be processed"
+        }
+        # What was given up holds neither a place nor the worker.
+        assert await engine.in_thread(engine.call_worker, os.getpid)
+
+    in_engine(database, tmp_path, use)
+
+
+@on_one_database
+def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_path: Path) -> None:
+    async def use(engine: Engine) -> None:
+        ended = list[str]()
+
+        async def upload(owner: str) -> None:
+            async with engine.turn(owner):
+                await engine.in_worker(time.sleep, 0.1)
+            ended.append(owner)
+
+        await asyncio.gather(*map(upload, "aaaab"))
+        assert ended == ["a", "b", "a", "a", "a"]
+        assert not engine._turns
+
+    in_engine(database, tmp_path, use)
+
+
 # Local workers
+
+
+def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
+    with _started(runners("local", workers=1, memory=2**31)) as local:
+        for ready in (local, on_cluster):
+            assert int(ready.run(30.0, remotely.faults, "").result(30)) < 10_000
+    code, path = "import remotely; print(remotely.faults(''))", os.pathsep.join(map(str, (HERE, HERE.parent)))
+    alone = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert int(alone.stdout) > 50_000  # or it would be no matter
 
 
 def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp_path: Path) -> None:
     rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
     rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
-    with _started(runners("local", workers=1, timeout=30.0, memory=2**28)) as ready:
-        assert ready.run(remotely.greedy, str(2**25)).result(30) == "1"
-        assert ready.run(remotely.frugal, str(tmp_path / "rows.npy")).result(30) == "128.0"
-        before = ready.run(remotely.pid, "").result(30)
+    with _started(runners("local", workers=1, memory=2**28)) as ready:
+        assert ready.run(30.0, remotely.greedy, str(2**25)).result(30) == "1"
+        assert ready.run(30.0, remotely.frugal, str(tmp_path / "rows.npy")).result(30) == "128.0"
+        before = ready.run(30.0, remotely.pid, "").result(30)
         assert fails(ready, remotely.greedy, str(2**28)) == "MemoryError"
-        assert ready.run(remotely.pid, "").result(30) == before
+        assert ready.run(30.0, remotely.pid, "").result(30) == before
 
 
 @on_one_database
@@ -285,10 +403,10 @@ def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) ->
     try:
         with (
             dask.config.set(certificate),
-            _started(runners(secured.engine, workers=1, timeout=20.0, memory=2**31)) as ready,
+            _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
         ):
-            assert int(ready.run(remotely.pid, "").result(20)) == secured.workers[0].pid
-        bare = runners(secured.engine, workers=1, timeout=20.0, memory=2**31)
+            assert int(ready.run(30.0, remotely.pid, "").result(20)) == secured.workers[0].pid
+        bare = runners(secured.engine, workers=1, memory=2**31)
         with capture_logs() as logs:
             bare.start()
             until(lambda: logs)
@@ -312,7 +430,7 @@ def test_sums_have_the_same_bits_wherever_they_are_made(
     assert here[1] == here[2]
 
     def there() -> dict[str, list[str]]:
-        return json.loads(on_cluster.run(remotely.sums, str(tmp_path)).result(60))
+        return json.loads(on_cluster.run(30.0, remotely.sums, str(tmp_path)).result(60))
 
     workers_are(cluster, 2)
     assert there() == here[1]
@@ -338,6 +456,32 @@ def test_jobs_small_and_large_end_to_end(served: Server) -> None:
     assert books_balance(served)
 
 
+def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_workers, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(on_workers, "_LEAST_CHUNKS", 1)
+    world = World.make(database)
+    world.submit(database, "k")
+    with database.read() as session:
+        (job,) = world.jobs(session)
+
+    def dummy(seconds: float) -> str | None:
+        permit = Store(tmp_path).permit(job.id)
+        return on_workers.attempt(seconds, run_job, job.kind, job.plan, "", str(permit))
+
+    assert "point" in (dummy(60.0) or "")
+    assert dummy(-1.0) is None
+
+    def look(_: str, records: OpenRows | None = None) -> str:
+        assert records
+        rows = records("", VectorsShape(10 * 4096, 2))
+        parts = rows._ends  # pyright: ignore[reportAttributeAccessIssue]
+        return f"{rows._threads} {len(parts) - 1} {len(rows)}"
+
+    assert on_workers.attempt(60.0, look, "") == "1 1 40960"
+
+
 def test_a_run_that_fails_says_nothing_to_anyone(
     cluster: Cluster, on_cluster: Runners, tmp_path: Path
 ) -> None:
@@ -350,12 +494,11 @@ def test_a_run_that_fails_says_nothing_to_anyone(
         assert word not in said, word
 
 
-def test_a_run_over_its_time_is_given_up_and_ends(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path: Path) -> None:
     directory = rows_in(tmp_path)
-    with _started(runners(cluster.engine, workers=1, timeout=1.0, memory=2**31)) as hasty:
-        assert fails(hasty, remotely.hang, directory) == "TimeoutError"
-        until((tmp_path / "refused").exists)
-        assert hasty.run(remotely.pid, "").result(20)
+    assert fails(on_cluster, remotely.hang, directory, seconds=1.0) == "TimeoutError"
+    until((tmp_path / "refused").exists)
+    assert on_cluster.run(20.0, remotely.pid, "").result(20)
 
 
 def test_a_sum_survives_the_worker_that_made_a_part_of_it(
@@ -364,7 +507,7 @@ def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     directory = rows_in(tmp_path)
     (tmp_path / "bullet").touch()
     workers_are(cluster, 2)
-    assert on_cluster.run(remotely.survive, directory).result(30) == f"[{8 * 4096}]"
+    assert on_cluster.run(30.0, remotely.survive, directory).result(30) == f"[{8 * 4096}]"
     assert not (tmp_path / "bullet").exists()
     assert sum(process.poll() is None for process in cluster.workers) == 1
     cluster.workers = [process for process in cluster.workers if process.poll() is None]

@@ -5,6 +5,7 @@ import json
 import struct
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from harness import npy
+from harness import Server, npy, problem
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.readers import Format, format_of_name
 from privest_service.datasets.refusals import RefusedUploadError
@@ -155,7 +156,7 @@ def test_a_column_of_lists_holds_matrices(tmp_path: Path, form: Format, kind: pa
 
 
 def test_csv_takes_what_python_takes_for_numbers(tmp_path: Path) -> None:
-    content = b"\xef\xbb\xbf 1,2e0 ,0x\n".replace(b"0x", b"3") + b"\n4_0, +5,\t6\r\n" + b'"7","8",9'
+    content = b"\xef\xbb\xbf 1,2e0 ,0x\n".replace(b"0x", b"3") + b"\n4e1, +5,\t6\r\n" + b'"7","8",9'
     _, rows = taken(tmp_path, content, "csv", VECTORS)
     np.testing.assert_array_equal(rows, [[1, 2, 3], [40, 5, 6], [7, 8, 9]])
 
@@ -165,6 +166,40 @@ def test_wide_lines_fit(tmp_path: Path) -> None:
     schema = {"kind": "vectors", "dim": 30_000}
     content = "\n".join(",".join(map(repr, row)) for row in rows.tolist()).encode()
     np.testing.assert_array_equal(taken(tmp_path, content, "csv", schema)[1], rows)
+
+
+MEDIA = {
+    "npy": "application/x-npy",
+    "npz": "application/x-npz",
+    "csv": "text/csv; charset=utf-8",
+    "parquet": "application/vnd.apache.parquet",
+    "arrow": "application/vnd.apache.arrow.stream",
+    "json": "application/json",
+}
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_goes_from_upload_to_answer(server: Server, form: Format) -> None:
+    """By its content type, and by its ending; both are the same data, and their caps one."""
+    owner = server.owner()
+    content = rows_as(SPDS, form)
+    uploads = [
+        owner.upload(content, MATRICES, "rows", MEDIA[form]),
+        owner.upload(content, MATRICES, f"rows.{form.upper()}"),
+    ]
+    assert [upload.status_code for upload in uploads] == [201, 201], uploads[0].text
+    first, second = (upload.json() for upload in uploads)
+    assert first["shape"] == [50, 2, 2]
+    assert first["fingerprint"] == second["fingerprint"]
+    assert first["id"] != second["id"]
+    answer = owner.estimate(first["id"], delta=1e-6).json()
+    assert answer["state"] == "committed"
+    assert np.linalg.eigvalsh(answer["estimate"]["point"]).min() > 0
+    truncated = owner.upload(content[: len(content) // 2 + 3], MATRICES, f"rows.{form}")
+    if form != "csv":  # of which a part is one
+        problem(truncated, 422, "dataset-invalid")
+    assert owner.delete(f"/v1/datasets/{first['id']}").status_code == 204
+    assert owner.estimate(second["id"], delta=1e-6).json()["state"] == "committed"
 
 
 # Units
@@ -195,7 +230,7 @@ def test_a_units_record_knows_nothing_of_other_units(
     def records(names: list[str], values: list[float]) -> dict[str, list[float]]:
         content = table_as(pa.table({"who": names, "x": values}), "csv")
         rows = taken(tmp_path, content, "csv", schema)[1]
-        return dict(zip(dict.fromkeys(names), rows[:, :, 0].tolist(), strict=True))
+        return dict(zip(sorted(set(names)), rows[:, :, 0].tolist(), strict=True))
 
     values = [float(at) for at in range(len(who))]
     found = records(who, values)
@@ -214,6 +249,97 @@ def test_a_units_record_knows_nothing_of_other_units(
     assert records([name for name, _ in now], [value for _, value in now])[kept] == found[kept]
 
 
+@pytest.mark.parametrize("form", TABLES)
+def test_records_of_units_stand_in_the_order_of_names(tmp_path: Path, form: Format) -> None:
+    """Which rows a unit has, and where they stand, moves no other record to another chunk."""
+    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 1}}
+    before = pa.table({"who": ["b", "c", "a"], "x": [2.0, 3, 1]})
+    after = pa.table({"who": ["c", "a", "b", "b"], "x": [3.0, 1, 7, 8]})
+    rows = [taken(tmp_path, table_as(table, form), form, schema)[1].ravel() for table in (before, after)]
+    np.testing.assert_array_equal(rows, [[1, 2, 3], [1, 7, 3]])
+
+
+def test_units_are_told_apart_by_their_names_as_they_are_written(tmp_path: Path) -> None:
+    """But for spaces, composed letters, and numbers that are none."""
+    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 2}}
+    names = ["e\u0301", "\u00e9 ", "01", "1", "1"]
+    content = table_as(pa.table({"who": names, "x": range(5)}), "csv")
+    assert len(taken(tmp_path, content, "csv", schema)[1]) == 3
+    numbers = table_as(pa.table({"who": [1.0, 1, 2.5], "x": range(3)}), "arrow")
+    assert len(taken(tmp_path, numbers, "arrow", schema)[1]) == 2
+    gaps = table_as(pa.table({"who": [1.0, float("nan"), None], "x": range(3)}), "arrow")
+    assert [fault[0] for fault in refused(tmp_path, gaps, "arrow", schema)] == [1, 2]
+
+
+def test_fingerprints_are_of_the_data_not_of_what_is_made_of_it(tmp_path: Path) -> None:
+    """So that a cap on rows holds under every number of places and every regulariser."""
+    content = b"who,x\np,1\nq,2\np,3\n"
+    marks = set()
+    for places in (1, 2, 3):
+        schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": places}}
+        marks.add(taken(tmp_path, content, "csv", schema)[0])
+    assert len(marks) == 1
+    windows = np.random.default_rng(0).standard_normal((9, 5, 2))
+    for regulariser in (0.01, 0.1):
+        for array in (windows, np.asfortranarray(windows)):
+            raw = {"transform": "window-covariance", "length": 5, "channels": 2, "regulariser": regulariser}
+            schema = {"kind": "points", "manifold": {"name": "spd", "dim": 2}, "raw": raw}
+            marks.add(taken(tmp_path, npy(array), "npy", schema)[0])
+    assert len(marks) == 2
+
+
+def test_members_of_objects_may_change_their_order_but_not_their_names(tmp_path: Path) -> None:
+    """Also where they do so in a later block; without names in the schema all members count."""
+    schema = {"kind": "vectors", "dim": 2, "unit": {"column": "u", "rows": 1}}
+    rows: list[dict[str, Any]] = [{"u": f"{i:05}", "a": 1, "b": 2} for i in range(5000)]
+    turned = [*rows, {"u": "z", "b": 2, "a": 1}]
+    assert (taken(tmp_path, json.dumps(turned).encode(), "json", schema)[1] == [1, 2]).all()
+    for odd in ({"u": "z", "zzz": 7, "a": 1}, {"u": "z", "a": 1, "b": 2, "c": 3}, {"u": "z", "a": 1}):
+        assert refused(tmp_path, json.dumps([*rows, odd]).encode(), "json", schema)[0][0] == 5000
+
+
+def test_many_categories_are_made_a_few_rows_at_a_time(tmp_path: Path) -> None:
+    """A block of narrow rows becomes wide records: 4,000 rows of 8 numbers make 220 MB."""
+    names = [f"c{at}" for at in range(1000)]
+    schema = COLOURED | {
+        "features": [f"f{at}" for at in range(7)],
+        "categories": {f"f{at}": names for at in range(7)},
+    }
+    table = pa.table({f"f{at}": ["c7", "c9"] * 2000 for at in range(7)} | {"ill": [0, 1] * 2000})
+    tracemalloc.start()
+    _, rows = taken(tmp_path, table_as(table, "parquet"), "parquet", schema, 2**30)
+    most = tracemalloc.get_traced_memory()[1] - rows.nbytes
+    tracemalloc.stop()
+    assert rows.shape == (4000, 7001)
+    assert most < 50_000_000
+
+
+def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
+    def coded(values: pa.Array, *classes: str) -> list[float]:
+        schema = LABELLED | {"classes": list(classes)}
+        table = pa.table({"age": [1.0] * len(values), "dose": [1.0] * len(values), "ill": values})
+        return taken(tmp_path, table_as(table, "arrow"), "arrow", schema)[1][:, -1].tolist()
+
+    assert coded(pa.array([True, False]), "false", "true") == [1, 0]
+    assert coded(pa.array([0.0, 1.0]), "0.0", "1.0") == [0, 1]
+    assert coded(pa.array(["1.0", "0"]), "0", "1") == [1, 0]
+    assert coded(pa.array(["no", "yes"], pa.string_view()), "no", "yes") == [0, 1]
+    with pytest.raises(RefusedUploadError):
+        coded(pa.array([2**53 + 1, 0]), "0", str(2**53))
+    assert coded(pa.array([2**53 + 1, 0]), "0", str(2**53 + 1)) == [1, 0]
+
+
+@pytest.mark.parametrize("first", [b",", b"NA,NA", b"nan,nan", b"1,"])
+def test_a_first_record_with_gaps_is_no_header(tmp_path: Path, first: bytes) -> None:
+    schema = {"kind": "vectors", "dim": 2}
+    assert refused(tmp_path, first + b"\n1,2\n3,4\n", "csv", schema)[0][0] == 0
+
+
+def test_blank_lines_before_a_header_are_passed_over(tmp_path: Path) -> None:
+    _, rows = taken(tmp_path, b"\n \n" + b"age,dose,ill\n1,2,no\n3,4,yes\n", "csv", LABELLED)
+    np.testing.assert_array_equal(rows, [[1, 2, 0], [3, 4, 1]])
+
+
 # Refusals
 
 GOOD = rows_as(ROWS, "npy")
@@ -229,6 +355,15 @@ def zipped(**members: bytes) -> bytes:
         for name, content in members.items():
             archive.writestr(name.replace("_npy", ".npy"), content)
     return file.getvalue()
+
+
+def damaged(compression: int) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", compression) as archive:
+        archive.writestr("a.npy", GOOD)
+    content = bytearray(file.getvalue())
+    content[80:400] = bytes(320)
+    return bytes(content)
 
 
 BAD: dict[str, tuple[bytes, Format, str]] = {
@@ -283,6 +418,14 @@ BAD: dict[str, tuple[bytes, Format, str]] = {
     "JSON that is no list": (b'{"rows": [[1, 2, 3]]}', "json", "list"),
     "JSON of null": (b"[null, null]", "json", "shape (3)"),
     "JSON nested deeply": (b"[" * 100_000, "json", "JSON"),
+    "JSON with numbers in strings": (b'[["1", "2", "3"], [1, 2, 3]]', "json", "numbers"),
+    "parquet with texts that are none": (
+        table_as(pa.table({n: pa.array([b"1", b"\xff"]).view(pa.string()) for n in "abc"}), "parquet"),
+        "parquet",
+        "parquet",
+    ),
+    "a damaged lzma archive": (damaged(zipfile.ZIP_LZMA), "npz", "npz"),
+    "a damaged bzip2 archive": (damaged(zipfile.ZIP_BZIP2), "npz", "npz"),
     "JSON with huge integers": (b"[[1, 2, 3], [1, 2, 1" + b"0" * 400 + b"]]", "json", "numbers"),
     "one record": (npy(ROWS[:1]), "npy", "at least 2 records"),
     "no records": (b"", "csv", "at least 2 records"),

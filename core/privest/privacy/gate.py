@@ -1,7 +1,8 @@
 """The gate: the only holder of rows in a run, and the only way by which anything about them leaves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain, repeat
 from typing import Any
 
@@ -35,21 +36,24 @@ class ChunkSum:
 
     def __call__(self, chunk: Array) -> NDArray[np.int64]:
         """The sum, in multiples of the spacing."""
+        return self.of_pieces([chunk])
+
+    def of_pieces(self, pieces: Iterable[Array]) -> NDArray[np.int64]:
+        """The same of a chunk that comes in pieces."""
+        total = reduce(np.add, map(self._of_piece, pieces))
+        return Grid(self.spacing).quantise(total)
+
+    def _of_piece(self, piece: Array) -> Array:
         if not self.grouped:
-            return Grid(self.spacing).quantise(self._clipped(chunk))
+            return self._clipped(piece)
         # The rows of a place in all groups at a time: no sum is then of more rows than of a plain chunk.
-        places = chunk.shape[1]
-        total = self._clipped(chunk[:, 0])
-        for place in range(1, places):
-            total += self._clipped(chunk[:, place])
-        return Grid(self.spacing).quantise(total / places)
+        places = piece.shape[1]
+        return reduce(np.add, (self._clipped(piece[:, place]) for place in range(places))) / places
 
     def _clipped(self, rows: Array) -> Array:
-        first, *rest = blocks(rows)
-        total = self.statistic.clipped_sum(self.point, first, self.clip)
-        for block in rest:
-            total += self.statistic.clipped_sum(self.point, block, self.clip)
-        return total
+        return reduce(
+            np.add, (self.statistic.clipped_sum(self.point, block, self.clip) for block in blocks(rows))
+        )
 
 
 class Gate:
@@ -137,7 +141,7 @@ class Gate:
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
-        return self._records.sum_of(indices, self._sum(release, point))
+        return self._records.sum_of(indices, self._sum(release, point).of_pieces)
 
 
 def _covers(release: Release, statistic: Statistic, n: int) -> bool:

@@ -21,7 +21,7 @@ from privest_service.datasets.readers import Block, Format, Texts, read
 from privest_service.datasets.refusals import MOST_FAULTS, RefusedUploadError, refusal
 from privest_service.problems import Fault
 
-_LEAST_RECORDS = 2
+LEAST_RECORDS = 2
 
 _AT_ONCE = 2**20
 """Bytes of records that are gathered at a time."""
@@ -56,19 +56,24 @@ def ingest(
     loose = Path(target).with_suffix(".loose")
     try:
         units = _Units() if intake.places else None
-        blocks = _checked(read(Path(source), form, intake.layout, limit), intake, units)
-        if units is None:
-            n = _write(blocks, Path(target), intake.shape.record, limit, mark)
-        else:
-            _write(blocks, loose, intake.shape.record, limit)
-            n = _write(_gathered(loose, units, intake), Path(target), _stored(intake), limit, mark)
+        blocks = _checked(read(Path(source), form, intake.layout, limit), intake, units, mark)
+        rows = n = _write(blocks, Path(target) if units is None else loose, intake.shape.record, limit)
+        if units is not None:
+            n = _write(_gathered(loose, units, intake), Path(target), _stored(intake), limit)
+    except RefusedUploadError:
+        raise
     except MemoryError:
         raise refusal("needs more memory to be read than is allowed: upload smaller blocks") from None
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk
+        # Whatever a reader's library met in a hostile file: its own words may quote what is in it.
+        raise refusal(f"not a whole {form} file") from None
     finally:
         loose.unlink(missing_ok=True)
-    if n < _LEAST_RECORDS:
-        raise refusal(f"a dataset has at least {_LEAST_RECORDS} records")
-    mark.update(f"\0{n}".encode())
+    if n < LEAST_RECORDS:
+        raise refusal(f"a dataset has at least {LEAST_RECORDS} records")
+    mark.update(f"\0{rows}".encode())
     os.chmod(target, 0o600)  # noqa: PTH101
     return Ingested(n, mark.hexdigest())
 
@@ -78,13 +83,7 @@ def _stored(intake: Intake) -> tuple[int, ...]:
     return (*([intake.places] if intake.places else []), *intake.shape.record)
 
 
-def _write(
-    blocks: Iterator[Array],
-    target: Path,
-    record: tuple[int, ...],
-    limit: int,
-    mark: hmac.HMAC | None = None,
-) -> int:
+def _write(blocks: Iterator[Array], target: Path, record: tuple[int, ...], limit: int) -> int:
     """Write blocks of records as one npy file; how many there were."""
     n = 0
     with target.open("xb") as file:
@@ -94,8 +93,6 @@ def _write(
             if file.tell() + len(content) > limit:
                 raise refusal(f"the records must take at most {limit} bytes, 8 for each number")
             file.write(content)
-            if mark is not None:
-                mark.update(content)
             n += len(block)
         file.seek(0)
         _head(file, n, record)
@@ -108,27 +105,36 @@ def _head(file: IO[bytes], n: int, record: tuple[int, ...]) -> None:
     np.lib.format.write_array_header_1_0(file, described)
 
 
-def _checked(blocks: Iterator[Block], intake: Intake, units: "_Units | None") -> Iterator[Array]:
+def _checked(
+    blocks: Iterator[Block], intake: Intake, units: "_Units | None", mark: hmac.HMAC
+) -> Iterator[Array]:
     """The records of blocks, as far as no rule is broken.
+
+    The fingerprint is marked by raw rows where records are made of them, so that it is of the data and not of
+    the transform; else by what is stored, so that it is of the points and not of their rounding.
 
     Raises:
         RefusedUploadError: rules are, at the end of all blocks or once there are many faults.
     """
     faults: list[Fault] = []
     start = 0
+    step = max(1, _AT_ONCE // (8 * max(intake.layout.width, prod(intake.shape.record))))
     for block in blocks:
-        found = list(block.faults)
-        records = _records(block.rows, intake, start, found)
-        faults += sorted(found, key=lambda fault: fault.record or 0)
+        faults += block.faults
+        for at in range(0, len(block.rows), step):
+            rows = block.rows[at : at + step]
+            records = _records(rows, intake, start, faults)
+            if not faults:
+                if units is not None and block.units is not None:
+                    units.add(block.units[at : at + step])
+                records = intake.shape.canonical(records)
+                mark.update(np.ascontiguousarray(rows if intake.is_changed else records).tobytes())
+                yield records
+            start += len(rows)
         if len(faults) >= MOST_FAULTS:
             break
-        if not faults:
-            if units is not None and block.units is not None:
-                units.add(block.units)
-            yield intake.shape.canonical(records)
-        start += len(block.rows)
     if faults:
-        raise RefusedUploadError(faults[:MOST_FAULTS])
+        raise RefusedUploadError(sorted(faults, key=lambda fault: fault.record or 0)[:MOST_FAULTS])
 
 
 def _records(rows: Array, intake: Intake, start: int, faults: list[Fault]) -> Array:
@@ -185,7 +191,7 @@ def _field(record: Array, intake: Intake) -> str | None:
 
 
 class _Units:
-    """Which row is whose, by the order in which units first appear."""
+    """Which row is whose. Records stand in the order of their units' names, which no row decides."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -198,7 +204,9 @@ class _Units:
 
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Rows by unit, and where in that order each unit's begin, and how many they are."""
-        codes = np.concatenate([*self._codes, np.empty(0, dtype=np.int64)])
+        ranks = np.empty(len(self._places), dtype=np.int64)
+        ranks[[self._places[name] for name in sorted(self._places)]] = np.arange(len(ranks))
+        codes = ranks[np.concatenate([*self._codes, np.empty(0, dtype=np.int64)])]
         counts = np.bincount(codes, minlength=len(self._places))
         return np.argsort(codes, kind="stable"), np.cumsum(counts) - counts, counts
 

@@ -22,3 +22,8 @@ class Intake:
     shape: Shape
     transform: Transform | None = None
     places: int | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether what is stored is made of what was uploaded."""
+        return self.transform is not None or self.places is not None

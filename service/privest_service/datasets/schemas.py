@@ -74,7 +74,10 @@ Space = Annotated[
 ]
 
 
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Label = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
+]
 """Name of a column, or a class."""
 
 

@@ -24,7 +24,7 @@ from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
 from privest_service.ledger.units import Limits
-from privest_service.problems import DatasetInvalid, Fault, Forbidden, NotFound
+from privest_service.problems import DatasetInvalid, Fault, Forbidden, NotFound, TooLarge, Unavailable
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
@@ -97,21 +97,24 @@ async def register(
     try:
         arrived.touch(0o600, exist_ok=False)
         form = await source(arrived)
-        accepted = await services.engine.in_worker(
-            ingest,
-            str(arrived),
-            form,
-            schema.intake(),
-            str(draft),
-            owner_id,
-            services.settings.secret,
-            services.settings.max_dataset_bytes,
-        )
+        async with services.engine.turn(owner_id):
+            accepted = await services.engine.in_worker(
+                ingest,
+                str(arrived),
+                form,
+                schema.intake(),
+                str(draft),
+                owner_id,
+                services.settings.secret,
+                services.settings.max_dataset_bytes,
+            )
         return await services.engine.in_thread(
             _adopt, services, draft, dataset_id, owner_id, schema, accepted, ephemeral
         )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
+    except OSError:
+        raise Unavailable("there is no room for this at present; nothing was stored") from None
     finally:
         for left in store.incoming.glob(f"{dataset_id}.*"):  # of a worker that was stopped, too
             left.unlink(missing_ok=True)
@@ -128,6 +131,10 @@ def _adopt(
 ) -> Dataset:
     """Move validated rows to their place, and write down that they are there; or neither."""
 
+    store, most = services.store, services.settings.max_owner_bytes
+    if store.bytes_of(owner_id) + draft.stat().st_size > most:
+        raise TooLarge(f"all datasets of an owner take at most {most} bytes: delete some")
+
     def note(session: Session) -> Dataset:
         dataset = Dataset(
             id=dataset_id,
@@ -140,14 +147,15 @@ def _adopt(
         )
         session.add(dataset)
         session.flush()
-        ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
+        if not ephemeral:  # else with its charge, if it comes to one
+            ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
         return dataset
 
-    services.store.adopt(draft, owner_id, dataset_id)
     try:
+        store.adopt(draft, owner_id, dataset_id)
         return services.database.run(note)
     except BaseException:
-        services.store.remove(owner_id, dataset_id)
+        store.remove(owner_id, dataset_id)
         raise
 
 
@@ -233,10 +241,20 @@ def delete(session: Session, dataset: Dataset) -> None:
     ledger.void_waiting(session, dataset_id=dataset.id)
 
 
-def drop(services: Services, dataset: Dataset) -> None:
-    """Withdraw a dataset and delete its rows."""
-    services.database.run(lambda session: delete(session, dataset))
+def forget(services: Services, dataset: Dataset) -> None:
+    """Undo the registration of rows that came to no question."""
+    services.database.run(lambda session: session.delete(session.get_one(Dataset, dataset.id)))
     remove_rows(services.store, dataset)
+
+
+def clear(database: Database, store: Store) -> None:
+    """Delete the rows that no dataset has any more: of a service that was killed between two steps."""
+    left = store.old_rows(_UNASKED.total_seconds())
+    with database.read() as session:
+        for dataset_id, owner_id in left:
+            dataset = session.get(Dataset, dataset_id)
+            if dataset is None or dataset.deleted_at is not None:
+                store.remove(owner_id, dataset_id)
 
 
 def sweep(database: Database, store: Store) -> None:

@@ -39,6 +39,19 @@ class Store:
         draft.replace(path)
         _sync(path.parent)
 
+    def bytes_of(self, owner_id: str) -> int:
+        """What an owner's rows take."""
+        folder = self._rows / owner_id
+        return sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
+
+    def old_rows(self, seconds: float) -> list[tuple[str, str]]:
+        """Datasets and owners of the rows that have been there for so long."""
+        return [
+            (path.stem, path.parent.name)
+            for path in self._rows.glob("*/*.npy")
+            if time.time() - path.stat().st_mtime > seconds
+        ]
+
     def remove(self, owner_id: str, dataset_id: str) -> None:
         """Delete a dataset's rows."""
         self.path(owner_id, dataset_id).unlink(missing_ok=True)

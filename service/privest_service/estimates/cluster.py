@@ -14,8 +14,9 @@ import numpy as np
 from distributed import get_client, secede
 from numpy.typing import NDArray
 
-from privest.records import OfChunk, Records
+from privest.records import OfChunk, OfPieces, Records
 from privest.shapes import Shape
+from privest_service.estimates.runners.memory import keep_freed
 
 _PARTITION_BYTES = 2**26
 """Of rows, about: fewer are summed sooner than they are sent for. Datasets beyond are partitioned."""
@@ -72,6 +73,7 @@ def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | N
     """
     run = Run(time.monotonic() + seconds)
     try:
+        keep_freed()
         return function(*args, records=lambda path, shape: ClusterRecords(path, shape, run))
     except BaseException:  # of any kind: no word of it may reach Dask
         return None
@@ -80,15 +82,12 @@ def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | N
 def part_of_sum(path: str, start: int, stop: int, of_chunk: bytes) -> NDArray[np.int64] | None:
     """The exact sum over some chunks of the rows in a file; None if it failed."""
     try:
+        keep_freed()
         # Opened anew each time, which takes no time: a deleted dataset's rows are not held on to.
-        chunks = range(start, stop)
-        return Records(_mapped(path), 1).sum(pickle.loads(of_chunk), chunks)  # noqa: S301 - of this cluster
+        rows = np.load(path, mmap_mode="r", allow_pickle=False)
+        return Records(rows, 1).sum(pickle.loads(of_chunk), range(start, stop))  # noqa: S301 - of this cluster
     except BaseException:
         return None
-
-
-def _mapped(path: str) -> NDArray[np.float64]:
-    return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 class ClusterRecords(Records):
@@ -98,17 +97,20 @@ class ClusterRecords(Records):
     chunks that are fixed, so that they have the same bits however many workers there are.
 
     Args:
-        path: of the rows.
+        path: of the rows; empty for synthetic ones.
         shape: public facts of them.
         run: of the job; after its time, sums are refused.
     """
 
     def __init__(self, path: str, shape: Shape, run: Run) -> None:
-        rows = _mapped(path)
-        super().__init__(rows, 1, grouped=rows.ndim > 1 + len(shape.record))
+        from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
+
+        rows = worker.rows_in(path, shape)
+        super().__init__(rows, 1, grouped=worker.is_grouped(rows, shape))
         self._path = path
         self._run = run
-        self._bytes = 8 * prod(rows.shape)
+        # Synthetic rows are made here, and stay here however many they stand for.
+        self._bytes = 8 * prod(rows.shape) if path else 0
 
     @cached_property
     def _ends(self) -> list[int]:
@@ -148,11 +150,11 @@ class ClusterRecords(Records):
             raise PartLostError
         return reduce(np.add, parts)
 
-    def sum_of(self, indices: NDArray[np.int64], of_chunk: OfChunk) -> NDArray[np.int64]:
+    def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
         """The exact integer sum over some of the rows.
 
         Raises:
             TooLateError: the run's time is up.
         """
         self._run.check()
-        return super().sum_of(indices, of_chunk)
+        return super().sum_of(indices, of_pieces)

@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
-from privest_service.estimates.schemas import FINAL, Asked, InlineRef, JobView, PlanView
+from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, PlanView
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
@@ -79,13 +79,12 @@ def _routes(kind: Kind) -> None:
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
         key, seconds = _idempotency_key(idempotency_key), _wait_of(prefer)
-        asked: Asked = body.dataset
-        if isinstance(asked, InlineRef):
-            answer = await service.submit_inline(services, caller, kind, body, key)
+        about: About = body.dataset
+        ask = service.asked(services, caller, kind, body, key)
+        if isinstance(about, InlineRef):
+            answer = await service.submit_inline(services, ask)
         else:
-            answer = await services.engine.in_thread(
-                service.submit, services, caller, kind, body, key, asked.id
-            )
+            answer = await services.engine.in_thread(service.submit, services, ask, about.id)
         if seconds:
             await services.engine.wait(
                 answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
@@ -115,11 +114,11 @@ def _routes(kind: Kind) -> None:
         services: ServicesDep,
     ) -> PlanView:
         with services.database.read() as session:
-            asked: Asked = body.dataset
-            if isinstance(asked, InlineRef):
+            about: About = body.dataset
+            if isinstance(about, InlineRef):
                 question = service.resolve_inline(session, caller, kind, body)
             else:
-                question = service.resolve(session, caller, kind, body, asked.id)
+                question = service.resolve(session, caller, kind, body, about.id)
         planned = service.plan(services, question)
         return views.plan_view(kind, planned, service.second_opinion(services, question, planned))
 

@@ -9,11 +9,13 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 from anyio import to_thread
@@ -37,6 +39,15 @@ _PATIENCE = 1.0
 _LEASE_MARGIN = 60.0
 """Seconds by which a lease outlives the time that its run may take."""
 
+_DUMMY_SECONDS = 60.0
+"""That a run on synthetic rows may take at most: it is free, and holds a worker as others do."""
+
+_PLANNING = 8
+"""Threads that wait for plans at a time: far from all that the web process has."""
+
+_PLAN_SECONDS = 60.0
+"""That one of them waits."""
+
 _LOST = (WorkerTimeoutError, ProcessExpired, CancelledError, OSError)
 """What a call of a worker that came to no end raises."""
 
@@ -47,7 +58,7 @@ log = structlog.get_logger()
 
 
 class Engine:
-    """What runs jobs, the thread that feeds it, and a worker process for uploads and heavy plans.
+    """What runs jobs, the thread that feeds it, and worker processes for uploads, sources and heavy plans.
 
     Args:
         database: where jobs wait.
@@ -74,7 +85,7 @@ class Engine:
         self._store = store
         self._job_timeout = job_timeout
         self._memory = memory
-        self._runners = runners(engine, workers=workers, timeout=job_timeout, memory=memory)
+        self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
         self._wake = threading.Event()
         self._stopping = threading.Event()
@@ -86,6 +97,9 @@ class Engine:
         self._tidy, self._tidied = tidy, 0.0
         self._intake: ProcessPool | None = None
         self._fetchers: ProcessPool | None = None
+        self._planners: ProcessPool | None = None
+        self._planning = threading.Semaphore(_PLANNING)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
 
     # Life
@@ -95,8 +109,9 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         # Uploads have a worker of their own, so that no claimed job waits behind them while its lease runs.
         self._intake = processes(1, self._memory)
-        # And so do sources elsewhere, which may be slow. Neither process starts before it is needed.
+        # And so do sources elsewhere, which may be slow, and plans, for which threads wait.
         self._fetchers = processes(1, self._memory)
+        self._planners = processes(1, self._memory)  # no process starts before it is needed
         self._runners.start()
         self._feeder.start()
 
@@ -110,7 +125,7 @@ class Engine:
         self.drain()
         self._feeder.join()
         self._runners.stop()
-        for pool in (self._intake, self._fetchers):
+        for pool in (self._intake, self._fetchers, self._planners):
             if pool is not None:
                 pool.close()
                 pool.join()
@@ -126,6 +141,13 @@ class Engine:
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run what blocks in a thread of the web process."""
         return await to_thread.run_sync(lambda: function(*args, **kwargs))
+
+    @asynccontextmanager
+    async def turn(self, owner_id: str) -> AsyncIterator[None]:
+        """Hold the turn of an owner, who has one: others wait behind one upload of theirs at most."""
+        lock = self._turns.setdefault(owner_id, asyncio.Lock())
+        async with lock:
+            yield
 
     def _start(self, pool: ProcessPool | None, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
         if pool is None or not pool.active:
@@ -162,12 +184,19 @@ class Engine:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
 
         Raises:
-            Unavailable: it came to no end.
+            Unavailable: it came to no end in time, or too many wait.
         """
+        if not self._planning.acquire(blocking=False):
+            raise Unavailable("too many plans are being made; try again later")
         try:
-            return self._start(self._intake, function, *args).result()
-        except (*_LOST, MemoryError):
-            raise Unavailable("this could not be processed; nothing was charged") from None
+            future = self._start(self._planners, function, *args)
+            try:
+                return future.result(_PLAN_SECONDS)
+            except (*_LOST, MemoryError):
+                future.cancel()
+                raise Unavailable("this could not be processed; nothing was charged") from None
+        finally:
+            self._planning.release()
 
     def remembered(self, key: str, make: Callable[[], str]) -> str:
         """What was made under a key before, if it is among the last of them, else what is made now."""
@@ -211,13 +240,13 @@ class Engine:
     def _feed(self) -> None:
         """Claim jobs one by one, as workers become free."""
         while not self._stopping.is_set():
+            self._look_after()  # never after a claim, whose lease runs
             self._slots.acquire()
             try:
                 job = None if self._stopping.is_set() else self._claim(able=self._runners.healthy)
             except Exception:
                 log.exception("claiming failed")  # the database; no rows were read yet
                 job = None
-            self._look_after()
             if job is None:
                 self._slots.release()
                 self._wake.wait(_PATIENCE)
@@ -255,9 +284,10 @@ class Engine:
     def _run(self, job: Job) -> None:
         """Have a claimed job run; the claim is committed."""
         path = "" if job.dummy else str(self._store.path(job.owner_id, job.dataset_id))
+        seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
             permit = str(self._store.permit(job.id))
-            future = self._runners.run(run_job, job.kind, job.plan, path, permit)
+            future = self._runners.run(seconds, run_job, job.kind, job.plan, path, permit)
         except (OSError, RuntimeError):  # no file can be made, or the runners broke down
             self._ends.submit(self._over, job.id, None)
             return

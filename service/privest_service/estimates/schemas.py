@@ -44,7 +44,7 @@ def _is_inline(given: Any) -> str:
     return "rows" if inline else "registered"
 
 
-Asked = Annotated[
+About = Annotated[
     Annotated[DatasetRef, Tag("registered")] | Annotated[InlineRef, Tag("rows")], Discriminator(_is_inline)
 ]
 """What a question is about."""
@@ -63,7 +63,7 @@ class RequestedPrivacy(Input):
 class EstimateRequest(Input):
     """What every kind of estimate is asked with."""
 
-    dataset: Asked
+    dataset: About
     privacy: RequestedPrivacy
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")

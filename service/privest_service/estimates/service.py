@@ -1,6 +1,7 @@
 """From a request to a charged job, and from a job to its answer."""
 
 import hashlib
+import hmac
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,6 +15,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
+from privest_service.datasets.ingest import LEAST_RECORDS
+from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import Kind, Plan, opinion_job, plan_job
 from privest_service.estimates.schemas import (
@@ -83,17 +86,20 @@ def resolve(
 
 
 def resolve_inline(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
-    """What a request asks of rows that came with it. Of them nothing is looked at but how many there are.
+    """What a request asks of rows that came with it. Of them nothing is looked at but how many they are.
 
     Raises:
-        Invalid: the rows are of another kind.
+        Invalid: the rows are of another kind, or too few.
         Forbidden: the caller is no owner, who alone may bring rows.
     """
     caller.must_be("owner")
     given = _inline(request)
     unit = given.declared.unit
     whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
-    shape = given.declared.shape(len(set(map(str, whose))) if unit else len(given.rows))
+    n = len(set(map(unit_of, whose))) if unit else len(given.rows)
+    if n < LEAST_RECORDS:
+        raise Invalid(f"a dataset has at least {LEAST_RECORDS} records")
+    shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     return _question(
         session, kind, request, given.declared.kind, f"inline {_digest(facts)}", caller.id, shape
@@ -179,119 +185,136 @@ class Answer:
     fresh: Reservation | None = None
 
 
-def replay(
-    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, key: str
-) -> Answer | None:
+@dataclass(frozen=True)
+class Asked:
+    """A request of a caller, under a key; its digest binds the key to it."""
+
+    caller: Principal
+    kind: Kind
+    request: EstimateRequest
+    key: str
+    digest: str
+
+
+def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Asked:
+    """A request with what its key is bound to."""
+    body = request.model_dump(mode="json")
+    if isinstance(request.dataset, InlineRef):
+        # Not everything in rows has a canonical form; and their digest outlives them, so it has a key.
+        rows = json.dumps(request.dataset.inline.rows).encode()
+        secret = services.settings.secret
+        body["dataset"]["inline"]["rows"] = hmac.new(secret, rows, hashlib.sha256).hexdigest()
+    elif not request.dataset.dummy:
+        del body["dataset"]["dummy"]  # as bodies were before there were dummies: keys are bound for ever
+    return Asked(caller, kind, request, key, _digest({"kind": kind.name, "body": body}))
+
+
+def replay(session: Session, ask: Asked) -> Answer | None:
     """What this caller got under this key before; None if the key is new.
 
     Raises:
         IdempotencyKeyReused: the key came with another request.
     """
-    bound = ledger.find_by_key(session, caller.id, key)
+    bound = ledger.find_by_key(session, ask.caller.id, ask.key)
     if bound is None:
         return None
-    if bound.body_digest != _body_digest(kind, request):
+    if bound.body_digest != ask.digest:
         raise IdempotencyKeyReused
     return Answer(bound.job_id, bound.reused)
 
 
-def _body_digest(kind: Kind, request: EstimateRequest) -> str:
-    body = request.model_dump(mode="json")
-    if isinstance(request.dataset, InlineRef):  # not everything in rows has a canonical form
-        rows = json.dumps(request.dataset.inline.rows).encode()
-        body["dataset"]["inline"]["rows"] = hashlib.sha256(rows).hexdigest()
-    return _digest({"kind": kind.name, "body": body})
-
-
-def submit(
-    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str, dataset_id: str
-) -> Answer:
+def submit(services: Services, ask: Asked, dataset_id: str) -> Answer:
     """Charge a request and put its job in the queue, or find the job that answers it already.
 
     Raises:
         Problem: whatever refuses the request; nothing is then charged and the key stays free.
     """
-    most = services.settings.max_waiting_jobs
     with services.database.read() as session:
-        if known := replay(session, caller, kind, request, key):
+        if known := replay(session, ask):
             return known
-        question = resolve(session, caller, kind, request, dataset_id)
-        full = ledger.waiting(session) >= most
-        # Dummies are free: they must not fill the queue of those who pay.
-        if full or (question.dummy and ledger.waiting(session, dummies=True) >= max(1, most // 10)):
-            raise Unavailable("too many jobs wait; try again later")
+        question = resolve(session, ask.caller, ask.kind, ask.request, dataset_id)
+        _refuse_if_full(session, services, question, ask.caller)
     planned = plan(services, question)
     try:
         answer = services.database.run(
-            lambda session: (_reserve_free if question.dummy else _reserve)(
-                session, caller, request, question, planned, key
-            )
+            lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, planned)
         )
     except BudgetExceeded as refused:
         # Of an owner's budgets an analyst knows its own cap alone.
-        known = refused.scope == "analyst" or caller.id == question.owner_id
+        known = refused.scope == "analyst" or ask.caller.id == question.owner_id
         raise (refused if known else BudgetExceeded()) from None
     services.engine.notify()
     return answer
 
 
-async def submit_inline(
-    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str
-) -> Answer:
+def _refuse_if_full(session: Session, services: Services, question: Question, caller: Principal) -> None:
+    """Keep the queue short.
+
+    Raises:
+        Unavailable: too many jobs wait, or too many dummies of this caller, who pays for none of them.
+    """
+    most = services.settings.max_waiting_jobs
+    if ledger.waiting(session) >= most or (
+        question.dummy and ledger.waiting(session, dummies_of=caller.id) >= max(1, most // 100)
+    ):
+        raise Unavailable("too many jobs wait; try again later")
+
+
+async def submit_inline(services: Services, ask: Asked) -> Answer:
     """The same of rows that come with the request: a dataset of the caller's until it is answered.
 
     Raises:
         Problem: whatever refuses the request or its rows; nothing is then charged or kept.
     """
-    caller.must_be("owner")
-    engine, given = services.engine, _inline(request)
+    engine, given = services.engine, _inline(ask.request)
 
     def before() -> Answer | None:
+        """All that can refuse the request before its rows are looked at."""
         with services.database.read() as session:
-            return replay(session, caller, kind, request, key)
+            if known := replay(session, ask):
+                return known
+            question = resolve_inline(session, ask.caller, ask.kind, ask.request)
+            _refuse_if_full(session, services, question, ask.caller)
+        planned = plan(services, question)
+        with services.database.read() as session:
+            account = ledger.owner_account(session, question.owner_id)
+            ledger.require_room([account], [Charge.of(planned.target, planned.cost)])
+        return None
 
     if known := await engine.in_thread(before):
         return known
     source = datasets.inline(services, given.rows)
-    dataset = await datasets.register(services, caller.id, source, given.declared, ephemeral=True)
+    dataset = await datasets.register(services, ask.caller.id, source, given.declared, ephemeral=True)
     fresh = False
     try:
-        answer = await engine.in_thread(submit, services, caller, kind, request, key, dataset.id)
+        answer = await engine.in_thread(submit, services, ask, dataset.id)
         fresh = answer.fresh is not None
         return answer
     finally:
         if not fresh:
-            await engine.in_thread(datasets.drop, services, dataset)
+            await engine.in_thread(datasets.forget, services, dataset)
 
 
-def _reserve_free(
-    session: Session, caller: Principal, request: EstimateRequest, question: Question, planned: Plan, key: str
-) -> Answer:
+def _reserve_free(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
     """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
-    dataset, grant = datasets.require_access(session, caller, question.dataset_id, hold=True)
-    bound, known = _bound(session, caller, request, question, key, (grant or dataset).created_at)
+    dataset, grant = datasets.require_access(session, ask.caller, question.dataset_id, hold=True)
+    bound, known = _bound(session, ask, question, (grant or dataset).created_at)
     if known:
         return known
-    job = _job(caller, question, planned)
+    job = _job(ask.caller, question, planned)
     bound.job_id = job.id
     ledger.reserve_free(session, job, bound)
     return Answer(job.id, reused=False, fresh=Reservation(job, planned, []))
 
 
 def _bound(
-    session: Session,
-    caller: Principal,
-    request: EstimateRequest,
-    question: Question,
-    key: str,
-    since: datetime,
+    session: Session, ask: Asked, question: Question, since: datetime
 ) -> tuple[IdempotencyKey, Answer | None]:
     """The key to be bound to a job, and what it was bound to before or can be without a new one."""
-    kind = question.kind
-    bound = IdempotencyKey(principal_id=caller.id, key=key, body_digest=_body_digest(kind, request))
-    if known := replay(session, caller, kind, request, key):
+    bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest)
+    if known := replay(session, ask):
         return bound, known
-    if request.reuse and (earlier := _answered(session, caller, question, since)):
+    if ask.request.reuse and (earlier := _answered(session, ask.caller, question, since)):
         bound.job_id, bound.reused = earlier, True
         session.add(bound)
         return bound, Answer(earlier, reused=True)
@@ -311,9 +334,7 @@ def _job(caller: Principal, question: Question, planned: Plan) -> Job:
     )
 
 
-def _reserve(
-    session: Session, caller: Principal, request: EstimateRequest, question: Question, planned: Plan, key: str
-) -> Answer:
+def _reserve(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
     """Charge a planned question, in one transaction with its job and its key.
 
     Raises:
@@ -321,16 +342,18 @@ def _reserve(
     """
     # Between planning and now the grant or the dataset may be gone or changed, or the key be taken: by a
     # charge of the same accounts, which is either over when they are held, or yet to come.
-    dataset, grant = datasets.require_access(session, caller, question.dataset_id, hold=True)
+    dataset, grant = datasets.require_access(session, ask.caller, question.dataset_id, hold=True)
     subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
     if grant is not None:
-        subjects["analyst"] = datasets.grant_subject(dataset.id, caller.id)
+        subjects["analyst"] = datasets.grant_subject(dataset.id, ask.caller.id)
+    if dataset.ephemeral:
+        ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.fingerprint)
     owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
     accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
-    bound, known = _bound(session, caller, request, question, key, (grant or dataset).created_at)
+    bound, known = _bound(session, ask, question, (grant or dataset).created_at)
     if known:
         return known
-    job = _job(caller, question, planned)
+    job = _job(ask.caller, question, planned)
     bound.job_id = job.id
     why = mechanism(job.kind, dataset.id, planned.target, planned.releases)
     charges = [Charge.of(planned.target, planned.cost)] * len(accounts)

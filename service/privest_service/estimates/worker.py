@@ -1,10 +1,11 @@
-"""What only workers import: the gate, with its generator, over rows on disk that a permit lets them open."""
+"""What only workers import: the gate, with its generator, over rows that a permit lets them open."""
 
 import os
 from math import prod
 
 import numpy as np
 
+from privest.arrays import Array
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
 from privest.shapes import Shape
@@ -32,17 +33,23 @@ def use_up(permit: str) -> None:
 
 def gate(path: str, plan: Plan, records: OpenRows | None = None) -> Gate:
     """A gate over the rows of one file, or without one over synthetic ones, with a generator of its own."""
-    rows = (records or mapped)(path, plan.shape) if path else synthetic(plan.shape)
-    return Gate(rows, plan.statistics, plan.releases)
+    return Gate((records or opened)(path, plan.shape), plan.statistics, plan.releases)
 
 
-def synthetic(shape: Shape) -> Records:
-    """Rows that the public shape alone makes, few of them over and over."""
+def opened(path: str, shape: Shape) -> Records:
+    """Rows for this process alone, with all of its threads."""
+    rows = rows_in(path, shape)
+    return Records(rows, grouped=is_grouped(rows, shape))
+
+
+def rows_in(path: str, shape: Shape) -> Array | Repeated:
+    """Rows that are read where they lie; without a path, few that the public shape alone makes, repeated."""
+    if path:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
     few = min(shape.n, CHUNK, max(1, _DUMMY_BYTES // (8 * prod(shape.record))))
-    return Records(Repeated(shape.dummy(few, np.random.default_rng(0)), shape.n))
+    return Repeated(shape.dummy(few, np.random.default_rng(0)), shape.n)
 
 
-def mapped(path: str, shape: Shape) -> Records:
-    """Rows that are read where they lie."""
-    rows = np.load(path, mmap_mode="r", allow_pickle=False)
-    return Records(rows, grouped=rows.ndim > 1 + len(shape.record))
+def is_grouped(rows: Array | Repeated, shape: Shape) -> bool:
+    """Whether a record is a group of rows."""
+    return len(rows.shape) > 1 + len(shape.record)

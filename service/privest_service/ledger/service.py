@@ -242,10 +242,8 @@ def _move_by(account: Account, amount: Charge) -> None:
         setattr(account, f"{name}_spent", min(spent, INFORMATIVE_CAP))
 
 
-def debit(
-    session: Session, accounts: Sequence[Account], job_id: str, mechanism: str, charges: Sequence[Charge]
-) -> None:
-    """Charge accounts whose rows are held, each its own, or none of them.
+def require_room(accounts: Sequence[Account], charges: Sequence[Charge]) -> None:
+    """Whether accounts cover their charges, as far as is known without holding them.
 
     Raises:
         AccountFrozen: nothing may be charged at present.
@@ -258,6 +256,18 @@ def debit(
             spent = getattr(account, f"{name}_spent") + getattr(charge, name)
             if spent > getattr(account, f"{name}_limit"):
                 raise BudgetExceeded(scope=account.scope)
+
+
+def debit(
+    session: Session, accounts: Sequence[Account], job_id: str, mechanism: str, charges: Sequence[Charge]
+) -> None:
+    """Charge accounts whose rows are held, each its own, or none of them.
+
+    Raises:
+        AccountFrozen: nothing may be charged at present.
+        BudgetExceeded: an account does not cover its charge; the first that does not is named.
+    """
+    require_room(accounts, charges)
     for account, charge in zip(accounts, charges, strict=True):
         _move_by(account, charge)
     _append(session, accounts, "debit", job_id, mechanism, charges)
@@ -314,10 +324,12 @@ def _keep(session: Session, mechanism: Mechanism) -> None:
     session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
 
 
-def waiting(session: Session, *, dummies: bool = False) -> int:
-    """How many jobs wait for a worker, or of them the dummies."""
+def waiting(session: Session, *, dummies_of: str | None = None) -> int:
+    """How many jobs wait for a worker, or of them the dummies of one submitter."""
     counted = select(func.count()).select_from(Job).where(Job.state == "reserved")
-    return session.scalar(counted.where(Job.dummy) if dummies else counted) or 0
+    if dummies_of is not None:
+        counted = counted.where(Job.dummy, Job.submitter_id == dummies_of)
+    return session.scalar(counted) or 0
 
 
 def claim_next(session: Session, lease: timedelta) -> Job | None:

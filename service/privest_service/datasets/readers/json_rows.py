@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -31,17 +32,41 @@ def read_json(source: Path, layout: Layout) -> Iterator[Block]:
     if not isinstance(rows, list):
         raise refusal("must be a list of records")
     rows = cast("list[Any]", rows)
+    named = bool(rows) and layout.named and (layout.unit is not None or isinstance(rows[0], dict))
+    columns = _columns(rows[0], layout) if named else None
     for start in range(0, len(rows), _AT_ONCE):
-        yield _block(rows[start : start + _AT_ONCE], layout, start)
+        yield _block(rows[start : start + _AT_ONCE], layout, columns, start)
 
 
 def _no_constant(_: str) -> None:
     raise ValueError
 
 
-def _block(rows: list[Any], layout: Layout, start: int) -> Block:
-    if layout.named and (layout.unit is not None or isinstance(rows[0], dict)):
-        return _by_name(rows, layout, start)
+@dataclass(frozen=True)
+class _Columns:
+    """Members of objects: those of a record in its order, and the unit's."""
+
+    names: list[str]
+    unit: str | None
+    all: frozenset[str]
+
+
+def _columns(first: Any, layout: Layout) -> _Columns:
+    """By the schema; where it names none, all members but the unit in the order of the first object."""
+    if not isinstance(first, dict):
+        raise refusal("must be an object with every column of the schema", record=0)
+    header = list(cast("dict[str, Any]", first))
+    chosen, unit = layout.places(header)
+    if len(chosen) != layout.width:
+        raise refusal(f"must have {layout.width} columns", record=0)
+    return _Columns(
+        [header[place] for place in chosen], None if unit is None else header[unit], frozenset(header)
+    )
+
+
+def _block(rows: list[Any], layout: Layout, columns: _Columns | None, start: int) -> Block:
+    if columns is not None:
+        return _by_name(rows, layout, columns, start)
     if layout.names is not None:
         return _in_order(rows, layout, start)
     found = np.empty((len(rows), *layout.raw))
@@ -50,9 +75,12 @@ def _block(rows: list[Any], layout: Layout, start: int) -> Block:
             shape = ", ".join(map(str, layout.raw))
             raise refusal(f"must be nested lists of numbers of shape ({shape})", record=start + at)
         try:
-            found[at] = row
-        except (ValueError, TypeError, OverflowError):
-            raise refusal("must be nested lists of numbers", record=start + at) from None
+            numbers = np.array(row)
+        except ValueError:  # ragged
+            numbers = np.empty(0, dtype=object)
+        if numbers.dtype.kind not in "iuf" or numbers.shape != layout.raw:
+            raise refusal("must be nested lists of numbers", record=start + at)
+        found[at] = numbers
     return Block(found)
 
 
@@ -66,22 +94,16 @@ def _shape(row: Any) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _by_name(rows: list[Any], layout: Layout, start: int) -> Block:
-    """Objects; without names in the schema all members but the unit, in the order of the first object."""
+def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> Block:
+    """Objects. Members beyond the schema's may come and go, but not where all members are the record."""
+    wanted = {*columns.names, *([columns.unit] if columns.unit is not None else [])}
     for at, row in enumerate(rows):
-        if not isinstance(row, dict):
+        if not isinstance(row, dict) or not row.keys() >= wanted:
             raise refusal("must be an object with every column of the schema", record=start + at)
-    first = list(cast("dict[str, Any]", rows[0]))
-    chosen, unit = layout.places(first)
-    names = [first[place] for place in chosen]
-    wanted = [*names, *([first[unit]] if unit is not None else [])]
-    if len(names) != layout.width:
-        raise refusal(f"must have {layout.width} columns", record=start)
-    for at, row in enumerate(rows):
-        if not row.keys() >= set(wanted):
-            raise refusal("must be an object with every column of the schema", record=start + at)
-    units = None if unit is None else _texts([row[first[unit]] for row in rows])
-    return block_of([_texts([row[name] for row in rows]) for name in names], units, layout, start)
+        if layout.names is None and row.keys() != columns.all:
+            raise refusal("must have the columns of the first record", record=start + at)
+    units = None if columns.unit is None else _texts([row[columns.unit] for row in rows])
+    return block_of([_texts([row[name] for row in rows]) for name in columns.names], units, layout, start)
 
 
 def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:

@@ -1,5 +1,6 @@
 """What a file is to hold, and how the columns of a table become numbers."""
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan, prod
@@ -13,7 +14,7 @@ from privest_service.datasets.refusals import refusal
 from privest_service.problems import Fault
 
 Texts = NDArray[np.object_]
-"""Strings, and None where there is none."""
+"""Strings, of JSON also numbers, and None where there is none."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Layout:
         """Of a table's columns those of a record, in its order, and the unit's.
 
         Raises:
-            RefusedUploadError: a column is missing, there twice, or one too many.
+            RefusedUploadError: a column is missing, or one is there twice.
         """
         found = {name.strip(): place for place, name in enumerate(header)}
         wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
@@ -71,17 +72,14 @@ class Layout:
         assert self.names is not None  # noqa: S101 - as is_text
         known = (self.categories or {})[self.names[place]]
         places = {category: float(at) for at, category in enumerate(known)}
+        for at, category in enumerate(known):
+            places.setdefault(_normal(category), float(at))
 
         def code(given: str | float | None) -> float:
             if given is None:
                 return -1.0
-            text = str(given).strip() if isinstance(given, str) else _short(given)
-            if (at := places.get(text)) is not None:
-                return at
-            try:
-                return places.get(_short(float(text)), -1.0)
-            except ValueError:
-                return -1.0
+            text = given.strip() if isinstance(given, str) else _short(given)
+            return places.get(text, places.get(_normal(text), -1.0))
 
         return code
 
@@ -123,7 +121,7 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
         else:
             rows[:, place] = column
     if units is not None:
-        units = np.array([_unit(name) for name in [*units, None]], dtype=object)[:-1]
+        units = np.array([unit_of(name) for name in [*units, None]], dtype=object)[:-1]
         empty = np.flatnonzero(units == "").tolist()
         faults.extend(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
     return Block(rows.reshape(-1, *layout.raw), units, tuple(faults))
@@ -140,14 +138,31 @@ def coded_rows(rows: Array, layout: Layout) -> Array:
     return rows
 
 
-def _unit(name: str | float | None) -> str:
-    return "" if name is None else name.strip() if isinstance(name, str) else _short(name)
+def unit_of(name: Any) -> str:
+    """A unit's name as it is written, but for outer spaces and composed letters; of numbers the shortest."""
+    if isinstance(name, str):
+        return unicodedata.normalize("NFC", name.strip())
+    return _short(name) if isinstance(name, int | float) and not isinstance(name, bool) else ""
+
+
+def _normal(text: str) -> str:
+    """The shortest form of a number, whole numbers of any length, else the text itself."""
+    try:
+        return str(int(text))
+    except ValueError:
+        pass
+    try:
+        return _short(float(text))
+    except ValueError:
+        return text
 
 
 def _short(number: float) -> str:
+    if isinstance(number, int):
+        return str(int(number))
     if not isfinite(number):
         return ""
-    return str(int(number)) if float(number).is_integer() else repr(float(number))
+    return str(int(number)) if number.is_integer() else repr(float(number))
 
 
 def _coded(column: Array | Texts, code: Callable[[Any], float]) -> Array:
@@ -164,6 +179,8 @@ def _parsed(column: Array | Texts) -> tuple[Array, list[int]]:
     found, wrong = np.full(len(column), nan), list[int]()
     for at, text in enumerate(column):
         try:
+            if isinstance(text, str) and "_" in text:  # of programs, not of data
+                raise ValueError
             found[at] = nan if text is None else float(text)
         except (ValueError, TypeError, OverflowError):
             wrong.append(at)

@@ -19,6 +19,8 @@ from privest_service.datasets.refusals import refusal
 _BATCH_NUMBERS = 2**18
 """In a batch of rows, about."""
 
+_MISSING = ("", "na", "n/a", "nan", "null", "none")
+
 _MOST_PARTS = 2_000_000
 """Of a parquet footer: columns times row groups, and strings in it."""
 
@@ -31,10 +33,11 @@ def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
     Raises:
         RefusedUploadError: a line has too few columns or too many, or something in it is no number.
     """
-    first = _first_line(source, layout)
+    first, blank = _first_line(source, layout)
     if not first:
         return
-    headed = layout.named or not any(map(_is_number, first))
+    headed = layout.named or not any(map(_is_missing_or_number, first))
+    skipped = blank + 1 if headed else 0
     names = [f"{place}" for place in range(len(first))]
     chosen, unit = layout.places(first) if layout.named else (list(range(len(first))), None)
     if len(chosen) != layout.width:
@@ -43,14 +46,14 @@ def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
     texts = {name: pa.string() for name in names}
     start = 0
     try:
-        for batch in _csv_batches(source, names, texts | numbers, headed):
+        for batch in _csv_batches(source, names, texts | numbers, skipped):
             yield _block(batch, chosen, unit, layout, start)
             start += batch.num_rows
     except pa.ArrowInvalid:
         # Not what Arrow takes for a number: the rest as texts, where Python's word counts, and to say where.
         done, start = start, 0
         try:
-            for batch in _csv_batches(source, names, texts, headed):
+            for batch in _csv_batches(source, names, texts, skipped):
                 if start >= done:
                     yield _block(batch, chosen, unit, layout, start)
                 start += batch.num_rows
@@ -59,12 +62,12 @@ def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
 
 
 def _csv_batches(
-    source: Path, names: list[str], types: dict[str, Any], headed: bool
+    source: Path, names: list[str], types: dict[str, Any], skipped: int
 ) -> Iterator[pa.RecordBatch]:
     wrong: list[int] = []
 
     def note(row: Any) -> str:
-        wrong.append(row.number - 1 - headed)
+        wrong.append(row.number - 1 - skipped)
         return "error"
 
     try:
@@ -75,7 +78,7 @@ def _csv_batches(
                 use_threads=False,
                 block_size=2**20 + 64 * len(names),
                 column_names=names,
-                skip_rows=int(headed),
+                skip_rows=skipped,
             ),
             arrow_csv.ParseOptions(newlines_in_values=False, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
@@ -89,23 +92,27 @@ def _csv_batches(
         raise
 
 
-def _first_line(source: Path, layout: Layout) -> list[str]:
+def _first_line(source: Path, layout: Layout) -> tuple[list[str], int]:
+    """The fields of the first line that is not blank, and how many before it are."""
     longest = 2**20 + 64 * layout.width
     try:
         with source.open(newline="", encoding="utf-8-sig") as file:
-            line = ""
-            while not line.strip():
-                line = file.readline(longest)
+            blank = 0
+            while not (line := file.readline(longest)).strip():
                 if not line:
-                    return []
+                    return [], blank
+                blank += 1
             if len(line) == longest:
                 raise refusal("the first line is longer than so many columns can be")
-            return next(csv.reader([line], strict=True))
+            return next(csv.reader([line], strict=True)), blank
     except (csv.Error, UnicodeDecodeError):
         raise refusal("not a CSV file in UTF-8") from None
 
 
-def _is_number(text: str) -> bool:
+def _is_missing_or_number(text: str) -> bool:
+    """Whether a field is a record's rather than a column's name."""
+    if text.strip().lower() in _MISSING:
+        return True
     try:
         float(text)
     except ValueError:
@@ -134,7 +141,7 @@ def read_parquet(source: Path, layout: Layout) -> Iterator[Block]:
             yield from _blocks(batches, layout)
     except MemoryError:
         raise
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, ValueError):
         raise refusal("not a whole parquet file") from None
 
 
@@ -203,7 +210,7 @@ def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array |
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_text(kind) or (layout.is_text(place) and not pa.types.is_floating(kind)):
         return _texts(column, start)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if not number and not pa.types.is_boolean(kind):
@@ -214,12 +221,19 @@ def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array |
 def _texts(column: pa.Array, start: int) -> Texts:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+    if pa.types.is_floating(column.type):
+        found = column.to_pylist()
+        return np.array([*found, None], dtype=object)[:-1]
+    if not _is_text(column.type):
         try:
             column = pc.cast(column, pa.string())
         except pa.ArrowException:
             raise refusal("categories and units must be texts or numbers", record=start) from None
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
 def _flattened(column: pa.Array, layout: Layout, start: int) -> Array:

@@ -24,8 +24,13 @@ class Runners(Protocol):
         """Make ready; what takes long goes on behind."""
         ...
 
-    def run(self, function: Callable[..., str], *args: str) -> Future[str]:
+    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run. It may be tried twice; what it returns is delivered once, or an exception is.
+
+        Args:
+            seconds: that it may take.
+            function: takes the other arguments.
+            args: of the function.
 
         Raises:
             RuntimeError: nothing runs here any more.
@@ -37,17 +42,16 @@ class Runners(Protocol):
         ...
 
 
-def runners(engine: str, *, workers: int, timeout: float, memory: int) -> Runners:
+def runners(engine: str, *, workers: int, memory: int) -> Runners:
     """What an engine's name stands for.
 
     Args:
         engine: `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`.
         workers: runs at a time.
-        timeout: seconds that one may take.
         memory: bytes that a process of this machine may take.
     """
     if engine == "local":
-        return LocalRunners(workers, timeout, memory)
+        return LocalRunners(workers, memory)
     from privest_service.estimates.runners.dask import DaskRunners  # noqa: PLC0415 - optional, and heavy
 
-    return DaskRunners(engine, workers, timeout)
+    return DaskRunners(engine, workers)

@@ -31,14 +31,12 @@ class DaskRunners:
     Args:
         engine: the scheduler, as `dask://host:port` or `dask+tls://host:port`.
         workers: runs at a time.
-        timeout: seconds after which a run's answer is no longer waited for.
     """
 
-    def __init__(self, engine: str, workers: int, timeout: float) -> None:
+    def __init__(self, engine: str, workers: int) -> None:
         protocol, _, place = engine.partition("://")
         self.slots = workers
         self._address = f"{'tls' if protocol == 'dask+tls' else 'tcp'}://{place}"
-        self._timeout = timeout
         self._client: Client | None = None
         self._able = False
         self._running: set[Future[str]] = set()
@@ -57,15 +55,15 @@ class DaskRunners:
         """Begin to look for the scheduler."""
         self._thread.start()
 
-    def run(self, function: Callable[..., str], *args: str) -> Future[str]:
-        """Begin a run.
+    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+        """Begin a run, whose answer is waited for so many seconds.
 
         Raises:
             RuntimeError: the connection's thread is gone.
         """
         if not self._thread.is_alive():
             raise RuntimeError("stopped")
-        future = asyncio.run_coroutine_threadsafe(self._run(function, *args), self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._run(seconds, function, *args), self._loop)
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return future
@@ -77,7 +75,7 @@ class DaskRunners:
         self._thread.join()
         self._loop.close()
 
-    async def _run(self, function: Callable[..., str], *args: str) -> str:
+    async def _run(self, seconds: float, function: Callable[..., str], *args: str) -> str:
         """One run. Dask tries a task again whose worker is lost, whatever is said here: permits are for that.
 
         Raises:
@@ -86,9 +84,9 @@ class DaskRunners:
         if self._client is None:
             raise RunLostError
         # Under a random name, as all names are shown; and with no traceback, as they are logged.
-        task = self._client.submit(attempt, self._timeout, function, *args, pure=False, retries=0)
+        task = self._client.submit(attempt, seconds, function, *args, pure=False, retries=0)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 answer = await task
         finally:
             task.release()  # cancels it unless it is over: nobody else wants it

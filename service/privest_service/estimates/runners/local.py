@@ -8,6 +8,8 @@ from multiprocessing import forkserver, get_context
 
 from pebble import ProcessPool
 
+from privest_service.estimates.runners.memory import keep_freed
+
 _PRELOADED = [
     "privest_service.estimates.worker",
     "privest_service.estimates.kinds",
@@ -37,6 +39,7 @@ def limit_memory(allowed: int) -> None:
     their file: they take none of it, however many there are.
     """
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
+    keep_freed()  # of what it may take
 
 
 class LocalRunners:
@@ -44,13 +47,11 @@ class LocalRunners:
 
     Args:
         workers: processes, and runs at a time.
-        timeout: seconds after which a process is killed.
         memory: bytes that each process may take.
     """
 
-    def __init__(self, workers: int, timeout: float, memory: int) -> None:
+    def __init__(self, workers: int, memory: int) -> None:
         self.slots = workers
-        self._timeout = timeout
         self._memory = memory
         self._pool: ProcessPool | None = None
 
@@ -63,15 +64,15 @@ class LocalRunners:
         """Make the pool; its processes start behind."""
         self._pool = processes(self.slots, self._memory)
 
-    def run(self, function: Callable[..., str], *args: str) -> Future[str]:
-        """Begin a run.
+    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+        """Begin a run; after so many seconds its process is killed.
 
         Raises:
             RuntimeError: the pool broke down.
         """
         if self._pool is None:
             raise RuntimeError("not started")
-        return self._pool.schedule(function, args=args, timeout=self._timeout)
+        return self._pool.schedule(function, args=args, timeout=seconds)
 
     def stop(self) -> None:
         """Wait for all runs to end, and end the processes."""
