@@ -321,6 +321,7 @@ def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
         return taken(tmp_path, table_as(table, "arrow"), "arrow", schema)[1][:, -1].tolist()
 
     assert coded(pa.array([True, False]), "false", "true") == [1, 0]
+    assert coded(pa.array([True, False]), "0", "1") == [1, 0]
     assert coded(pa.array([0.0, 1.0]), "0.0", "1.0") == [0, 1]
     assert coded(pa.array(["1.0", "0"]), "0", "1") == [1, 0]
     assert coded(pa.array(["no", "yes"], pa.string_view()), "no", "yes") == [0, 1]

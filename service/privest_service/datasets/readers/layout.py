@@ -78,6 +78,8 @@ class Layout:
         def code(given: str | float | None) -> float:
             if given is None:
                 return -1.0
+            if isinstance(given, bool):  # by their words, else as 0 and 1
+                return places.get(str(given).lower(), places.get(_short(given), -1.0))
             text = given.strip() if isinstance(given, str) else _short(given)
             return places.get(text, places.get(_normal(text), -1.0))
 

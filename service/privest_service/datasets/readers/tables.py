@@ -221,10 +221,7 @@ def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array |
 def _texts(column: pa.Array, start: int) -> Texts:
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
-    if pa.types.is_floating(column.type):
-        found = column.to_pylist()
-        return np.array([*found, None], dtype=object)[:-1]
-    if not _is_text(column.type):
+    if not (_is_text(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
         try:
             column = pc.cast(column, pa.string())
         except pa.ArrowException:
