@@ -1,12 +1,15 @@
 """Questions on synthetic rows, which are free, and on rows that come with the question, which are not."""
 
+import io
 import json
 import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from sqlalchemy import func, select
 
 from harness import SPD3, Caller, Server, books_balance, csv_of, npy, problem, spd, until
@@ -329,3 +332,29 @@ def test_raw_images_become_descriptors(server: Server) -> None:
     assert np.shape(owner.estimate(dataset["id"], epsilon=0.5).json()["estimate"]["point"]) == (8, 8)
     wrong = schema | {"manifold": {"name": "spd", "dim": 9}}
     problem(owner.upload(csv_of(images), wrong, "images.csv"), 422, "invalid")
+
+
+def test_raw_windows_of_a_series_become_covariances(server: Server) -> None:
+    """From a parquet column of nested lists, each window a record, and each person's together one.
+
+    The variances are a factor of 4 apart, 1.4 in the logarithm; the noise is below 0.03 (expected error).
+    """
+    owner = server.owner(epsilon=1000)
+    windows = np.random.default_rng(0).standard_normal((90, 16, 3)) * [1.0, 2.0, 0.5]
+    raw = {"transform": "window-covariance", "length": 16, "channels": 3}
+    schema: dict[str, Any] = {"kind": "points", "manifold": {"name": "spd", "dim": 3}, "raw": raw}
+    table = pa.table({"who": [i % 30 for i in range(90)], "window": windows.tolist()})
+    file = io.BytesIO()
+    parquet.write_table(table.select(["window"]), file)
+    alone = owner.upload(file.getvalue(), schema, "windows.parquet").json()
+    assert alone["shape"] == [90, 3, 3]
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    schema["unit"] = {"column": "who", "rows": 3}
+    grouped = owner.upload(file.getvalue(), schema, "windows.parquet").json()
+    assert grouped["shape"] == [30, 3, 3]
+    for dataset in (alone, grouped):
+        ask: dict[str, Any] = {"epsilon": 300.0, "delta": 1e-6}
+        assert owner.plan(dataset["id"], **ask).json()["expected_error"]["standard_deviation"] < 0.03
+        point = np.array(owner.estimate(dataset["id"], **ask).json()["estimate"]["point"])
+        assert point[1, 1] > point[0, 0] > point[2, 2] > 0
