@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from statistics import median
 from time import monotonic, perf_counter, process_time
 from typing import Any
 
@@ -24,7 +23,7 @@ from starlette.testclient import TestClient
 from structlog.testing import capture_logs
 from tests.harness import ADMIN_KEY, Caller, Server, body_of, private_key_pem, slow_rows, spd, worker_on
 
-from benchmarks.report import publish, table
+from benchmarks.report import publish, spread, table
 from privest_service.app import create_app
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
@@ -300,11 +299,6 @@ def bare(url: str, charges: list[tuple[list[Step], str, str]]) -> float:
 
 
 # All of it
-
-
-def spread(values: list[float], form: str = ",.0f") -> str:
-    """The median, with the least and the most."""
-    return f"{median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
 def percentile(values: list[float], part: float) -> float:

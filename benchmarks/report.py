@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
+from statistics import median
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _HEAD = """# Benchmarks
@@ -19,6 +20,11 @@ def table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     lines = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def spread(values: list[float], form: str = ",.0f") -> str:
+    """The median, with the least and the most."""
+    return f"{median(values):{form}} ({min(values):{form}}–{max(values):{form}})"
 
 
 def publish(name: str, title: str, body: str, page: str = "benchmarks.md") -> None:

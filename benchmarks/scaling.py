@@ -25,8 +25,7 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 from tests.service.dask_cluster import Cluster
 
-from benchmarks.ledger_load import spread
-from benchmarks.report import publish, table
+from benchmarks.report import publish, spread, table
 from privest import manifolds
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget

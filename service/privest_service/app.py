@@ -20,7 +20,7 @@ from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
 from privest_service.owners import endpoints as owners
-from privest_service.problems import Unavailable, documented
+from privest_service.problems import ProblemDocument, Unavailable, documented
 from privest_service.security import endpoints as security
 from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
@@ -98,7 +98,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         dependencies=[Depends(nameable)],
     )
     problems.install(app)
-    describe(app, NewUpload, NewHandle)
+    describe(app, ProblemDocument)
+    describe(app, NewUpload, NewHandle, suffix="-Input")
     telemetry.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)

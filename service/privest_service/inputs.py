@@ -55,17 +55,23 @@ def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI, *models: type[BaseModel]) -> None:
-    """Put models among the schemas of the interface, where `either_body` refers to them."""
+def describe(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
+    """Put models among the schemas of the interface that no endpoint declares, but documents refer to.
+
+    Args:
+        app: whose interface.
+        models: by their names.
+        suffix: of the names of their parts, as FastAPI has it for those of requests.
+    """
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = plain()
         schemas = document["components"]["schemas"]
         for model in models:
-            schema = model.model_json_schema(ref_template="#/components/schemas/{model}-Input")
+            schema = model.model_json_schema(ref_template=f"#/components/schemas/{{model}}{suffix}")
             parts = schema.pop("$defs", {})
-            schemas.update({f"{name}-Input": part for name, part in parts.items()})
+            schemas.update({f"{name}{suffix}": part for name, part in parts.items()})
             schemas[model.__name__] = schema
         return document
 

@@ -195,8 +195,7 @@ def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error with a problem document, and describe that document in the interface."""
-    _describe(app)
+    """Answer every error with a problem document."""
 
     @app.exception_handler(Problem)
     def problem(_: Request, error: Problem) -> JSONResponse:
@@ -245,22 +244,6 @@ def _too_large(inner: ASGIApp) -> ASGIApp:
         await inner(scope, receive, pass_on)
 
     return limited
-
-
-def _describe(app: FastAPI) -> None:
-    """Put the problem document among the schemas, where `documented` refers to it."""
-    plain = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        document = plain()
-        schemas = document["components"]["schemas"]
-        if ProblemDocument.__name__ not in schemas:
-            schema = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-            schemas.update(schema.pop("$defs"))
-            schemas[ProblemDocument.__name__] = schema
-        return document
-
-    app.openapi = openapi
 
 
 def _blank(status: int, headers: dict[str, str]) -> JSONResponse:

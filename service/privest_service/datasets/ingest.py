@@ -3,6 +3,7 @@
 What is wrong is told by record index, field and rule, to the owner who uploads; never by value.
 """
 
+import errno
 import hashlib
 import hmac
 import os
@@ -22,6 +23,9 @@ from privest_service.datasets.refusals import MOST_FAULTS, RefusedUploadError, r
 from privest_service.problems import Fault
 
 LEAST_RECORDS = 2
+
+_OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ENOENT)
+"""What is no fault of an upload."""
 
 _AT_ONCE = 2**20
 """Bytes of records that are gathered at a time."""
@@ -65,8 +69,8 @@ def ingest(
     except MemoryError:
         raise refusal("needs more memory to be read than is allowed: upload smaller blocks") from None
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk
+        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+            raise
         # Whatever a reader's library met in a hostile file: its own words may quote what is in it.
         raise refusal(f"not a whole {form} file") from None
     finally:

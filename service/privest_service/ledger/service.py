@@ -311,10 +311,8 @@ def reserve(
         AccountFrozen: one account is frozen.
         BudgetExceeded: one account does not cover its charge.
     """
-    session.add(job)
     _keep(session, mechanism)
-    session.flush()
-    session.add_all([key, Transition(job_id=job.id, state="reserved")])
+    reserve_free(session, job, key)
     debit(session, accounts, job.id, mechanism.digest, charges)
 
 

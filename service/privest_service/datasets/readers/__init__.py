@@ -39,7 +39,8 @@ def read(source: Path, form: Format, layout: Layout, limit: int) -> Iterator[Blo
         limit: bytes that what is packed in it may unpack to.
 
     Raises:
-        RefusedUploadError: it is not such a file, or breaks a rule of the layout.
+        RefusedUploadError: it breaks a rule of the layout.
+        Exception: whatever the format's library meets in a file that is none; its words may quote the file.
     """
     if form == "npy":
         return read_npy(source, layout)

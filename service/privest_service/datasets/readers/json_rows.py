@@ -115,7 +115,7 @@ def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
 
 
 def _texts(values: list[Any]) -> Texts:
-    """Strings and numbers as they are, the shortest form of numbers where strings are wanted; else None."""
+    """Strings and numbers as they are, None for anything else."""
     found = np.empty(len(values), dtype=object)
     for at, value in enumerate(values):
         known = isinstance(value, str | int | float) and not isinstance(value, bool)

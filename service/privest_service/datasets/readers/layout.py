@@ -1,8 +1,8 @@
 """What a file is to hold, and how the columns of a table become numbers."""
 
 import unicodedata
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite, nan, prod
 from typing import Any
 
@@ -30,7 +30,7 @@ class Layout:
 
     raw: tuple[int, ...]
     names: tuple[str, ...] | None = None
-    categories: dict[str, tuple[str, ...]] | None = None
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     unit: str | None = None
 
     @property
@@ -61,7 +61,7 @@ class Layout:
 
     def is_text(self, place: int) -> bool:
         """Whether a column of a record holds categories."""
-        return self.names is not None and self.names[place] in (self.categories or {})
+        return self.names is not None and self.names[place] in self.categories
 
     def field(self, place: int) -> str:
         """A column of a record, by name, else by its place."""
@@ -70,7 +70,7 @@ class Layout:
     def coder(self, place: int) -> Callable[[str | float | None], float]:
         """From what stands in a column of categories to their places; -1 for any other."""
         assert self.names is not None  # noqa: S101 - as is_text
-        known = (self.categories or {})[self.names[place]]
+        known = self.categories[self.names[place]]
         places = {category: float(at) for at, category in enumerate(known)}
         for at, category in enumerate(known):
             places.setdefault(_normal(category), float(at))

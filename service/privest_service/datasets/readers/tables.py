@@ -2,7 +2,6 @@
 
 import csv
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -124,48 +123,37 @@ def read_parquet(source: Path, layout: Layout) -> Iterator[Block]:
     """The records of a parquet file.
 
     Raises:
-        RefusedUploadError: it is none, or its columns are others.
+        RefusedUploadError: its columns are others.
     """
-    try:
-        with parquet.ParquetFile(
-            source,
-            memory_map=True,
-            thrift_string_size_limit=_MOST_PARTS * 64,
-            thrift_container_size_limit=_MOST_PARTS,
-        ) as file:
-            schema = file.schema_arrow
-            chosen, unit = _chosen(schema, layout)
-            wanted = [schema.names[place] for place in (*chosen, *([unit] if unit is not None else []))]
-            rows = max(1, _BATCH_NUMBERS // layout.width)
-            batches = file.iter_batches(batch_size=rows, columns=wanted, use_threads=False)
-            yield from _blocks(batches, layout)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError):
-        raise refusal("not a whole parquet file") from None
+    with parquet.ParquetFile(
+        source,
+        memory_map=True,
+        thrift_string_size_limit=_MOST_PARTS * 64,
+        thrift_container_size_limit=_MOST_PARTS,
+    ) as file:
+        schema = file.schema_arrow
+        chosen, unit = _chosen(schema, layout)
+        wanted = [schema.names[place] for place in (*chosen, *([unit] if unit is not None else []))]
+        rows = max(1, _BATCH_NUMBERS // layout.width)
+        yield from _blocks(file.iter_batches(batch_size=rows, columns=wanted, use_threads=False), layout)
 
 
 def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
     """The records of an Arrow IPC file or stream.
 
     Raises:
-        RefusedUploadError: it is neither, or its columns are others.
+        RefusedUploadError: its columns are others.
     """
-    try:
-        with pa.memory_map(str(source)) as mapped:
-            is_file = mapped.read(6) == b"ARROW1"
-            mapped.seek(0)
-            reader = pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)
-            _chosen(reader.schema, layout)
-            if isinstance(reader, pa.ipc.RecordBatchFileReader):
-                batches = map(reader.get_batch, range(reader.num_record_batches))
-            else:
-                batches = iter(reader)
-            yield from _blocks(_pieces(batches, max(1, _BATCH_NUMBERS // layout.width)), layout)
-    except MemoryError:
-        raise
-    except (pa.ArrowException, OSError, ValueError):
-        raise refusal("not a whole Arrow file") from None
+    with pa.memory_map(str(source)) as mapped:
+        is_file = mapped.read(6) == b"ARROW1"
+        mapped.seek(0)
+        reader = pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)
+        _chosen(reader.schema, layout)
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            batches = map(reader.get_batch, range(reader.num_record_batches))
+        else:
+            batches = iter(reader)
+        yield from _blocks(_pieces(batches, max(1, _BATCH_NUMBERS // layout.width)), layout)
 
 
 def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
@@ -239,18 +227,14 @@ def _flattened(column: pa.Array, layout: Layout, start: int) -> Array:
     values = column
     lengths = np.ones(count)
     if column.null_count:
-        raise refusal("must not be missing", record=start + _first(np.asarray(column.is_null())))
+        raise refusal("must not be missing", record=start + int(np.argmax(column.is_null())))
     while _is_list(values.type):
         each = np.asarray(pc.call_function("list_value_length", [values]), dtype=np.float64)
         if len(each) and (each != each[0]).any():
-            at = _first(each != each[0]) * count // len(each)
+            at = int(np.argmax(each != each[0])) * count // len(each)
             raise refusal(f"must be lists of {width} numbers in all", record=start + at)
         lengths *= each[0] if len(each) else 0
         values = values.flatten()
     if count and lengths[0] != width:
         raise refusal(f"must be lists of {width} numbers in all", record=start)
     return np.asarray(_column(values, layout, 0, start), dtype=np.float64).reshape(count, width)
-
-
-def _first(wrong: Any) -> int:
-    return int(next(islice(np.flatnonzero(np.asarray(wrong)), 1)))
