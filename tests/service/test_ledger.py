@@ -155,7 +155,7 @@ def test_how_many_queries_a_gdp_budget_admits(books: Books, epsilon: float, admi
     found = books.account(account)
     assert found.mu_squared_spent == admitted * charge.mu_squared
     with books.database.read() as session:
-        budget = views.budget(session, session.get_one(Account, account))
+        budget = views.budget(session.get_one(Account, account))
     assert budget.queries == admitted
     assert budget.spent.epsilon <= epsilon
     assert budget.remaining.epsilon < 0.1
@@ -183,6 +183,8 @@ FORGERIES: dict[str, tuple[str, str]] = {
         "UPDATE entries SET at = (SELECT max(at) FROM entries) WHERE account_id = :a AND seq = 2",
         "was changed",
     ),
+    "sum": ("UPDATE entries SET slack_spent = 0 WHERE account_id = :a AND seq = 3", "sums of its chain"),
+    "queries": ("UPDATE entries SET queries = 9 WHERE account_id = :a AND seq = 3", "sums of its chain"),
     "hash": ("UPDATE entries SET hash = 'x' WHERE account_id = :a AND seq = 3", "was changed"),
     "place": ("UPDATE entries SET seq = 99 WHERE account_id = :a AND seq = 4", "does not follow"),
     "removed": ("DELETE FROM entries WHERE account_id = :a AND seq = 3", "does not follow"),

@@ -9,11 +9,17 @@ import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect
+from directly import Books
+from sqlalchemy import inspect, select, update
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.units import Charge, Limits
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -68,6 +74,35 @@ def test_a_downgrade_leaves_nothing_and_can_be_undone(empty: str) -> None:
     migrate(database)
     assert _differences(database) == []
     database.close()
+
+
+def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database: Database) -> None:
+    books = Books(database)
+    account = books.open(Limits("basic", 10, 10, 0, 0))
+    first, *_ = (books.reserve({account: Charge(1, 2, 2**61, 4)}) for _ in range(3))
+    with database.write() as session:
+        ledger.void(session, first)
+    with database.read() as session:
+        told = _sums(session)
+    assert [row[2:] for row in told if row[0] == account] == [
+        (0, 0, 0, 0, 0),
+        (1, 2, 2**61, 4, 1),
+        (2, 4, 2**62, 8, 2),
+        (3, 6, 2**62, 12, 3),
+        (2, 4, 2**61, 8, 2),
+    ]
+    command.downgrade(config(database), "0003")
+    command.upgrade(config(database), "head")
+    with database.read() as session:
+        assert _sums(session) == told
+        assert session.scalar(select(Account.queries).where(Account.id == account)) == 2
+    with pytest.raises(DBAPIError, match=r"only added to|refuses|permission"), database.write() as session:
+        session.execute(update(Entry).values(queries=7))
+
+
+def _sums(session: Session) -> list[tuple[int, ...]]:
+    columns = (Entry.account_id, Entry.seq, *(getattr(Entry, name) for name in ledger.SUMS_AFTER))
+    return [tuple(row) for row in session.execute(select(*columns).order_by(Entry.account_id, Entry.seq))]
 
 
 def _migrate(url: str, start: Any, results: Any) -> None:

@@ -80,6 +80,18 @@ def test_a_query_from_upload_to_bill(server: Server, form: str) -> None:
     assert owner.ledger()[0] == entry
 
 
+def test_a_dataset_may_have_a_name(server: Server) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    files = {"file": ("rows.npy", npy(spd(5)))}
+    for given, name in (({"name": "  Ward 7, 2025 "}, "Ward 7, 2025"), ({}, None)):
+        made = owner.post("/v1/datasets", files=files, data={"schema": json.dumps(SPD3)} | given).json()
+        owner.grant(made["id"], analyst)
+        assert made["name"] == name
+        assert analyst.get(f"/v1/datasets/{made['id']}").json()["name"] == name
+    refused = owner.post("/v1/datasets", files=files, data={"schema": json.dumps(SPD3), "name": "a\nb"})
+    assert problem(refused, 422, "invalid")["faults"][0]["location"] == "name"
+
+
 def test_both_formats_are_the_same_rows(server: Server) -> None:
     owner, rows = server.owner(), spd(50)
     marks = [

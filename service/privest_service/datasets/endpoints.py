@@ -74,6 +74,7 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
     schema = SCHEMA.validate_json(dataset.dataset_schema)
     return DatasetView(
         id=dataset.id,
+        name=dataset.name,
         kind=dataset.kind,
         n=dataset.n,
         shape=[dataset.n, *schema.shape(dataset.n).record],
@@ -99,12 +100,14 @@ async def create_dataset(request: Request, caller: CallerDep, services: Services
         handle = NewHandle.model_validate_json(await _short(request, services.settings.max_request_bytes))
         connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
         source = service.behind(services, connection, path)
-        return _view(await service.register(services, caller.id, source, handle.declared), caller.id)
+        made = await service.register(services, caller.id, source, handle.declared, name=handle.name)
+        return _view(made, caller.id)
     async with request.form() as form:
         upload = NewUpload.model_validate(dict(form))
         schema = SCHEMA.validate_json(upload.declared)
         source = service.uploaded(services, upload.file.file, _format(upload.file), upload.sha256)
-        return _view(await service.register(services, caller.id, source, schema), caller.id)
+        made = await service.register(services, caller.id, source, schema, name=upload.name)
+        return _view(made, caller.id)
 
 
 async def _short(request: Request, limit: int) -> bytes:

@@ -25,6 +25,7 @@ class Dataset(Base):
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"), index=True)
+    name: Mapped[str | None] = mapped_column(String(200))
     kind: Mapped[str] = mapped_column(String(20))
     dataset_schema: Mapped[str] = mapped_column(Text)
     n: Mapped[int] = mapped_column(BigInteger)

@@ -299,6 +299,7 @@ class DatasetView(BaseModel):
     model_config = ConfigDict(validate_by_name=True)
 
     id: str
+    name: str | None
     kind: str
     n: Annotated[int, Field(description="number of records, public")]
     shape: Annotated[list[int], Field(description="shape of all records together")]

@@ -76,7 +76,13 @@ def inline(services: Services, rows: list[Any]) -> Source:
 
 
 async def register(
-    services: Services, owner_id: str, source: Source, schema: DatasetSchema, *, ephemeral: bool = False
+    services: Services,
+    owner_id: str,
+    source: Source,
+    schema: DatasetSchema,
+    *,
+    name: str | None = None,
+    ephemeral: bool = False,
 ) -> Dataset:
     """Copy rows from their source, validate them in a worker and make them a dataset.
 
@@ -87,6 +93,7 @@ async def register(
         owner_id: whose rows they are.
         source: of the rows.
         schema: what they must be.
+        name: by which people know them.
         ephemeral: for one question, after which `sweep` removes them.
 
     Raises:
@@ -109,7 +116,7 @@ async def register(
                 services.settings.max_dataset_bytes,
             )
         return await services.engine.in_thread(
-            _adopt, services, draft, dataset_id, owner_id, schema, accepted, ephemeral
+            _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, ephemeral
         )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
@@ -127,6 +134,7 @@ def _adopt(
     owner_id: str,
     schema: DatasetSchema,
     accepted: Ingested,
+    name: str | None,
     ephemeral: bool,
 ) -> Dataset:
     """Move validated rows to their place, and write down that they are there; or neither."""
@@ -139,6 +147,7 @@ def _adopt(
         dataset = Dataset(
             id=dataset_id,
             owner_id=owner_id,
+            name=name,
             kind=schema.kind,
             dataset_schema=schema.model_dump_json(),
             n=accepted.n,

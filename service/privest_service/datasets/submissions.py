@@ -6,7 +6,7 @@ from fastapi import UploadFile
 from pydantic import BaseModel, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Input
+from privest_service.inputs import Input, Name
 
 
 class NewUpload(BaseModel):
@@ -14,6 +14,7 @@ class NewUpload(BaseModel):
 
     file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
+    name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     sha256: Annotated[
         str | None,
         StringConstraints(pattern=r"^[0-9a-fA-F]{64}$"),
@@ -29,4 +30,5 @@ class NewHandle(Input):
         StringConstraints(pattern=r"^[a-z0-9-]{1,63}:[^\x00-\x1f\x7f]{1,1000}$"),
         Field(description="connection:path of a file or object, connection:table or connection:schema.table"),
     ]
+    name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     declared: Annotated[DatasetSchema, Field(alias="schema")]

@@ -32,7 +32,7 @@ def read_budget(owner_id: str, caller: CallerDep, services: ServicesDep) -> Budg
     """What is spent and what is left."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
-        return views.budget(session, _account(session, owner_id))
+        return views.budget(_account(session, owner_id))
 
 
 @router.patch("/budget", responses=documented(Forbidden, NotFound))
@@ -58,7 +58,7 @@ def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services
         if body.frozen is not None:
             service.set_frozen(session, account.id, body.frozen)
         session.refresh(account)
-        return views.budget(session, account)
+        return views.budget(account)
 
     return services.database.run(change)
 

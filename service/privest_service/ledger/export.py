@@ -13,6 +13,7 @@ from privest_service.database import now
 from privest_service.datasets.models import Dataset
 from privest_service.ledger.models import Account, Entry, Job, Mechanism
 from privest_service.ledger.receipts import Receipt, Signer, signer_of
+from privest_service.ledger.service import SUMS_AFTER
 from privest_service.ledger.units import Composition
 
 _AT_ONCE = 500
@@ -45,7 +46,10 @@ class MechanismLine(BaseModel):
 
 
 class EntryLine(BaseModel):
-    """One entry: amounts are integers, μ² in 1e-12, ε in 1e-9, δ and slack in 1e-18."""
+    """One entry: amounts are integers, μ² in 1e-12, ε in 1e-9, δ and slack in 1e-18.
+
+    Exports have the sums after an entry since there were dashboards.
+    """
 
     type: Literal["entry"] = "entry"
     account: int
@@ -57,6 +61,11 @@ class EntryLine(BaseModel):
     delta: int
     mu_squared: int
     slack: int
+    epsilon_spent: int | None = None
+    delta_spent: int | None = None
+    mu_squared_spent: int | None = None
+    slack_spent: int | None = None
+    queries: int | None = None
     at: datetime
     prev: str
     hash: str
@@ -206,6 +215,7 @@ def _entries(session: Session, account: Account) -> Iterator[EntryLine]:
             delta=entry.delta,
             mu_squared=entry.mu_squared,
             slack=entry.slack,
+            **{name: getattr(entry, name) for name in SUMS_AFTER},
             at=entry.at,
             prev=entry.prev,
             hash=entry.hash,

@@ -48,6 +48,7 @@ class Account(Base):
     delta_spent: Mapped[int] = mapped_column(BigInteger, default=0)
     mu_squared_spent: Mapped[int] = mapped_column(BigInteger, default=0)
     slack_spent: Mapped[int] = mapped_column(BigInteger, default=0)
+    queries: Mapped[int] = mapped_column(BigInteger, default=0)
     frozen: Mapped[bool] = mapped_column(default=False)
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     head: Mapped[str] = mapped_column(String(64), default="")
@@ -67,7 +68,8 @@ class Mechanism(Base):
 class Entry(Base):
     """One movement of budget: never updated, never deleted, each signed over the one before.
 
-    A debit or a void carries amounts; a limit entry carries the account's new limits.
+    A debit or a void carries amounts; a limit entry carries the account's new limits. Each has the account's
+    sums as they are after it, so that a ledger of any length is drawn from a few of its entries.
     """
 
     __tablename__ = "entries"
@@ -81,6 +83,11 @@ class Entry(Base):
     delta: Mapped[int] = mapped_column(BigInteger)
     mu_squared: Mapped[int] = mapped_column(BigInteger)
     slack: Mapped[int] = mapped_column(BigInteger)
+    epsilon_spent: Mapped[int] = mapped_column(BigInteger)
+    delta_spent: Mapped[int] = mapped_column(BigInteger)
+    mu_squared_spent: Mapped[int] = mapped_column(BigInteger)
+    slack_spent: Mapped[int] = mapped_column(BigInteger)
+    queries: Mapped[int] = mapped_column(BigInteger)
     at: Mapped[datetime] = mapped_column(Moment)
     prev: Mapped[str] = mapped_column(String(64))
     hash: Mapped[str] = mapped_column(String(64))
@@ -99,6 +106,7 @@ class Job(Base):
         CheckConstraint("(state = 'committed') = (result IS NOT NULL)", name="result_when_committed"),
         Index("ix_jobs_waiting", "state", "created_at"),
         Index("ix_jobs_reuse", "submitter_id", "spec_digest"),
+        Index("ix_jobs_submitted", "submitter_id", "created_at"),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)

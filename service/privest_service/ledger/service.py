@@ -35,6 +35,12 @@ _KEEP = {
 
 _SUMS = ("epsilon", "delta", "mu_squared", "slack")
 
+QUERIES = {"limit": 0, "debit": 1, "void": -1}
+"""That an entry of this kind adds to those that were charged and not voided."""
+
+SUMS_AFTER = (*(f"{name}_spent" for name in _SUMS), "queries")
+"""Of an account, and as they are after an entry in that."""
+
 
 # Accounts
 
@@ -49,7 +55,7 @@ def open_account(
         subject=subject,
         window=window,
         composition=limits.composition,
-        seq=0,
+        **dict.fromkeys((*SUMS_AFTER, "seq"), 0),
     )
     _set(account, "limit", _as_charge(limits))
     session.add(account)
@@ -213,6 +219,7 @@ def _append(
     signer, at, entries = signer_of(session), now(), list[Entry]()
     for account, amount in zip(accounts, amounts, strict=True):
         account.seq += 1
+        account.queries += QUERIES[kind]
         entry = Entry(
             account_id=account.id,
             seq=account.seq,
@@ -223,6 +230,7 @@ def _append(
             delta=amount.delta,
             mu_squared=amount.mu_squared,
             slack=amount.slack,
+            **{name: getattr(account, name) for name in SUMS_AFTER},
             at=at,
             prev=account.head,
             signer=signer.id,

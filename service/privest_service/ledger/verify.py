@@ -9,7 +9,7 @@ from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, M
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
-from privest_service.ledger.service import INFORMATIVE_CAP
+from privest_service.ledger.service import INFORMATIVE_CAP, QUERIES, SUMS_AFTER
 from privest_service.ledger.units import Charge
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
@@ -34,6 +34,7 @@ class _Chain:
     head: str = ""
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_AMOUNTS, 0))
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_AMOUNTS, 0))
+    queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
     """By job: debits that were not voided."""
 
@@ -104,12 +105,15 @@ def _entry(
     amounts = Charge(line.epsilon, line.delta, line.mu_squared, line.slack)
     if line.kind == "limit":
         chain.limits = {name: getattr(amounts, name) for name in _AMOUNTS}
+        yield from _sums_after(chain, line)
         return
     for name in _AMOUNTS:
         chain.sums[name] = min(chain.sums[name] + getattr(amounts, name), INFORMATIVE_CAP)
     counted = ("mu_squared", "slack") if chain.stated.composition == "gdp" else ("epsilon", "delta")
     if any(chain.sums[name] > chain.limits[name] for name in counted):
         yield f"entry {line.seq} goes beyond the limit"
+    chain.queries += QUERIES[line.kind]
+    yield from _sums_after(chain, line)
     job = line.job or ""
     if line.kind == "debit":
         if job in chain.open:
@@ -118,6 +122,12 @@ def _entry(
         yield from _mechanism(line, amounts, costs)
     elif chain.open.pop(job, None) != -amounts:
         yield f"entry {line.seq} gives back what was not charged"
+
+
+def _sums_after(chain: _Chain, line: EntryLine) -> Iterator[str]:
+    told = [getattr(line, name) for name in SUMS_AFTER]
+    if told != [None] * len(told) and told != [*chain.sums.values(), chain.queries]:
+        yield f"entry {line.seq} does not bear the sums of its chain"
 
 
 def _mechanism(line: EntryLine, amounts: Charge, costs: dict[str, Charge | str]) -> Iterator[str]:

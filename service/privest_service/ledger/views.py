@@ -1,6 +1,6 @@
 """Budgets and entries as their owner reads them."""
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.privacy.calibration import epsilon_for, epsilon_within
@@ -17,7 +17,7 @@ from privest_service.ledger.units import (
 )
 
 
-def budget(session: Session, account: Account) -> Budget:
+def budget(account: Account) -> Budget:
     """Limit, spent and remaining of an account.
 
     For gdp, spent ε is the least with slack limit + δ_Gμ(ε) <= Δ at the spent μ², rounded up, and
@@ -57,16 +57,9 @@ def budget(session: Session, account: Account) -> Budget:
             slack=as_number(account.slack_spent, PROBABILITY),
         ),
         remaining=remaining,
-        queries=_queries(session, account.id),
+        queries=account.queries,
         basic=basic,
     )
-
-
-def _queries(session: Session, account_id: int) -> int:
-    """Charged entries that were not voided."""
-    statement = select(Entry.kind, func.count()).where(Entry.account_id == account_id).group_by(Entry.kind)
-    counts = {row[0]: row[1] for row in session.execute(statement)}
-    return counts.get("debit", 0) - counts.get("void", 0)
 
 
 def page(session: Session, account_id: int, *, limit: int, before: int | None) -> LedgerPage:
