@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve test check bench prove openapi
+.PHONY: help install demo serve chromium test check bench prove openapi
 
 export OMP_NUM_THREADS ?= 1
 
@@ -32,7 +32,15 @@ demo: install ## the main job on real data, start to end
 serve: install ## the service on this machine
 	$(BIN)/privest serve --port $(PORT)
 
-test: install ## all tests
+# Debian's, for the tests in tests/browser, which are skipped where it cannot be had.
+chromium:
+	@command -v chromium chromium-browser google-chrome > /dev/null \
+	  || { PATH="$$PATH:/usr/sbin:/sbin" && export DEBIAN_FRONTEND=noninteractive && [ "$$(id -u)" = 0 ] \
+	    && apt-get update -qq \
+	    && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core > /dev/null; } \
+	  || echo "no Chromium: the tests of pages are skipped (apt-get install chromium)"
+
+test: install chromium ## all tests
 	$(PYTEST)
 
 check: install ## lint, types, imports, interface, Dockerfile

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from privest_service import problems, telemetry
 from privest_service.connections import endpoints as connections
+from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
 from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
@@ -113,4 +114,6 @@ def create_app(settings: Settings | None) -> FastAPI:
         probes,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
+    if settings:
+        dashboard.install(app, settings.max_upload_bytes, settings.max_request_bytes)
     return app

@@ -141,6 +141,13 @@ class UnsupportedMediaType(Problem):
     title = "This format is not read here"
 
 
+class TooManyRequests(Problem):
+    """Not so often."""
+
+    slug, status = "too-many-requests", HTTPStatus.TOO_MANY_REQUESTS
+    title = "Too many requests"
+
+
 class Unavailable(Problem):
     """Not now."""
 

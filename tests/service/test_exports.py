@@ -179,7 +179,7 @@ def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database
         if row.type == "account" and row.account == account:
             last = next(e for e in short if e.type == "entry" and (e.account, e.seq) == (account, 3))
             row.seq, row.head = 3, last.hash
-            row.spent = dict.fromkeys(row.spent, 2)
+            row.spent, row.queries = dict.fromkeys(row.spent, 2), 2
     kept = before[-1]
     assert isinstance(kept, Heads)
 

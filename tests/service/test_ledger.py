@@ -183,8 +183,8 @@ FORGERIES: dict[str, tuple[str, str]] = {
         "UPDATE entries SET at = (SELECT max(at) FROM entries) WHERE account_id = :a AND seq = 2",
         "was changed",
     ),
-    "sum": ("UPDATE entries SET slack_spent = 0 WHERE account_id = :a AND seq = 3", "sums of its chain"),
-    "queries": ("UPDATE entries SET queries = 9 WHERE account_id = :a AND seq = 3", "sums of its chain"),
+    "sum after": ("UPDATE entries SET epsilon_spent = 0 WHERE account_id = :a AND seq = 3", "sums of its"),
+    "queries after": ("UPDATE entries SET queries = 9 WHERE account_id = :a AND seq = 3", "sums of its"),
     "hash": ("UPDATE entries SET hash = 'x' WHERE account_id = :a AND seq = 3", "was changed"),
     "place": ("UPDATE entries SET seq = 99 WHERE account_id = :a AND seq = 4", "does not follow"),
     "removed": ("DELETE FROM entries WHERE account_id = :a AND seq = 3", "does not follow"),
@@ -194,6 +194,7 @@ FORGERIES: dict[str, tuple[str, str]] = {
     "sum": ("UPDATE accounts SET mu_squared_spent = 0 WHERE id = :a", "spent mu_squared"),
     "other sum": ("UPDATE accounts SET epsilon_spent = 0 WHERE id = :a", "spent epsilon"),
     "limit": ("UPDATE accounts SET mu_squared_limit = 1000 WHERE id = :a", "limit of mu_squared"),
+    "queries": ("UPDATE accounts SET queries = 0 WHERE id = :a", "number of queries"),
     "head": ("UPDATE accounts SET head = 'x' WHERE id = :a", "does not end"),
     "length": ("UPDATE accounts SET seq = 9 WHERE id = :a", "does not end"),
 }

@@ -2,8 +2,9 @@
 
 from typing import get_args
 
-from fastapi import APIRouter, Request, Response, UploadFile
+from fastapi import APIRouter, Request, Response
 from sqlalchemy.orm import Session
+from starlette.datastructures import UploadFile
 
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
@@ -57,7 +58,7 @@ def _media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
 
 
-def _format(file: UploadFile) -> Format:
+def format_of(file: UploadFile) -> Format:
     """By content type, else by the ending of the file's name.
 
     Raises:
@@ -105,7 +106,7 @@ async def create_dataset(request: Request, caller: CallerDep, services: Services
     async with request.form() as form:
         upload = NewUpload.model_validate(dict(form))
         schema = SCHEMA.validate_json(upload.declared)
-        source = service.uploaded(services, upload.file.file, _format(upload.file), upload.sha256)
+        source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         made = await service.register(services, caller.id, source, schema, name=upload.name)
         return _view(made, caller.id)
 
@@ -171,7 +172,7 @@ def put_grant(
     def grant(session: Session) -> None:
         dataset = service.require_own(session, caller, dataset_id)
         require_analyst(session, analyst_id)
-        service.put_grant(session, dataset, analyst_id, _cap(session, dataset, body))
+        service.put_grant(session, dataset, analyst_id, cap_of(session, dataset, body))
 
     services.database.run(grant)
     return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
@@ -183,13 +184,13 @@ def put_cap(dataset_id: str, body: NewCap, caller: CallerDep, services: Services
 
     def cap(session: Session) -> None:
         dataset = service.require_own(session, caller, dataset_id)
-        service.put_cap(session, dataset, _cap(session, dataset, body))
+        service.put_cap(session, dataset, cap_of(session, dataset, body))
 
     services.database.run(cap)
     return CapView(dataset=dataset_id, cap=_shown(body))
 
 
-def _cap(session: Session, dataset: Dataset, body: NewCap) -> Limits:
+def cap_of(session: Session, dataset: Dataset, body: NewCap) -> Limits:
     """In the composition of the owner's budget.
 
     Raises:

@@ -244,6 +244,21 @@ def visible(session: Session, principal: Principal) -> list[Dataset]:
     )
 
 
+def with_same_rows(session: Session, dataset: Dataset) -> list[Dataset]:
+    """Other datasets of the owner that hold the same rows, for which budgets are counted together."""
+    return list(
+        session.scalars(
+            select(Dataset).where(
+                Dataset.owner_id == dataset.owner_id,
+                Dataset.fingerprint == dataset.fingerprint,
+                Dataset.id != dataset.id,
+                Dataset.deleted_at.is_(None),
+                ~Dataset.ephemeral,
+            )
+        )
+    )
+
+
 def delete(session: Session, dataset: Dataset) -> None:
     """Withdraw a dataset: queries that no worker has claimed are voided, the ledger's entries stay."""
     session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))

@@ -132,6 +132,16 @@ class Engine:
         self._ends.shutdown()
 
     @property
+    def draining(self) -> bool:
+        """Whether nothing more is claimed, as the service is about to end."""
+        return self._stopping.is_set()
+
+    @property
+    def slots(self) -> int:
+        """Jobs that may run at a time."""
+        return self._runners.slots
+
+    @property
     def healthy(self) -> bool:
         """Whether jobs are being taken up."""
         return self._feeder.is_alive() and self._runners.healthy

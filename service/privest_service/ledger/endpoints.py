@@ -2,7 +2,7 @@
 
 from functools import partial
 from tempfile import TemporaryFile
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
@@ -11,13 +11,14 @@ from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
 from privest_service.ledger import service, views
-from privest_service.ledger.export import Heads, as_csv, as_jsonl, heads, lines
+from privest_service.ledger.export import Form, Heads, heads, write_out
 from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
 from privest_service.problems import Forbidden, Invalid, NotFound, documented
 from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"])
 
@@ -101,18 +102,22 @@ def export_ledger(
     caller: CallerDep,
     services: ServicesDep,
     form: Annotated[
-        Literal["jsonl", "csv"],
+        Form,
         Query(alias="format", description="`jsonl` for `privest verify-ledger`, `csv` for entries alone"),
     ] = "jsonl",
 ) -> StreamingResponse:
     """All accounts, entries and receipts of this owner."""
     caller.must_be_owner(owner_id)
+    return exported(services, owner_id, form)
+
+
+def exported(services: Services, owner_id: str, form: Form) -> StreamingResponse:
+    """A ledger as a file."""
     # Written out first: a caller that reads slowly must not hold a connection of the database.
     with services.database.read(snapshot=True) as session:
         require_owner(session, owner_id)
         file = TemporaryFile()  # noqa: SIM115 - closed once it is sent
-        for line in (as_csv if form == "csv" else as_jsonl)(lines(session, owner_id)):
-            file.write(line.encode())
+        write_out(session, owner_id, file, form)
     file.seek(0)
     kind = "text/csv" if form == "csv" else "application/jsonl"
     disposition = f'attachment; filename="ledger-{owner_id}.{form}"'

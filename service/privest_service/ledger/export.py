@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 import rfc8785
 from pydantic import BaseModel, Field, TypeAdapter
@@ -15,6 +15,9 @@ from privest_service.ledger.models import Account, Entry, Job, Mechanism
 from privest_service.ledger.receipts import Receipt, Signer, signer_of
 from privest_service.ledger.service import SUMS_AFTER
 from privest_service.ledger.units import Composition
+
+Form = Literal["jsonl", "csv"]
+"""Of an export."""
 
 _AT_ONCE = 500
 """Entries read in one go, so that a ledger of any length is exported in little memory."""
@@ -35,6 +38,7 @@ class AccountLine(BaseModel):
     head: str
     limit: dict[str, int]
     spent: dict[str, int]
+    queries: int | None = None
 
 
 class MechanismLine(BaseModel):
@@ -145,13 +149,19 @@ def read(file: Iterable[str]) -> Iterator[Line]:
             raise ValueError(f"line {number} is no line of a ledger") from None
 
 
+def write_out(session: Session, owner_id: str, file: IO[bytes], form: Form = "jsonl") -> None:
+    """Write all that the ledger says of one owner; the session's transaction must be a snapshot."""
+    for line in (_as_csv if form == "csv" else as_jsonl)(lines(session, owner_id)):
+        file.write(line.encode())
+
+
 def as_jsonl(told: Iterable[Line]) -> Iterator[str]:
     """For `privest verify-ledger`."""
     for line in told:
         yield line.model_dump_json() + "\n"
 
 
-def as_csv(told: Iterable[Line]) -> Iterator[str]:
+def _as_csv(told: Iterable[Line]) -> Iterator[str]:
     """The entries alone, for tables."""
     yield ",".join(EntryLine.model_fields) + "\r\n"
     for line in told:
@@ -194,6 +204,7 @@ def _account(session: Session, account: Account) -> AccountLine:
         head=account.head,
         limit={name: getattr(account, f"{name}_limit") for name in names},
         spent={name: getattr(account, f"{name}_spent") for name in names},
+        queries=account.queries,
     )
 
 

@@ -338,6 +338,12 @@ def waiting(session: Session, *, dummies_of: str | None = None) -> int:
     return session.scalar(counted) or 0
 
 
+def in_states(session: Session, *states: str) -> dict[str, int]:
+    """How many jobs are in these states, which no job stays in."""
+    counted = select(Job.state, func.count()).where(Job.state.in_(states)).group_by(Job.state)
+    return dict.fromkeys(states, 0) | dict(session.execute(counted).tuples().all())
+
+
 def claim_next(session: Session, lease: timedelta) -> Job | None:
     """Claim the job that has waited longest, dummies last: from here on its charge is final."""
     chosen = (

@@ -3,9 +3,10 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from privest_service.ledger.chain import entry_hash, to_sign
-from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, MechanismLine
+from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, MechanismLine, read
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
@@ -80,6 +81,16 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
     return report
 
 
+def verify_file(path: str, keys: Sequence[str]) -> Report:
+    """Read an export: the work of a worker process, as a long ledger takes a while.
+
+    Raises:
+        ValueError: it is none.
+    """
+    with Path(path).open() as file:
+        return verify(read(file), keys)
+
+
 def _cost(line: MechanismLine) -> Charge | str:
     """The charge of a mechanism, or what is wrong with it."""
     if hashlib.sha256(line.content.encode()).hexdigest() != line.digest:
@@ -142,6 +153,8 @@ def _end(chain: _Chain) -> Iterator[str]:
     stated = chain.stated
     if (stated.seq, stated.head) != (chain.seq, chain.head):
         yield "the chain does not end where the account says"
+    if stated.queries not in (None, chain.queries):
+        yield "the number of queries is not that of the entries"
     for name in _AMOUNTS:
         if stated.spent[name] != chain.sums[name]:
             yield f"spent {name} is not the sum of the entries"

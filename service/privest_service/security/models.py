@@ -29,3 +29,15 @@ class ApiKey(Base):
     digest: Mapped[str] = mapped_column(String(64), unique=True)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+
+
+class SignIn(Base):
+    """A signed-in browser: the SHA-256 of its session id, who it is, and the key that it came in with."""
+
+    __tablename__ = "sessions"
+
+    digest: Mapped[str] = mapped_column(String(64), primary_key=True)
+    role: Mapped[str] = mapped_column(String(10))
+    principal_id: Mapped[str] = mapped_column(String(40))
+    key: Mapped[str] = mapped_column(String(64))
+    expires_at: Mapped[datetime] = mapped_column(Moment, index=True)

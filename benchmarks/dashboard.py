@@ -1,0 +1,376 @@
+"""Pages of the dashboard on ledgers of a thousand and a hundred thousand entries: by HTTP and in Chromium."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import numpy as np
+from playwright.sync_api import Browser
+from sqlalchemy import insert, text, update
+from sqlalchemy.orm import Session
+from tests.browser.browsing import chromium, find_chromium
+from tests.harness import LABELLED, Server
+
+from benchmarks.ledger_load import percentile, postgres
+from benchmarks.report import publish, spread, table
+from privest.privacy.cost import PrivacyTarget
+from privest_service.database import Database
+from privest_service.database.migrate import migrate
+from privest_service.database.tables import new_id
+from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates import worker
+from privest_service.estimates.kinds import KINDS
+from privest_service.ledger import receipts
+from privest_service.ledger import service as ledger
+from privest_service.ledger.chain import entry_hash, to_sign
+from privest_service.ledger.mechanisms import mechanism
+from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
+from privest_service.ledger.receipts import Signer, new_signing_key
+from privest_service.ledger.units import Charge, Limits
+from privest_service.owners.service import create_owner
+from privest_service.security.service import create_analyst
+
+SIZES = (1_000, 100_000)
+PAGES = (
+    "/dashboard",
+    "/dashboard/ledger",
+    "/dashboard/ledger?state=failed",
+    "/dashboard/datasets",
+    "/dashboard/analysts",
+)
+REQUESTS, LOADS = 20, 5
+_ANALYSTS, _BATCH, _DAYS = 3, 2_000, 365
+_BUDGET = Limits.of(3.0, 1e-5, "gdp")
+_EPSILONS, _DELTA = (0.004, 0.01), 1e-9  # a hundred thousand of these are half of the budget
+_ENDS = {"committed": 0.95, "failed": 0.03, "voided": 0.02}
+_ASKED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("frechet-mean", {"kind": "points", "manifold": {"name": "spd", "dim": 2}, "radius": 1.0}, {}),
+    ("frechet-mean", {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "radius": 1.0}, {}),
+    ("robust-pca", {"kind": "vectors", "dim": 6}, {"rank": 2}),
+    ("logistic-regression", LABELLED, {}),
+)
+"""Of each dataset what is asked of it, its schema, and the choices."""
+
+
+# The ledger
+
+
+class Chain:
+    """The entries of one account, written in memory."""
+
+    def __init__(self, account: Account, signer: Signer) -> None:
+        self.id, self.seq, self.head = account.id, account.seq, account.head
+        self.sums = {name: getattr(account, name) for name in ledger.SUMS_AFTER}
+        """As they are stored, after the last entry."""
+        self._signer = signer
+
+    def append(self, kind: str, job: str, why: str | None, amounts: Charge, at: datetime) -> Entry:
+        """The next entry."""
+        self.seq += 1
+        self.sums["queries"] += ledger.QUERIES[kind]
+        for name, moved in vars(amounts).items():
+            spent = self.sums[f"{name}_spent"] + moved
+            self.sums[f"{name}_spent"] = min(spent, ledger.INFORMATIVE_CAP)
+        entry = Entry(
+            account_id=self.id,
+            seq=self.seq,
+            kind=kind,
+            job_id=job,
+            mechanism=why,
+            **vars(amounts),
+            **self.sums,
+            at=at,
+            prev=self.head,
+            signer=self._signer.id,
+        )
+        entry.hash = self.head = entry_hash(entry)
+        entry.signature = self._signer.sign(to_sign(entry.hash))
+        return entry
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one of the askers asks of one dataset, again and again."""
+
+    values: dict[str, Any]
+    """Of all its jobs."""
+    result: str
+    why: str
+    charge: Charge
+    chains: tuple[Chain, ...]
+
+
+@contextmanager
+def _clock(begun: datetime) -> Iterator[list[datetime]]:
+    """While the ledger takes the one moment in this list for the present one."""
+    moment = [begun]
+    with ExitStack() as stack:
+        for module in (ledger, receipts):
+            stack.enter_context(patch.object(module, "now", lambda: moment[0]))
+        yield moment
+
+
+def build(database: Database, signer: Signer, entries: int) -> str:
+    """Write the ledger of a new owner, whose own account has so many entries; its datasets have no rows.
+
+    Returns:
+        the owner's key.
+    """
+    since = datetime.now(UTC) - timedelta(days=_DAYS)
+    rng = np.random.default_rng(0)
+    with _clock(since) as clock:
+        with database.write() as session:
+            key, questions, chains = _owner(session, signer, since)
+        step = timedelta(days=_DAYS) / entries
+        while chains[0].seq < entries:
+            jobs: list[dict[str, Any]] = []
+            written: list[Entry] = []
+            while chains[0].seq < entries and len(jobs) < _BATCH:
+                clock[0] = since + (chains[0].seq + 0.5 * rng.random()) * step
+                _ask(questions[rng.integers(len(questions))], clock[0], signer, rng, jobs, written)
+            with database.write() as session:
+                _store(session, jobs, written, chains)
+    return key
+
+
+def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list[Question], list[Chain]]:
+    """An owner, its datasets and grants: its key, what is asked, and all chains, that of the owner first."""
+    owner, key = create_owner(session, "A busy owner", _BUDGET)
+    owner.created_at = since
+    analysts = [create_analyst(session, f"Analyst {number}")[0].id for number in range(_ANALYSTS)]
+    session.flush()
+    questions: list[Question] = []
+    chains: dict[int, Chain] = {}
+    for kind_name, schema, options in _ASKED:
+        declared = SCHEMA.validate_python(schema)
+        dataset = Dataset(
+            id=new_id("ds"),
+            owner_id=owner.id,
+            kind=declared.kind,
+            dataset_schema=declared.model_dump_json(),
+            n=2000,
+            fingerprint=new_id("rows"),
+            created_at=since,
+        )
+        session.add(dataset)
+        session.flush()
+        ledger.ensure_account(session, owner.id, "dataset", dataset.fingerprint)
+        for analyst in analysts:
+            datasets.put_grant(session, dataset, analyst, Limits.none("gdp")).created_at = since
+        kind = KINDS[kind_name]
+        for epsilon in _EPSILONS:
+            target = PrivacyTarget(epsilon, _DELTA)
+            body = {"dataset": {"id": dataset.id}, "privacy": vars(target)} | options
+            plan = kind.plan(kind.options(kind.request.model_validate(body)), declared.shape(2000), target)
+            why = mechanism(kind_name, dataset.id, target, plan.releases)
+            session.add(why)
+            session.flush()
+            result = kind.run(plan, worker.gate("", plan)).model_dump_json()
+            for asker in (owner.id, *analysts):
+                subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
+                if asker != owner.id:
+                    subjects["analyst"] = datasets.grant_subject(dataset.id, asker)
+                values = {
+                    "kind": kind_name,
+                    "submitter_id": asker,
+                    "owner_id": owner.id,
+                    "dataset_id": dataset.id,
+                    "spec_digest": new_id("spec"),
+                    "plan": kind.plans.dump_json(plan).decode(),
+                }
+                concerned = ledger.accounts_in_force(session, owner, subjects)
+                theirs = tuple(chains.setdefault(each.id, Chain(each, signer)) for each in concerned)
+                charge = Charge.of(target, plan.cost)
+                questions.append(Question(values, result, why.digest, charge, theirs))
+    return key, questions, list(chains.values())
+
+
+def _ask(
+    question: Question,
+    moment: datetime,
+    signer: Signer,
+    rng: np.random.Generator,
+    jobs: list[dict[str, Any]],
+    written: list[Entry],
+) -> None:
+    """One job with its entries, as it is when it is over."""
+    state = str(rng.choice(list(_ENDS), p=list(_ENDS.values())))
+    values = question.values | {"id": new_id("job"), "state": state, "created_at": moment}
+    values |= {"lease_until": None, "result": None, "receipt": None}
+    debits = [
+        chain.append("debit", values["id"], question.why, question.charge, moment)
+        for chain in question.chains
+    ]
+    written += debits
+    if state == "voided":
+        written += [
+            chain.append("void", values["id"], None, -question.charge, moment + timedelta(seconds=1))
+            for chain in question.chains
+        ]
+    else:
+        values["lease_until"] = moment + timedelta(minutes=10)
+    if state == "committed":
+        receipt = signer.receipt(Job(**values), debits, question.result)
+        values |= {"result": question.result, "receipt": receipt.model_dump_json()}
+    jobs.append(values)
+
+
+def _store(
+    session: Session, jobs: Sequence[dict[str, Any]], written: Sequence[Entry], chains: Sequence[Chain]
+) -> None:
+    """Insert jobs with their keys, transitions and entries, and move the accounts."""
+    columns = [column.key for column in Entry.__table__.columns]
+    ways = {state: ("reserved", "claimed", state) for state in _ENDS} | {"voided": ("reserved", "voided")}
+    session.execute(insert(Job.__table__), list(jobs))  # pyright: ignore[reportArgumentType]
+    session.execute(
+        insert(IdempotencyKey.__table__),  # pyright: ignore[reportArgumentType]
+        [
+            {
+                "principal_id": job["submitter_id"],
+                "key": job["id"],
+                "body_digest": "0" * 64,
+                "job_id": job["id"],
+                "created_at": job["created_at"],
+            }
+            for job in jobs
+        ],
+    )
+    session.execute(
+        insert(Transition.__table__),  # pyright: ignore[reportArgumentType]
+        [
+            {"job_id": job["id"], "state": state, "at": job["created_at"] + timedelta(seconds=number)}
+            for job in jobs
+            for number, state in enumerate(ways[job["state"]])
+        ],
+    )
+    session.execute(
+        insert(Entry.__table__),  # pyright: ignore[reportArgumentType]
+        [{name: getattr(entry, name) for name in columns} for entry in written],
+    )
+    for chain in chains:
+        moved = chain.sums | {"seq": chain.seq, "head": chain.head}
+        session.execute(update(Account).where(Account.id == chain.id).values(**moved))
+
+
+# The pages
+
+
+@contextmanager
+def signed_in(server: Server, key: str) -> Iterator[httpx.Client]:
+    """A client that holds the cookie of a session; it follows no redirect, so that 200 means the page."""
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        answer = client.post("/dashboard/sign-in", data={"key": key})
+        assert answer.status_code == 303, (answer.status_code, answer.text[:500])
+        assert client.cookies, "no session came with it"
+        yield client
+
+
+def times(client: httpx.Client, page: str) -> list[float]:
+    """Seconds that each of some requests took."""
+    taken: list[float] = []
+    for _ in range(REQUESTS):
+        begun = perf_counter()
+        answer = client.get(page)
+        taken.append(perf_counter() - begun)
+        assert answer.status_code == 200, (page, answer.status_code, answer.text[:500])
+    return taken
+
+
+def loads(browser: Browser, server: Server, client: httpx.Client) -> list[float]:
+    """Milliseconds from navigation to the load event of the first page, each in a fresh profile."""
+    taken: list[float] = []
+    for _ in range(LOADS):
+        with browser.new_context(viewport={"width": 1280, "height": 900}) as context:
+            context.add_cookies(
+                [
+                    {"name": cookie.name, "value": cookie.value or "", "url": server.url}
+                    for cookie in client.cookies.jar
+                ]
+            )
+            page = context.new_page()
+            page.goto(server.url + PAGES[0], wait_until="load")
+            assert page.url == server.url + PAGES[0]
+            taken.append(page.evaluate("performance.getEntriesByType('navigation')[0].loadEventStart"))
+    return taken
+
+
+def measure(directory: Path, url: str, browser: Browser | None) -> tuple[list[list[str]], list[str]]:
+    """Rows of pages and one of first loads for one database, in columns of every size."""
+    name = "SQLite" if url.startswith("sqlite") else "PostgreSQL"
+    pem = directory / "signing.pem"
+    pem.write_bytes(new_signing_key())
+    signer = Signer(pem.read_bytes())
+    rows = {page: [f"{name}, {page.removeprefix('/dashboard') or 'first page'}"] for page in PAGES}
+    first = [name]
+    for size in SIZES:
+        database = Database(url, signer=signer)
+        migrate(database)
+        begun = perf_counter()
+        key = build(database, signer, size)
+        if not database.is_sqlite:  # as autovacuum does before long
+            with database.write() as session:
+                session.execute(text("ANALYZE"))
+        database.close()
+        print(f"{name}: {size} entries in {perf_counter() - begun:.0f} s", flush=True)
+        server = Server(directory, url, signing_key_file=pem)
+        try:
+            with signed_in(server, key) as client:
+                first.append(spread(loads(browser, server, client)) if browser else "")
+                for page, row in rows.items():
+                    taken = times(client, page)
+                    row += [f"{percentile(taken, part):.0f}" for part in (0.5, 0.95)]
+                    print(*row, sep=" | ", flush=True)
+        finally:
+            server.stop()
+    return list(rows.values()), first
+
+
+def main() -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    directory = Path(tempfile.mkdtemp(prefix="privest-dashboard-"))
+    directory.chmod(0o755)  # PostgreSQL runs as a user of its own
+    path = find_chromium()
+    try:
+        with ExitStack() as stack:
+            browser = stack.enter_context(chromium(path)) if path else None
+            (directory / "on-postgres").mkdir()
+            (directory / "on-sqlite").mkdir()
+            url, _ = stack.enter_context(postgres(directory / "cluster"))
+            pages, first = measure(directory / "on-postgres", url, browser)
+            more, second = measure(directory / "on-sqlite", f"sqlite:///{directory}/privest.db", browser)
+    finally:
+        shutil.rmtree(directory)
+    sizes = [f"{size:,} entries" for size in SIZES]
+    columns = [f"{size}: {part} ms" for size in sizes for part in ("p50", "p95")]
+    body = f"""
+The owner's own account has so many entries, over a year; those of its {len(_ASKED)} datasets and of
+{_ANALYSTS} analysts' grants on each have as many again, twice. All is as the service writes it: chained and
+signed, with jobs, their transitions, answers and receipts, some failed and some voided. It is written by
+bulk, so that nothing of it was in the service's memory. Server, database and client share the cores.
+
+{REQUESTS} requests one after another of every page, by HTTP without a browser.
+
+{table(["", *columns], [*pages, *more])}
+
+The first page in Chromium, headless, from navigation to the load event: medians of {LOADS} fresh profiles,
+with the least and the most, in ms; the server was just started, and the first of them is its first page.
+The goal is 300 ms at {SIZES[-1]:,} entries.
+
+{table(["", *sizes], [first, second])}
+"""
+    publish("dashboard", "The dashboard", body)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Entries of a ledger: searched a stretch at a time, so that no search takes longer on a longer ledger."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field
+from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import Session
+
+from privest_service.inputs import Id
+from privest_service.ledger.chain import entry_hash, to_sign
+from privest_service.ledger.models import Account, Entry, Job, Mechanism
+from privest_service.ledger.receipts import Receipt, Signer, is_signature, signed_by
+from privest_service.problems import NotFound
+
+_STRETCH = 10_000
+"""Entries that one search goes through at most."""
+
+_PAGE = 50
+"""Entries on a page."""
+
+_LINKS = 200
+"""Of a chain, that are verified at a look at one of them."""
+
+
+def or_none(given: object) -> object:
+    """A field of a form; nothing filled in is none."""
+    return None if given == "" else given
+
+
+Choice = Annotated[Id | None, BeforeValidator(or_none)]
+"""Of a form, where nothing chosen is an empty string."""
+
+
+class Search(BaseModel):
+    """What entries are looked for; all of it must fit."""
+
+    text: Annotated[str, Field(max_length=100)] = ""
+    analyst: Choice = None
+    dataset: Choice = None
+    kind: Choice = None
+    state: Annotated[
+        Literal["reserved", "claimed", "committed", "failed", "voided", "limit"] | None,
+        BeforeValidator(or_none),
+    ] = None
+    window: Annotated[int | None, BeforeValidator(or_none), Field(ge=1, lt=2**31)] = None
+    before: Annotated[int | None, BeforeValidator(or_none), Field(ge=1, lt=2**63)] = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it leaves anything out."""
+        return any((self.text, self.analyst, self.dataset, self.kind, self.state))
+
+    @property
+    def chosen(self) -> dict[str, str]:
+        """As a query of an address."""
+        return {name: str(value) for name, value in self.model_dump(exclude={"before"}).items() if value}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Entries with their jobs, newest first, and how far back they were looked for."""
+
+    rows: Sequence[tuple[Entry, Job | None]]
+    oldest: int
+    further: int | None
+    """Before which to go on; None at the beginning of the chain."""
+
+
+def search(session: Session, account: Account, wanted: Search, named: Sequence[str] = ()) -> Found:
+    """The newest entries of an account that fit, among a stretch of them.
+
+    Args:
+        session: of the caller's transaction.
+        account: whose they are.
+        wanted: what is looked for.
+        named: datasets and analysts whose names fit the text.
+    """
+    newest = min(account.seq, wanted.before - 1 if wanted.before else account.seq)
+    oldest = max(newest - _STRETCH + 1, 1)
+    text, stretch = wanted.text.strip().removeprefix("#"), Entry.seq.between(oldest, newest)
+    if text.isdecimal():
+        oldest, stretch = 1, Entry.seq == min(int(text), account.seq + 1)
+    elif text.startswith("job_"):
+        oldest, stretch = 1, Entry.job_id == text
+    elif text:
+        stretch = and_(stretch, or_(Job.dataset_id.in_(named), Job.submitter_id.in_(named)))
+    statement = (
+        select(Entry, Job)
+        .outerjoin(Job, Job.id == Entry.job_id)
+        .where(Entry.account_id == account.id, stretch)
+        .order_by(Entry.seq.desc())
+        .limit(_PAGE)
+    )
+    for column, value in (
+        (Job.submitter_id, wanted.analyst),
+        (Job.dataset_id, wanted.dataset),
+        (Job.kind, wanted.kind),
+        (Entry.kind if wanted.state == "limit" else Job.state, wanted.state),
+    ):
+        if value:
+            statement = statement.where(column == value)
+    rows = session.execute(statement).tuples().all()
+    if len(rows) == _PAGE:
+        oldest = rows[-1][0].seq
+    return Found(rows, oldest, oldest if oldest > 1 else None)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was verified, and whether it holds; None where it cannot be told here."""
+
+    what: str
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One entry with all that belongs to it."""
+
+    entry: Entry
+    job: Job | None
+    mechanism: Mechanism | None
+    receipt: Receipt | None
+    checks: list[Check]
+
+
+def detail(session: Session, account: Account, seq: int, signer: Signer) -> Detail:
+    """An entry, verified with those before it and with its receipt.
+
+    Raises:
+        NotFound: the chain is not that long.
+    """
+    links = session.scalars(
+        select(Entry)
+        .where(Entry.account_id == account.id, Entry.seq.between(seq - _LINKS, seq + 1))
+        .order_by(Entry.seq)
+    ).all()
+    entry = next((each for each in links if each.seq == seq), None)
+    if entry is None:
+        raise NotFound
+    job = session.get(Job, entry.job_id) if entry.job_id else None
+    mechanism = session.get(Mechanism, entry.mechanism) if entry.mechanism else None
+    receipt = Receipt.model_validate_json(job.receipt) if job and job.receipt else None
+    return Detail(entry, job, mechanism, receipt, _checks(account, links, entry, mechanism, receipt, signer))
+
+
+def _checks(
+    account: Account,
+    links: Sequence[Entry],
+    entry: Entry,
+    mechanism: Mechanism | None,
+    receipt: Receipt | None,
+    signer: Signer,
+) -> list[Check]:
+    whole = all(entry_hash(each) == each.hash for each in links)
+    joined = all(
+        later.prev == earlier.hash and later.seq == earlier.seq + 1 for earlier, later in pairwise(links)
+    )
+    ends = links[-1].seq < account.seq or links[-1].hash == account.head
+    known = entry.signer == signer.id
+    checks = [
+        Check(
+            f"entries {links[0].seq:,} to {links[-1].seq:,} are unchanged, and each follows the one before",
+            whole and joined and ends,
+        ),
+        Check(
+            f"signed by this service with key {entry.signer}",
+            is_signature(entry.signature, to_sign(entry.hash), signer.public_key) if known else None,
+        ),
+    ]
+    if mechanism is not None:
+        same = hashlib.sha256(mechanism.content.encode()).hexdigest() == mechanism.digest
+        checks.append(Check("the mechanism is the one that was charged", same))
+    if receipt is not None:
+        own = any(
+            (each.account, each.seq, each.hash) == (account.id, entry.seq, entry.hash)
+            for each in receipt.statement.entries
+        )
+        signed = signed_by(receipt, signer.public_key) if receipt.public_key == signer.public_key else None
+        checks.append(Check("the receipt is for this entry, and truly signed", signed and own))
+    return checks

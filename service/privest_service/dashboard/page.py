@@ -1,0 +1,111 @@
+"""What every page has in common: templates, headers, and errors as pages instead of problem documents."""
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import structlog
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.routing import APIRoute
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import ValidationError
+
+from privest_service.dashboard import words
+from privest_service.dashboard.charts.budgets import level
+from privest_service.problems import Invalid, Problem, Unauthenticated, faults_of
+
+STATIC = Path(__file__).with_name("static")
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+log = structlog.get_logger()
+
+_templates = Environment(
+    loader=FileSystemLoader(Path(__file__).with_name("templates")),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.filters |= {
+    "number": words.number,
+    "percent": words.percent,
+    "moment": words.moment,
+    "day": words.day,
+    "iso": words.iso,
+    "short": words.short,
+    "count": words.count,
+    "level": level,
+    "spent_percent": words.spent_percent,
+    "left_percent": words.left_percent,
+}
+
+
+@cache
+def _version() -> str:
+    """Of all static files together: they are kept by browsers until it changes."""
+    digest = hashlib.sha256()
+    for file in sorted(STATIC.iterdir()):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def place(request: Request, path: str = "") -> str:
+    """The address of a page of the dashboard, behind whatever prefix a proxy has put."""
+    return f"{request.scope.get('root_path', '')}/dashboard{path}"
+
+
+def render(request: Request, template: str, *, status: int = 200, **content: Any) -> HTMLResponse:
+    """A page; whoever is signed in is known to it as `visitor`."""
+    content.setdefault("visitor", getattr(request.state, "visitor", None))
+    text = _templates.get_template(template).render(
+        at=place(request), here=request.url.path, version=_version(), **content
+    )
+    return HTMLResponse(text, status)
+
+
+def redirect(request: Request, path: str) -> RedirectResponse:
+    """On to another page, after what was sent has been done."""
+    return RedirectResponse(place(request, path), 303)
+
+
+class Page(APIRoute):
+    """A route of the dashboard."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As FastAPI has it, with errors for people and the headers of a page."""
+        handle = super().get_route_handler()
+
+        async def page(request: Request) -> Response:
+            try:
+                response = await handle(request)
+            except Problem as problem:
+                response = _refused(request, problem)
+            except (RequestValidationError, ValidationError) as error:
+                response = _refused(request, Invalid(faults=faults_of(error.errors())))
+            except Exception:
+                log.exception("a page failed")
+                response = render(request, "failed.html", status=500)
+            for name, value in _HEADERS.items():
+                response.headers.setdefault(name, value)
+            return response
+
+        return page
+
+
+def _refused(request: Request, problem: Problem) -> Response:
+    if isinstance(problem, Unauthenticated):
+        return redirect(request, "/sign-in")
+    return render(request, "refused.html", status=problem.status, problem=problem)

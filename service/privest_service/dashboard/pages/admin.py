@@ -1,0 +1,76 @@
+"""The administrator's view: all owners, what is frozen, and how workers and queue do."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response
+from sqlalchemy import and_, select
+from sqlalchemy.orm import Session
+
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.standing import share
+from privest_service.dashboard.visitors import FormDep, admin
+from privest_service.database import now
+from privest_service.ledger import service as ledger
+from privest_service.ledger import views
+from privest_service.ledger.models import Account
+from privest_service.owners.models import Owner
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(prefix="/admin", route_class=Page, dependencies=[Depends(admin)])
+
+_PAGE = 50
+
+
+@router.get("")
+def read(
+    request: Request,
+    services: ServicesDep,
+    after: Annotated[str, Query(max_length=40)] = "",
+    frozen: bool = False,
+) -> Response:
+    """All owners, by their ids."""
+    statement = (
+        select(Owner, Account)
+        .join(
+            Account,
+            and_(
+                Account.owner_id == Owner.id,
+                Account.scope == "owner",
+                Account.subject == "",
+                Account.window == Owner.window,
+            ),
+        )
+        .where(Owner.id > after)
+    )
+    if frozen:
+        statement = statement.where(Account.frozen)
+    with services.database.read() as session:
+        rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).tuples().all()
+        jobs = ledger.in_states(session, "reserved", "claimed")
+        overdue = len(ledger.overdue(session, now()))
+    return render(
+        request,
+        "admin.html",
+        rows=[
+            (owner, account, views.budget(account), share(ledger.limits_of(account), account))
+            for owner, account in rows
+        ],
+        further=rows[-1][0].id if len(rows) == _PAGE else None,
+        frozen=frozen,
+        engine=services.engine,
+        settings=services.settings,
+        jobs=jobs,
+        overdue=overdue,
+    )
+
+
+@router.post("/owners/{owner_id}/freeze")
+def freeze(request: Request, owner_id: str, services: ServicesDep, form: FormDep) -> Response:
+    """Stop all queries of an owner, or let them go on."""
+
+    def change(session: Session) -> None:
+        ledger.set_frozen(session, ledger.owner_account(session, owner_id).id, form.get("frozen") == "yes")
+
+    services.database.run(change)
+    return redirect(request, "/admin")

@@ -1,0 +1,177 @@
+"""Analysts: who may ask about what, up to which cap, and what that has cost."""
+
+from dataclasses import dataclass
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest_service.dashboard.charts import Bar, bars
+from privest_service.dashboard.page import Page, place, redirect, render
+from privest_service.dashboard.standing import (
+    analysts_of,
+    by_analyst,
+    epsilon_of,
+    share_of_charge,
+)
+from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
+from privest_service.dashboard.words import count, number
+from privest_service.datasets import service as datasets
+from privest_service.datasets.endpoints import cap_of
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.schemas import NewCap
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account
+from privest_service.ledger.units import Charge, Limits
+from privest_service.problems import Fault, Invalid, NotFound, Problem, faults_of
+from privest_service.security.dependencies import ServicesDep
+from privest_service.security.service import require_analyst
+from privest_service.services import Services
+
+router = APIRouter(prefix="/analysts", route_class=Page)
+
+
+@dataclass(frozen=True)
+class GrantRow:
+    """One grant as a row of a table; shares are of the whole budget."""
+
+    grant: Grant
+    analyst: str
+    dataset: Dataset
+    cap: Limits | None
+    spent: float
+    epsilon: float
+    queries: int
+
+
+@router.get("")
+def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """All grants in force, and who spent what."""
+    return _page(request, visitor, services, dict(request.query_params), None)
+
+
+def _page(
+    request: Request, visitor: Visitor, services: Services, given: dict[str, str], problem: Problem | None
+) -> Response:
+    with services.database.read() as session:
+        account = ledger.owner_account(session, visitor.id)
+        names, own = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
+        parts = by_analyst(session, account, names)
+        rows = _rows(session, account, names)
+    return render(
+        request,
+        "analysts.html",
+        status=problem.status if problem else 200,
+        rows=rows,
+        chart=bars(
+            "by-analyst",
+            [
+                Bar(
+                    part.label,
+                    part.spent,
+                    f"ε {number(part.epsilon)} · {count(part.queries, 'query', 'queries')}",
+                    None if part.id == "own" else place(request, f"/ledger?analyst={part.id}"),
+                )
+                for part in parts
+            ],
+            "Share of the budget that each has spent",
+        ),
+        datasets=own,
+        given=given,
+        problem=problem,
+    )
+
+
+def _rows(session: Session, account: Account, names: dict[str, str]) -> list[GrantRow]:
+    limits = ledger.limits_of(account)
+    grants = session.execute(
+        select(Grant, Dataset)
+        .join(Dataset, Dataset.id == Grant.dataset_id)
+        .where(Dataset.owner_id == account.owner_id, Dataset.deleted_at.is_(None), Grant.revoked_at.is_(None))
+        .order_by(Grant.created_at)
+    ).tuples()
+    own = {
+        each.subject: each
+        for each in session.scalars(
+            select(Account).where(
+                Account.owner_id == account.owner_id,
+                Account.scope == "analyst",
+                Account.window == account.window,
+            )
+        )
+    }
+    rows: list[GrantRow] = []
+    for grant, dataset in grants:
+        theirs = own.get(datasets.grant_subject(dataset.id, grant.analyst_id))
+        cap = ledger.limits_of(theirs) if theirs else None
+        sums = (
+            Charge(theirs.epsilon_spent, theirs.delta_spent, theirs.mu_squared_spent, theirs.slack_spent)
+            if theirs
+            else Charge(0, 0, 0, 0)
+        )
+        rows.append(
+            GrantRow(
+                grant=grant,
+                analyst=names.get(grant.analyst_id, grant.analyst_id),
+                dataset=dataset,
+                cap=cap if cap and cap.capped else None,
+                spent=share_of_charge(limits, sums),
+                epsilon=epsilon_of(limits, sums),
+                queries=theirs.queries if theirs else 0,
+            )
+        )
+    return rows
+
+
+@router.post("")
+def grant(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+    """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
+    given = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
+
+    def change(session: Session) -> None:
+        dataset = datasets.require_own(session, visitor.principal, given.get("dataset", ""))
+        try:
+            require_analyst(session, given.get("analyst", ""))
+        except NotFound:
+            raise Invalid(
+                faults=[
+                    Fault(location="analyst", rule="is not the id of an analyst here; ask your administrator")
+                ]
+            ) from None
+        datasets.put_grant(session, dataset, given["analyst"], cap_of(session, dataset, _cap(given)))
+
+    try:
+        services.database.run(change)
+    except (Invalid, ValidationError) as error:
+        problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+        return _page(request, visitor, services, given, problem)
+    return redirect(request, "/analysts")
+
+
+def _cap(given: dict[str, str]) -> NewCap:
+    """The cap in a form; both fields empty mean none.
+
+    Raises:
+        Invalid: one holds no number.
+        ValidationError: they break a rule.
+    """
+    numbers: dict[str, float] = {}
+    for name in ("epsilon", "delta"):
+        if text := given.get(name):
+            try:
+                numbers[name] = float(text)
+            except ValueError:
+                raise Invalid(faults=[Fault(location=name, rule="must be a number")]) from None
+    return NewCap.model_validate(numbers)
+
+
+@router.post("/revoke")
+def revoke(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+    """End a grant at once."""
+    dataset_id, analyst_id = (str(form.get(name, "")) for name in ("dataset", "analyst"))
+    with services.database.write() as session:
+        datasets.require_own(session, visitor.principal, dataset_id)
+        datasets.revoke_grant(session, dataset_id, analyst_id)
+    return redirect(request, "/analysts")

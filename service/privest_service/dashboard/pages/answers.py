@@ -1,0 +1,161 @@
+"""Pictures of answers that an owner may see: those to its own questions."""
+
+import json
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from markupsafe import Markup
+from sqlalchemy import and_, or_, select
+
+from privest_service.dashboard.charts import (
+    ellipse,
+    heat_map,
+    in_disk,
+    intervals,
+    loadings,
+    on_circle,
+    vector_bars,
+)
+from privest_service.dashboard.page import Page, render
+from privest_service.dashboard.pages.ledger import names_of_datasets
+from privest_service.dashboard.standing import title
+from privest_service.dashboard.visitors import OwnerDep
+from privest_service.dashboard.words import number
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
+from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.service import require_job
+from privest_service.ledger.models import Job
+from privest_service.problems import NotFound
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(prefix="/answers", route_class=Page)
+
+_PAGE = 24
+
+_NORMAL_95 = 1.96
+
+
+@router.get("")
+def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: str = "") -> Response:
+    """The owner's own questions that were answered, newest first."""
+    statement = select(Job).where(Job.submitter_id == visitor.id, Job.state == "committed")
+    with services.database.read() as session:
+        if last := session.get(Job, before) if before else None:
+            statement = statement.where(
+                or_(
+                    Job.created_at < last.created_at,
+                    and_(Job.created_at == last.created_at, Job.id < last.id),
+                )
+            )
+        jobs = session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE)).all()
+        names = names_of_datasets(session, visitor.id)
+    return render(
+        request,
+        "answers.html",
+        jobs=jobs,
+        plans={job.id: KINDS[job.kind].plans.validate_json(job.plan) for job in jobs},
+        names=names,
+        title=title,
+        further=jobs[-1].id if len(jobs) == _PAGE else None,
+    )
+
+
+@router.get("/{job_id}")
+def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """One answer, as a picture and as numbers."""
+    with services.database.read() as session:
+        job = require_job(session, visitor.principal, job_id)
+        if job.submitter_id != visitor.id or job.result is None:
+            raise NotFound("answers are for those who asked")
+        dataset = session.get_one(Dataset, job.dataset_id)
+        names = names_of_datasets(session, visitor.id)
+    plan = KINDS[job.kind].plans.validate_json(job.plan)
+    answer = json.loads(job.result)
+    return render(
+        request,
+        "answer.html",
+        job=job,
+        plan=plan,
+        name=names.get(job.dataset_id),
+        title=title(job.kind),
+        pictures=_PICTURES[job.kind](answer, SCHEMA.validate_json(dataset.dataset_schema)),
+        numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
+        error=plan.expected_error,
+    )
+
+
+Pictures = list[tuple[str, Markup]]
+"""With what each shows."""
+
+
+def _mean(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
+    point, space = np.array(answer["point"]), schema.manifold.name if isinstance(schema, PointsSchema) else ""
+    if space == "spd" and point.shape == (2, 2):
+        told = "The mean as the ellipse of points at distance 1 from the origin: x with xᵀP⁻¹x = 1."
+        return [(told, ellipse("mean", point)), ("Its entries.", heat_map("entries", point))]
+    if point.ndim == 2:
+        return [("The entries of the mean.", heat_map("mean", point))]
+    if space == "sphere" and point.shape == (2,):
+        return [("The mean on the unit circle.", on_circle("mean", point.tolist()))]
+    if space == "poincare-ball" and point.shape == (2,):
+        return [("The mean in the Poincaré disk.", in_disk("mean", point.tolist()))]
+    return [("The coordinates of the mean.", vector_bars("mean", point))]
+
+
+def _subspace(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+    basis = np.array(answer["basis"])
+    told = "Loadings: how each feature points along each direction of the subspace."
+    pictures = [(told, loadings("basis", basis, [f"x{i + 1}" for i in range(len(basis))]))]
+    if answer.get("center") is not None:
+        pictures.append(("The centre of the subspace.", vector_bars("center", np.array(answer["center"]))))
+    if answer.get("explained") is not None:
+        told = "Shares of the rows' variance along each direction."
+        pictures.append((told, vector_bars("explained", np.array(answer["explained"]))))
+    return pictures
+
+
+def _classifier(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
+    assert isinstance(schema, LabelledSchema)  # noqa: S101 - no other is asked for a classifier
+    shape = schema.shape(2)
+    # By the public scales, else features in small units would dwarf all others.
+    scale = np.ones(len(shape.features)) if shape.scale is None else np.array(shape.scale)
+    rows = np.atleast_2d(answer["coefficients"]) * scale
+    spreads = [answer["noise"], *([answer["sampling"]] if answer["sampling"] else [])]
+    variances = [np.atleast_2d(each["standard_errors"])[:, :-1] ** 2 for each in spreads]
+    errors = _NORMAL_95 * np.sqrt(np.sum(variances, axis=0)) * scale
+    of = "Coefficients" if shape.scale is None else "Coefficients times the features' public scales,"
+    by = "the noise and the sampling of rows" if answer["sampling"] else "the noise alone"
+    classes = answer["classes"] if len(rows) > 1 else answer["classes"][1:]
+    starts = np.atleast_1d(answer["intercept"])
+    return [
+        (
+            f"{of} towards “{name}”, with intervals of 95 % by {by}. The intercept is {number(start)}.",
+            intervals(
+                f"class-{i}", shape.features, row.tolist(), (row - error).tolist(), (row + error).tolist()
+            ),
+        )
+        for i, (name, row, start, error) in enumerate(zip(classes, rows, starts, errors, strict=True))
+    ]
+
+
+def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+    names, values, errors = list[str](), list[float](), list[float]()
+    for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
+        if score:
+            names.append(name)
+            values.append(score["value"])
+            errors.append(_NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"])))
+    lows, highs = (np.clip(np.array(values) + sign * np.array(errors), 0, 1).tolist() for sign in (-1, 1))
+    told = "The score, with an interval of 95 % by the noise and the sampling of rows."
+    return [(told, intervals("score", names, values, lows, highs))]
+
+
+_PICTURES = {
+    "frechet-mean": _mean,
+    "robust-pca": _subspace,
+    "logistic-regression": _classifier,
+    "classifier-score": _score,
+}

@@ -1,0 +1,197 @@
+"""Datasets: public facts, what was spent on each, upload, deletion."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from fastapi import APIRouter, Depends, Request
+from fastapi.responses import Response
+from pydantic import ValidationError
+from sqlalchemy import select
+
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.standing import by_dataset
+from privest_service.dashboard.visitors import FormDep, OwnerDep, owner
+from privest_service.datasets import service
+from privest_service.datasets.endpoints import format_of
+from privest_service.datasets.models import Grant
+from privest_service.datasets.readers import Format
+from privest_service.datasets.schemas import SCHEMA, DatasetSchema
+from privest_service.datasets.submissions import NewUpload
+from privest_service.ledger import service as ledger
+from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
+from privest_service.security.dependencies import ServicesDep
+from privest_service.security.models import Analyst
+
+router = APIRouter(prefix="/datasets", route_class=Page)
+
+SchemaKind = Literal["points", "vectors", "labelled", "json"]
+
+_MANIFOLDS = ("sphere", "spd", "euclidean", "poincare-ball", "lorentz", "stiefel", "grassmann")
+_METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
+
+
+@router.get("")
+def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """All datasets of the owner."""
+    with services.database.read() as session:
+        own = service.visible(session, visitor.principal)
+        parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
+    spent = {part.id: part for part in parts}
+    first: dict[str, str] = {}
+    for dataset in own:
+        first.setdefault(dataset.fingerprint, dataset.id)
+    return render(
+        request,
+        "datasets.html",
+        datasets=[(dataset, spent.get(first[dataset.fingerprint])) for dataset in own],
+        shared={dataset.id for dataset in own if first[dataset.fingerprint] != dataset.id},
+    )
+
+
+@router.get("/new", dependencies=[Depends(owner)])
+def form(request: Request, kind: SchemaKind = "points") -> Response:
+    """Where a file becomes a dataset."""
+    return _form(request, kind, {}, None)
+
+
+def _form(request: Request, kind: str, given: Mapping[str, str], problem: Problem | None) -> Response:
+    return render(
+        request,
+        "upload.html",
+        status=problem.status if problem else 200,
+        kind=kind,
+        kinds=get_args(SchemaKind),
+        manifolds=_MANIFOLDS,
+        metrics=_METRICS,
+        formats=get_args(Format),
+        given=given,
+        problem=problem,
+    )
+
+
+@router.post("/new")
+async def upload(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+    """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
+    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    kind = given.get("kind", "")
+    try:
+        schema = _schema(kind, given)
+        file = form.get("file")
+        if file is None or isinstance(file, str) or not file.filename:
+            raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
+        new = NewUpload.model_validate(
+            {"file": file, "schema": "", "name": given.get("name", "").strip() or None}
+        )
+        source = service.uploaded(services, file.file, format_of(file))
+        made = await service.register(services, visitor.id, source, schema, name=new.name)
+    except (Problem, ValidationError) as error:
+        problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+        return _form(request, kind if kind in get_args(SchemaKind) else "points", given, problem)
+    finally:
+        await form.close()
+    return redirect(request, f"/datasets/{made.id}?done=uploaded")
+
+
+def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
+    """What the fields of a form declare.
+
+    Raises:
+        Invalid: a field holds no JSON, or no number.
+        ValidationError: they break a rule.
+    """
+    if kind == "json":
+        return SCHEMA.validate_json(given.get("schema", ""))
+    fields = {name: value.strip() for name, value in given.items() if value.strip()}
+    declared: dict[str, Any] = {"kind": kind}
+    if kind == "points":
+        manifold: dict[str, Any] = {"name": fields.get("manifold", ""), **_numbers(fields, "dim", "rank")}
+        if manifold["name"] == "spd" and "metric" in fields:
+            manifold["metric"] = fields["metric"]
+        if manifold["name"] not in ("stiefel", "grassmann"):
+            manifold.pop("rank", None)
+        declared |= {"manifold": manifold, **_numbers(fields, "center", "radius")}
+    elif kind == "vectors":
+        declared |= _numbers(fields, "dim", "norm_bound")
+    else:
+        declared |= {name: _names(fields.get(name, "")) for name in ("features", "classes")}
+        declared |= {"label": fields.get("label", "")}
+        for name in ("mean", "scale"):
+            if name in fields:
+                declared |= _numbers({name: f"[{fields[name]}]"}, name)
+        declared |= _numbers(fields, "norm_bound")
+    return SCHEMA.validate_python(declared)
+
+
+def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:
+    """Numbers and lists of them, as JSON has them.
+
+    Raises:
+        Invalid: a field holds something else.
+    """
+    found: dict[str, Any] = {}
+    for name in names:
+        if name in fields:
+            try:
+                found[name] = json.loads(fields[name])
+            except ValueError:
+                raise Invalid(
+                    faults=[Fault(location=name, rule="must be a number, or a list like [1, 0]")]
+                ) from None
+    return found
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+@router.get("/{dataset_id}")
+def one(request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """Public facts of one, who may ask about it, and what was spent on its rows."""
+    return _one(request, dataset_id, visitor, services, "dataset.html")
+
+
+@router.get("/{dataset_id}/delete")
+def confirm(request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """What deletion means, before it is done."""
+    return _one(request, dataset_id, visitor, services, "delete.html")
+
+
+def _one(
+    request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep, template: str
+) -> Response:
+    with services.database.read() as session:
+        dataset = service.require_own(session, visitor.principal, dataset_id)
+        account = ledger.owner_account(session, visitor.id)
+        parts = by_dataset(session, account, [dataset])
+        same = service.with_same_rows(session, dataset)
+        granted = session.execute(
+            select(Grant, Analyst.name)
+            .join(Analyst, Analyst.id == Grant.analyst_id)
+            .where(Grant.dataset_id == dataset_id, Grant.revoked_at.is_(None))
+        ).tuples()
+        grants = list(granted)
+    schema = SCHEMA.validate_json(dataset.dataset_schema)
+    return render(
+        request,
+        template,
+        dataset=dataset,
+        spent=next((part for part in parts if part.id == dataset.id), None),
+        same=same,
+        grants=grants,
+        shape=schema.shape(dataset.n).record,
+        schema=schema.model_dump(mode="json", exclude_none=True),
+        done=request.query_params.get("done") == "uploaded",
+    )
+
+
+@router.post("/{dataset_id}/delete")
+def delete(
+    request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep, _: FormDep
+) -> Response:
+    """Delete the rows; what was spent on them stays spent."""
+    with services.database.write() as session:
+        dataset = service.require_own(session, visitor.principal, dataset_id)
+        service.delete(session, dataset)
+    service.remove_rows(services.store, dataset)
+    return redirect(request, "/datasets")

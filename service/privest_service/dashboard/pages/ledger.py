@@ -1,0 +1,144 @@
+"""The ledger: entries to search, each with its mechanism, receipt and place in the chain; exports."""
+
+import json
+from tempfile import NamedTemporaryFile
+from typing import IO, Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest_service.dashboard import entries
+from privest_service.dashboard.entries import Search
+from privest_service.dashboard.page import Page, render
+from privest_service.dashboard.standing import analysts_of, dataset_name, share, share_of_charge, title
+from privest_service.dashboard.visitors import FormDep, OwnerDep
+from privest_service.dashboard.words import noise
+from privest_service.datasets.models import Dataset
+from privest_service.estimates.kinds import KINDS
+from privest_service.ledger import service as ledger
+from privest_service.ledger.endpoints import exported
+from privest_service.ledger.export import Form, write_out
+from privest_service.ledger.models import Entry
+from privest_service.ledger.units import Charge
+from privest_service.ledger.verify import verify_file
+from privest_service.owners.service import require_owner
+from privest_service.problems import Invalid
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(prefix="/ledger", route_class=Page)
+
+
+def _search(request: Request) -> Search:
+    """What is looked for, of the address."""
+    return Search.model_validate(dict(request.query_params))
+
+
+@router.get("")
+def read(
+    request: Request, visitor: OwnerDep, services: ServicesDep, wanted: Annotated[Search, Depends(_search)]
+) -> Response:
+    """Entries, newest first."""
+    with services.database.read() as session:
+        owner = require_owner(session, visitor.id)
+        account = ledger.owner_account(session, visitor.id, window=wanted.window)
+        analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
+        text = wanted.text.strip().lower()
+        named = [key for key, name in {**analysts, **datasets}.items() if text in name.lower()]
+        found = entries.search(session, account, wanted, named)
+    return render(
+        request,
+        "ledger.html",
+        found=found,
+        wanted=wanted,
+        account=account,
+        windows=owner.window,
+        analysts=analysts,
+        names=analysts | {visitor.id: "you"},
+        dataset_names=datasets,
+        kinds={name: title(name) for name in KINDS},
+        title=title,
+        further=wanted.chosen | {"before": found.further},
+    )
+
+
+def charge_of(entry: Entry) -> Charge:
+    """What an entry moved; a limit moves nothing."""
+    if entry.kind == "limit":
+        return Charge(0, 0, 0, 0)
+    return Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
+
+
+def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
+    """All that an owner ever registered, but for what came with a question."""
+    found = session.scalars(
+        select(Dataset)
+        .where(Dataset.owner_id == owner_id, ~Dataset.ephemeral)
+        .order_by(Dataset.created_at.desc())
+    )
+    return {each.id: dataset_name(each) for each in found}
+
+
+@router.get("/export")
+def export(
+    visitor: OwnerDep,
+    services: ServicesDep,
+    form: Annotated[Form, Query(alias="format")] = "jsonl",
+) -> StreamingResponse:
+    """All of it, to keep."""
+    return exported(services, visitor.id, form)
+
+
+@router.post("/verify")
+async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+    """Verify every entry and every receipt, by a worker."""
+    keys = [services.settings.signer.public_key, *str(form.get("keys", "")).split()]
+
+    def write(file: IO[bytes]) -> None:
+        with services.database.read(snapshot=True) as session:
+            write_out(session, visitor.id, file)
+        file.flush()
+
+    try:
+        with NamedTemporaryFile(prefix="verify-") as file:
+            async with services.engine.turn(visitor.id):
+                await services.engine.in_thread(write, file.file)
+                report = await services.engine.in_worker(verify_file, file.name, keys)
+    except ValueError:
+        raise Invalid("a public key is base64, as `/v1/ledger/keys` shows it") from None
+    return render(request, "verified.html", report=report, signer=services.settings.signer)
+
+
+@router.get("/{seq}")
+def entry(
+    request: Request,
+    seq: int,
+    visitor: OwnerDep,
+    services: ServicesDep,
+    window: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+) -> Response:
+    """One entry."""
+    with services.database.read() as session:
+        account = ledger.owner_account(session, visitor.id, window=window)
+        detail = entries.detail(session, account, seq, services.settings.signer)
+        analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
+    job = detail.job
+    plan = KINDS[job.kind].plans.validate_json(job.plan) if job else None
+    limits = ledger.limits_of(account)
+    told: dict[str, Any] = json.loads(detail.mechanism.content) if detail.mechanism else {}
+    return render(
+        request,
+        "entry.html",
+        detail=detail,
+        account=account,
+        limits=limits,
+        share=share_of_charge(limits, charge_of(detail.entry)),
+        after=share(limits, detail.entry),
+        names=analysts | {visitor.id: "you"},
+        dataset_names=datasets,
+        title=title(job.kind) if job else None,
+        plan=plan,
+        releases=[noise(release) for release in told.get("releases", ())],
+        mechanism=json.dumps(told, indent=2, ensure_ascii=False) if told else None,
+    )

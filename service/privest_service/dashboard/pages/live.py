@@ -1,0 +1,64 @@
+"""A stream that tells the pages of an owner when what they show has changed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import APIRouter, Depends
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+
+from privest_service.dashboard.page import Page
+from privest_service.dashboard.pages.overview import fingerprint
+from privest_service.dashboard.visitors import OwnerDep, Visitor
+from privest_service.problems import TooManyRequests
+from privest_service.security import sessions
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(route_class=Page)
+
+_EVERY = 1.0
+"""Seconds between two looks, as queries may come by other processes."""
+
+_LOOKS = 600
+"""After which the browser has to come again."""
+
+_MOST = 12
+"""Streams of one owner at a time, in this process."""
+
+
+def _with_room(visitor: OwnerDep, services: ServicesDep) -> Visitor:
+    """Refuse before the stream begins: then nothing else can be said.
+
+    Raises:
+        TooManyRequests: as many streams are open as may be.
+    """
+    if services.streams[visitor.id] >= _MOST:
+        raise TooManyRequests("too many pages are open")
+    return visitor
+
+
+@router.get("/events", response_class=EventSourceResponse)
+async def changes(
+    visitor: Annotated[Visitor, Depends(_with_room)], services: ServicesDep
+) -> AsyncIterator[ServerSentEvent]:
+    """A word at each change, until the session ends or the service does."""
+
+    def look() -> str | None:
+        if sessions.find(services, visitor.session.id) is None:
+            return None
+        with services.database.read() as session:
+            return fingerprint(session, visitor.id)
+
+    services.streams[visitor.id] += 1
+    try:
+        seen = ""
+        for _ in range(_LOOKS):
+            found = None if services.engine.draining else await services.engine.in_thread(look)
+            if found is None:
+                return
+            if found != seen:
+                seen = found
+                yield ServerSentEvent(event="changed", data=seen)
+            await asyncio.sleep(_EVERY)
+    finally:
+        services.streams[visitor.id] -= 1

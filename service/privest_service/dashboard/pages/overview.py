@@ -1,0 +1,116 @@
+"""The overview: how much is spent, by whom, on what, and what is left."""
+
+import hashlib
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from sqlalchemy.orm import Session
+
+from privest_service.dashboard import entries
+from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
+from privest_service.dashboard.page import Page, place, redirect, render
+from privest_service.dashboard.standing import (
+    Moment,
+    Part,
+    Standing,
+    analysts_of,
+    by_analyst,
+    by_dataset,
+    dataset_name,
+    standing,
+    title,
+)
+from privest_service.dashboard.visitors import FormDep, OwnerDep, VisitorDep
+from privest_service.dashboard.words import count, duration, number
+from privest_service.database import now
+from privest_service.datasets import service as datasets
+from privest_service.ledger import service as ledger
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(route_class=Page)
+
+_LATEST = 8
+
+
+@router.get("")
+@router.get("/")
+def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Response:
+    """All at a glance."""
+    if visitor.is_admin:
+        return redirect(request, "/admin")
+    with services.database.read() as session:
+        account = ledger.owner_account(session, visitor.id)
+        own = datasets.visible(session, visitor.principal)
+        analysts = analysts_of(session, visitor.id)
+        names = analysts | {visitor.id: "you"}
+        stands = standing(session, account)
+        latest = entries.search(session, account, entries.Search()).rows[:_LATEST]
+        who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
+    return render(
+        request,
+        "overview.html",
+        stands=stands,
+        account=account,
+        gauge=gauge("gauge", stands.spent),
+        burn_down=burn_down(
+            "burn-down", [_point(request, each, names) for each in stands.history], now(), stands.ends
+        ),
+        lasts=duration(stands.ends - now()) if stands.ends else None,
+        basic_ends=_basic_ends(stands),
+        by_analyst=bars("by-analyst", [_bar(request, part, "analyst") for part in who], "Spent by analyst"),
+        by_dataset=bars("by-dataset", [_bar(request, part, "dataset") for part in what], "Spent by dataset"),
+        latest=latest,
+        names=names,
+        dataset_names={each.id: dataset_name(each) for each in own},
+        datasets=own,
+        title=title,
+    )
+
+
+def _point(request: Request, moment: Moment, names: dict[str, str]) -> BurnPoint:
+    if moment.submitter is None:
+        label = moment.what
+    else:
+        label = (
+            f"{moment.what} by {names.get(moment.submitter, moment.submitter)}, ε {number(moment.epsilon)}"
+        )
+        label += " given back" if moment.kind == "void" else ""
+    href = place(request, f"/ledger/{moment.seq}")
+    return BurnPoint(moment.at, moment.left, moment.left_basic, moment.seq, href, label)
+
+
+def _basic_ends(stands: Standing) -> Moment | None:
+    """After which entry nothing would be left if ε and δ were simply added up."""
+    if stands.limits.composition == "basic":
+        return None
+    return next((moment for moment in stands.history if moment.left_basic <= 0), None)
+
+
+def _bar(request: Request, part: Part, column: str) -> Bar:
+    linked = part.id not in ("own", "gone")
+    return Bar(
+        label=part.label,
+        share=part.spent,
+        note=f"ε {number(part.epsilon)} · {count(part.queries, 'query', 'queries')}",
+        href=place(request, f"/ledger?{column}={part.id}") if linked else None,
+    )
+
+
+@router.post("/freeze")
+def freeze(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+    """Stop all queries, or let them go on."""
+
+    def change(session: Session) -> None:
+        account = ledger.owner_account(session, visitor.id)
+        ledger.set_frozen(session, account.id, form.get("frozen") == "yes")
+
+    services.database.run(change)
+    return redirect(request, "")
+
+
+def fingerprint(session: Session, owner_id: str) -> str:
+    """Of what the pages of an owner show: another one whenever it has changed."""
+    account = ledger.owner_account(session, owner_id)
+    latest = entries.search(session, account, entries.Search()).rows
+    told = [account.window, account.seq, account.frozen, *(job.state for _, job in latest if job)]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

@@ -1,0 +1,55 @@
+"""Signing in and out."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from fastapi.responses import Response
+
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, leave, same_origin
+from privest_service.problems import TooManyRequests
+from privest_service.security import sessions
+from privest_service.security.dependencies import ServicesDep
+
+router = APIRouter(route_class=Page)
+
+
+@router.get("/sign-in")
+def form(request: Request) -> Response:
+    """Where a key opens a session."""
+    return render(request, "sign_in.html", fault=None)
+
+
+@router.post("/sign-in")
+def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()] = "") -> Response:
+    """Open a session; whatever the browser held before is of no use from here on."""
+    same_origin(request)
+    address = request.client.host if request.client else ""
+    if not services.attempts.may_try(address):
+        raise TooManyRequests("too many keys that open nothing came from your address; wait a minute")
+    opened = sessions.sign_in(services, key.strip())
+    if opened is None:
+        services.attempts.failed(address)
+        return render(request, "sign_in.html", status=401, fault="This key opens nothing here.")
+    if opened.principal.role == "analyst":
+        with services.database.write() as session:
+            sessions.sign_out(session, opened.id)
+        return render(
+            request,
+            "sign_in.html",
+            status=403,
+            fault="This is an analyst's key. The dashboard is for owners and the administrator.",
+        )
+    response = redirect(request, "")
+    enter(request, response, opened)
+    return response
+
+
+@router.post("/sign-out")
+def sign_out(request: Request, services: ServicesDep, visitor: VisitorDep, _: FormDep) -> Response:
+    """End the session, at once and for good."""
+    with services.database.write() as session:
+        sessions.sign_out(session, visitor.session.id)
+    response = redirect(request, "/sign-in")
+    leave(request, response)
+    return response

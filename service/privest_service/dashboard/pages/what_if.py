@@ -1,0 +1,172 @@
+"""What if: a query planned and not asked, its cost against what is left, and its error as ε varies."""
+
+import json
+from dataclasses import replace
+from math import exp, log
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from privest.privacy.cost import PrivacyTarget
+from privest_service.dashboard.charts import error_curve, gauge
+from privest_service.dashboard.entries import Choice, or_none
+from privest_service.dashboard.page import Page, render
+from privest_service.dashboard.standing import share, share_of_charge, title
+from privest_service.dashboard.visitors import OwnerDep, Visitor
+from privest_service.dashboard.words import ERRORS
+from privest_service.datasets import service as datasets
+from privest_service.estimates import service as estimates
+from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.service import Question
+from privest_service.ledger import service as ledger
+from privest_service.ledger import views
+from privest_service.ledger.models import Account
+from privest_service.ledger.units import Charge
+from privest_service.problems import (
+    AccountFrozen,
+    BudgetExceeded,
+    Fault,
+    Invalid,
+    Problem,
+    Unavailable,
+    faults_of,
+)
+from privest_service.security.dependencies import ServicesDep
+from privest_service.services import Services
+
+router = APIRouter(prefix="/what-if", route_class=Page)
+
+_AROUND = 16.0
+"""How many times less and more ε the curve shows."""
+
+_POINTS = 9
+
+_RANK = 2
+"""Of a subspace, unless another is asked for: two directions make a picture."""
+
+_USUAL = {"points": "frechet-mean", "vectors": "robust-pca", "labelled": "logistic-regression"}
+"""Of a kind of dataset, what is mostly asked."""
+
+
+class Wish(BaseModel):
+    """A query that is thought of."""
+
+    dataset: Choice = None
+    kind: Choice = None
+    epsilon: Annotated[float, Field(gt=0)] = 0.5
+    delta: Annotated[float | None, BeforeValidator(or_none)] = None
+    rank: Annotated[int | None, BeforeValidator(or_none)] = None
+    options: Annotated[str, Field(max_length=20_000)] = ""
+
+
+@router.get("")
+def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
+    """The form and, once it is filled in, the plan."""
+    given, problem, planned, wish = dict(request.query_params), None, None, Wish()
+    try:
+        wish = Wish.model_validate(given)
+    except ValidationError as error:
+        problem = Invalid(faults=faults_of(error.errors()))
+    with services.database.read() as session:
+        account = ledger.owner_account(session, visitor.id)
+        own = datasets.visible(session, visitor.principal)
+    chosen = next((each for each in own if each.id == wish.dataset), None)
+    if chosen and problem is None:
+        try:
+            planned = _planned(services, visitor, account, wish, chosen.kind)
+        except (Problem, ValidationError) as error:
+            problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+    limits = ledger.limits_of(account)
+    return render(
+        request,
+        "what_if.html",
+        status=problem.status if problem else 200,
+        given=given,
+        wish=wish,
+        chosen=chosen,
+        datasets=own,
+        kinds=[kind for kind in KINDS.values() if chosen and kind.dataset_kind == chosen.kind],
+        usual=_USUAL,
+        title=title,
+        budget=views.budget(account),
+        spent=share(limits, account),
+        problem=problem,
+        **(planned or {"plan": None}),
+    )
+
+
+def _planned(
+    services: Services, visitor: Visitor, account: Account, wish: Wish, dataset_kind: str
+) -> dict[str, Any]:
+    """All that the page says of a plan.
+
+    Raises:
+        Problem, ValidationError: it cannot be planned.
+    """
+    kind = KINDS.get(wish.kind or _USUAL[dataset_kind])
+    if kind is None:
+        raise Invalid(faults=[Fault(location="kind", rule="is not one of the known values")])
+    body = kind.request.model_validate(_body(wish, kind))
+    with services.database.read() as session:
+        question = estimates.resolve(session, visitor.principal, kind, body, wish.dataset or "")
+    plan = estimates.plan(services, question)
+    limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
+    refused = None
+    try:
+        ledger.require_room([account], [charge])
+    except (BudgetExceeded, AccountFrozen) as problem:
+        refused = problem
+    spent, cost = share(limits, account), share_of_charge(limits, charge)
+    error = plan.expected_error.standard_deviation
+    curve = _curve(services, question, kind)
+    return {
+        "plan": plan,
+        "kind": kind,
+        "cost": cost,
+        "refused": refused,
+        "times": int((1 - spent) / cost) if cost else None,
+        "gauge": gauge("gauge", spent, cost),
+        "error": error,
+        "foretold": ERRORS[kind.name],
+        "radius": getattr(plan.expected_error, "radius_95", None),
+        "curve": error_curve(
+            "curve", curve, (plan.target.epsilon, error), views.budget(account).remaining.epsilon or None
+        )
+        if len(curve) > 1
+        else None,
+    }
+
+
+def _body(wish: Wish, kind: Kind) -> dict[str, Any]:
+    """As it would be sent.
+
+    Raises:
+        Invalid: the further options are no JSON object.
+    """
+    try:
+        options = json.loads(wish.options) if wish.options.strip() else {}
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise Invalid(faults=[Fault(location="options", rule='must be a JSON object, like {"steps": 20}')])
+    privacy = {"epsilon": wish.epsilon} | ({} if wish.delta is None else {"delta": wish.delta})
+    rank = {"rank": wish.rank or _RANK} if "rank" in kind.request.model_fields else {}
+    return {**rank, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
+
+
+def _curve(services: Services, question: Question, kind: Kind) -> list[tuple[float, float]]:
+    """The error to expect at other ε; of plans that take long it is not worked out."""
+    if kind.is_heavy(question.options):
+        return []
+    points: list[tuple[float, float]] = []
+    for i in range(_POINTS):
+        epsilon = question.target.epsilon * exp(log(_AROUND) * (2 * i / (_POINTS - 1) - 1))
+        other = replace(question, target=PrivacyTarget(epsilon, question.target.delta))
+        try:
+            plan: Plan = estimates.plan(services, other)
+        except (Invalid, Unavailable):  # so little, or so much, that there is none
+            continue
+        points.append((epsilon, plan.expected_error.standard_deviation))
+    return points

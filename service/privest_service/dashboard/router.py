@@ -1,0 +1,51 @@
+"""The routes of the dashboard: all pages, and the files that they use."""
+
+from fastapi import APIRouter, FastAPI
+from fastapi.responses import Response
+from starlette.staticfiles import StaticFiles
+
+from privest_service.dashboard.page import STATIC, Page
+from privest_service.dashboard.pages import (
+    admin,
+    analysts,
+    answers,
+    datasets,
+    ledger,
+    live,
+    overview,
+    sign_in,
+    what_if,
+)
+from privest_service.problems import NotFound
+
+
+class _Kept(StaticFiles):
+    """Files that browsers keep: their address changes whenever they do."""
+
+    def file_response(self, *args: object, **kwargs: object) -> Response:
+        response = super().file_response(*args, **kwargs)  # pyright: ignore[reportArgumentType]
+        response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        return response
+
+
+_rest = APIRouter(route_class=Page)
+
+
+@_rest.get("/{_:path}")
+def nowhere() -> Response:
+    """A page that there is not."""
+    raise NotFound
+
+
+def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int | None) -> None:
+    """Add the dashboard to the application, outside of the interface that openapi.yaml describes."""
+    app.mount("/dashboard/static", _Kept(directory=STATIC))
+    _include(app, datasets.router, max_upload_bytes)
+    for page in (sign_in, live, overview, ledger, analysts, what_if, answers, admin):
+        _include(app, page.router, max_request_bytes)
+    _include(app, _rest, max_request_bytes)
+
+
+def _include(app: FastAPI, router: APIRouter, max_body_size: int | None) -> None:
+    app.include_router(router, prefix="/dashboard", include_in_schema=False, max_body_size=max_body_size)

@@ -1,0 +1,239 @@
+"""Where a budget stands and how it came there, from a few look-ups however long its ledger is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest.privacy.calibration import epsilon_for
+from privest_service.database import now
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.ledger import views
+from privest_service.ledger.models import Account, Entry, Job
+from privest_service.ledger.schemas import Budget
+from privest_service.ledger.service import limits_of
+from privest_service.ledger.units import EPSILON, Charge, Limits, as_number, mu_above
+from privest_service.security.models import Analyst
+
+_POINTS = 240
+"""Of a history, at most: a chart is a thousand pixels wide."""
+
+_PRESENT = timedelta(days=30)
+"""Of which the rate is the present one."""
+
+_SHORTEST = timedelta(hours=1)
+"""Over which a rate says anything."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was left after one entry, as shares of the budget; by plain sums it may be less than nothing."""
+
+    at: datetime
+    left: float
+    left_basic: float
+    seq: int
+    kind: str
+    epsilon: float
+    what: str
+    submitter: str | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A budget, what is spent of it as a share, how it came to that, and when it ends at the present rate."""
+
+    budget: Budget
+    limits: Limits
+    spent: float
+    entries: int
+    history: list[Moment]
+    ends: datetime | None
+
+
+def standing(session: Session, account: Account) -> Standing:
+    """Where an account stands."""
+    limits, history = limits_of(account), _history(session, account)
+    return Standing(
+        budget=views.budget(account),
+        limits=limits,
+        spent=share(limits, account),
+        entries=account.seq,
+        history=history,
+        ends=_end(history),
+    )
+
+
+def share(limits: Limits, sums: Account | Entry | Charge, after: str = "_spent") -> float:
+    """What sums take of the limits, of the two that count the one of which more is gone.
+
+    In μ² and slack on a gdp budget: there charges add up, so that shares of queries do.
+    """
+    return max(_part(getattr(sums, name + after), getattr(limits, name)) for name in limits.counted)
+
+
+def share_of_charge(limits: Limits, charge: Charge) -> float:
+    """What one charge takes of the limits."""
+    return share(limits, charge, "")
+
+
+def _part(amount: int, limit: int) -> float:
+    if limit == 0:  # δ of a pure budget
+        return 0.0 if amount <= 0 else 1.0
+    return float(Fraction(amount, limit))
+
+
+def _plain_sums(limits: Limits, entry: Entry) -> float:
+    return max(_part(entry.epsilon_spent, limits.epsilon), _part(entry.delta_spent, limits.delta))
+
+
+def _history(session: Session, account: Account) -> list[Moment]:
+    limits = limits_of(account)
+    last = account.seq
+    places = range(1, last + 1)
+    if last > _POINTS:
+        places = sorted({1 + round(i * (last - 1) / (_POINTS - 1)) for i in range(_POINTS)})
+    found = session.execute(
+        select(Entry, Job)
+        .outerjoin(Job, Job.id == Entry.job_id)
+        .where(Entry.account_id == account.id, Entry.seq.in_(places))
+        .order_by(Entry.seq)
+    ).tuples()
+    return [
+        Moment(
+            at=entry.at,
+            left=1 - share(limits, entry),
+            left_basic=1 - _plain_sums(limits, entry),
+            seq=entry.seq,
+            kind=entry.kind,
+            epsilon=as_number(abs(entry.epsilon), EPSILON),
+            what=title(job.kind) if job else "limit set",
+            submitter=job.submitter_id if job else None,
+        )
+        for entry, job in found
+    ]
+
+
+def title(kind: str) -> str:
+    """What a kind of estimate is called in a table."""
+    return {"frechet-mean": "Fréchet mean", "robust-pca": "robust PCA"}.get(kind, kind.replace("-", " "))
+
+
+def _end(history: Sequence[Moment]) -> datetime | None:
+    """When nothing is left if it goes on as in the last month; None where that cannot be said, or never."""
+    if not history:
+        return None
+    moment = now()
+    first = next((each for each in history if each.kind == "debit"), None)
+    if first is None:
+        return None
+    before = [each for each in history if each.at <= moment - _PRESENT and each.seq >= first.seq]
+    start = before[-1] if before else history[max(history.index(first) - 1, 0)]
+    since = max(start.at if before else first.at, moment - _PRESENT)
+    spent, passed = start.left - history[-1].left, moment - since
+    if spent <= 0 or passed < _SHORTEST:
+        return None
+    rest = passed.total_seconds() * max(history[-1].left, 0.0) / spent
+    return moment + timedelta(seconds=rest) if rest < timedelta(days=3650).total_seconds() else None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one analyst, or one dataset, took of a budget."""
+
+    id: str
+    label: str
+    spent: float
+    epsilon: float
+    queries: int
+
+
+def by_analyst(session: Session, account: Account, names: Mapping[str, str]) -> list[Part]:
+    """Who spent it: each analyst over all of its grants, and the rest, which is the owner's own."""
+    grants = session.scalars(
+        select(Account).where(
+            Account.owner_id == account.owner_id,
+            Account.scope == "analyst",
+            Account.window == account.window,
+        )
+    ).all()
+    groups: dict[str, list[Account]] = {}
+    for each in grants:
+        groups.setdefault(each.subject.partition("/")[2], []).append(each)
+    parts = {analyst: (names.get(analyst, analyst), theirs) for analyst, theirs in groups.items()}
+    return _parts(account, parts, ("own", "You, the owner"))
+
+
+def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) -> list[Part]:
+    """On what it was spent: rows by their fingerprint, whatever their names; the rest is on rows now gone."""
+    labels: dict[str, tuple[str, list[str]]] = {}
+    for dataset in datasets:
+        first, names = labels.setdefault(dataset.fingerprint, (dataset.id, []))
+        names.append(dataset_name(dataset))
+        labels[dataset.fingerprint] = first, names
+    accounts = session.scalars(
+        select(Account).where(
+            Account.owner_id == account.owner_id,
+            Account.scope == "dataset",
+            Account.subject.in_(labels),
+            Account.window == account.window,
+        )
+    ).all()
+    parts = {
+        labels[each.subject][0]: (" = ".join(dict.fromkeys(labels[each.subject][1])), [each])
+        for each in accounts
+    }
+    return _parts(account, parts, ("gone", "Deleted or sent with a question"))
+
+
+def dataset_name(dataset: Dataset) -> str:
+    """By which people know it."""
+    return dataset.name or dataset.id
+
+
+def _parts(
+    whole: Account, parts: Mapping[str, tuple[str, Sequence[Account]]], rest: tuple[str, str]
+) -> list[Part]:
+    found = [
+        _part_of(whole, key, label, _sums(accounts), sum(each.queries for each in accounts))
+        for key, (label, accounts) in parts.items()
+    ]
+    counted = _sums([each for _, accounts in parts.values() for each in accounts])
+    left = {name: getattr(whole, f"{name}_spent") - amount for name, amount in counted.items()}
+    queries = whole.queries - sum(part.queries for part in found)
+    if queries > 0:
+        found.append(_part_of(whole, *rest, {name: max(amount, 0) for name, amount in left.items()}, queries))
+    return sorted(found, key=lambda part: (-part.spent, part.label))
+
+
+def _sums(accounts: Sequence[Account]) -> dict[str, int]:
+    names = ("epsilon", "delta", "mu_squared", "slack")
+    return {name: sum(getattr(each, f"{name}_spent") for each in accounts) for name in names}
+
+
+def _part_of(whole: Account, key: str, label: str, sums: Mapping[str, int], queries: int) -> Part:
+    limits, charge = limits_of(whole), Charge(**sums)
+    return Part(key, label, share_of_charge(limits, charge), epsilon_of(limits, charge), queries)
+
+
+def epsilon_of(limits: Limits, charge: Charge) -> float:
+    """The ε that a sum of charges guarantees by itself, at the budget's δ."""
+    if limits.composition == "basic":
+        return as_number(charge.epsilon, EPSILON)
+    return epsilon_for(mu_above(charge.mu_squared), limits.room.delta)
+
+
+def analysts_of(session: Session, owner_id: str) -> dict[str, str]:
+    """The analysts to whom this owner ever granted anything: their names by their ids."""
+    granted = (
+        select(Grant.analyst_id)
+        .join(Dataset, Dataset.id == Grant.dataset_id)
+        .where(Dataset.owner_id == owner_id)
+    )
+    rows = session.execute(
+        select(Analyst.id, Analyst.name).where(Analyst.id.in_(granted)).order_by(Analyst.name)
+    )
+    return dict(rows.tuples().all())

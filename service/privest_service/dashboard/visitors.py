@@ -1,0 +1,142 @@
+"""Who looks at a page: the cookie of a session, and the token in forms that shows where they come from."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from fastapi.responses import Response
+from starlette.datastructures import FormData
+
+from privest_service.owners.models import Owner
+from privest_service.problems import Forbidden, Unauthenticated
+from privest_service.security import sessions
+from privest_service.security.dependencies import ServicesDep
+from privest_service.security.principals import Principal
+from privest_service.security.sessions import LASTS, OpenSession
+
+_COOKIE = "privest-session"
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Whoever is signed in.
+
+    Attributes:
+        session: that its browser holds.
+        name: to greet it by.
+    """
+
+    session: OpenSession
+    name: str
+
+    @property
+    def principal(self) -> Principal:
+        """The caller, as the interface knows it."""
+        return self.session.principal
+
+    @property
+    def id(self) -> str:
+        """Of the owner, or `admin`."""
+        return self.principal.id
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether this is the administrator."""
+        return self.principal.role == "admin"
+
+
+def _cookie(request: Request) -> str:
+    """Its name. Browsers take `__Host-` over TLS alone, which this machine itself can do without."""
+    return _COOKIE if request.url.hostname in _LOOPBACK else f"__Host-{_COOKIE}"
+
+
+def enter(request: Request, response: Response, opened: OpenSession) -> None:
+    """Hand a session to its browser."""
+    name = _cookie(request)
+    response.set_cookie(
+        name,
+        opened.id,
+        max_age=int(LASTS.total_seconds()),
+        path="/",
+        secure=name != _COOKIE,
+        httponly=True,
+        samesite="lax",
+    )
+
+
+def leave(request: Request, response: Response) -> None:
+    """Take it back."""
+    name = _cookie(request)
+    response.delete_cookie(name, path="/", secure=name != _COOKIE, httponly=True, samesite="lax")
+
+
+def same_origin(request: Request) -> None:
+    """Refuse what another site had this browser send.
+
+    Raises:
+        Forbidden: it did.
+    """
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Forbidden("this was sent from another site")
+
+
+def visitor(request: Request, services: ServicesDep) -> Visitor:
+    """Whoever is signed in.
+
+    Raises:
+        Unauthenticated: nobody is, or not any more.
+    """
+    found = sessions.find(services, request.cookies.get(_cookie(request), ""))
+    if found is None:
+        raise Unauthenticated
+    name = "Administrator"
+    if found.principal.role == "owner":
+        with services.database.read() as session:
+            name = session.get_one(Owner, found.principal.id).name
+    request.state.visitor = Visitor(found, name)
+    return request.state.visitor
+
+
+VisitorDep = Annotated[Visitor, Depends(visitor)]
+
+
+def owner(found: VisitorDep) -> Visitor:
+    """An owner who is signed in.
+
+    Raises:
+        Forbidden: it is the administrator, who has no datasets or budget of its own.
+    """
+    found.principal.must_be("owner")
+    return found
+
+
+OwnerDep = Annotated[Visitor, Depends(owner)]
+
+
+def admin(found: VisitorDep) -> Visitor:
+    """The administrator who is signed in.
+
+    Raises:
+        Forbidden: it is an owner.
+    """
+    found.principal.must_be("admin")
+    return found
+
+
+async def submitted(request: Request, found: VisitorDep) -> FormData:
+    """A form, which must have come with a page of the same session.
+
+    Raises:
+        Forbidden: it did not.
+    """
+    same_origin(request)
+    form = await request.form()
+    token = form.get("token")
+    if not isinstance(token, str) or not found.session.accepts(token):
+        await form.close()
+        raise Forbidden("this form is not of your present session: go back, reload the page and try again")
+    return form
+
+
+FormDep = Annotated[FormData, Depends(submitted)]

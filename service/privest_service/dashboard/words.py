@@ -1,0 +1,73 @@
+"""Numbers, moments and mechanisms in words."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from privest_service.dashboard.charts.wording import day, left_percent, moment, number, percent, spent_percent
+
+__all__ = [
+    "ERRORS",
+    "count",
+    "day",
+    "duration",
+    "iso",
+    "left_percent",
+    "moment",
+    "noise",
+    "number",
+    "percent",
+    "short",
+    "spent_percent",
+]
+
+_NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
+ERRORS = {
+    "frechet-mean": ("Error to expect", "distance by which the noise alone moves the mean, root mean square"),
+    "robust-pca": ("Error to expect", "angles by which the noise alone turns the subspace, root mean square"),
+    "logistic-regression": (
+        "Noise of the last release",
+        "on a coordinate, for features at most one long; errors of the coefficients come with the answer",
+    ),
+    "classifier-score": ("Error to expect", "of the score, by the noise alone, root mean square"),
+}
+"""What a plan of each kind foretells, and in which sense."""
+
+_LONGEST = timedelta(days=3650)
+
+
+def iso(at: datetime) -> str:
+    """A moment for machines."""
+    return at.astimezone(UTC).isoformat(timespec="seconds")
+
+
+def short(name: str) -> str:
+    """The beginning of an identifier or of a hash, enough to tell it from others on a page."""
+    return f"{name[:12]}…" if len(name) > 14 else name
+
+
+def count(number_of: int, one: str, many: str | None = None) -> str:
+    """So many of something."""
+    return f"{number_of:,} {one if number_of == 1 else many or one + 's'}"
+
+
+def duration(span: timedelta) -> str:
+    """How long, roughly."""
+    if span > _LONGEST:
+        return "more than ten years"
+    for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1))):
+        if span >= 2 * length:
+            return count(round(span / length), unit)
+    return count(max(1, round(span / timedelta(minutes=1))), "minute")
+
+
+def noise(release: dict[str, Any]) -> str:
+    """A release of a mechanism: "Gaussian noise, σ = 12.5, on 10 sums of “gradient”, to which …"."""
+    name, sign = _NOISES[release["noise"]]
+    times = release["count"]
+    sums = f"{count(times, 'sum')}" if times > 1 else "one sum"
+    told = f"{name} noise, {sign} = {number(release['scale'])}, on {sums} of “{release['statistic']}”"
+    if (clip := release.get("clip")) is not None:
+        told += f", to which no record adds more than {number(clip)}"
+    if (rate := release.get("rate")) is not None:
+        told += f"; each over a random {percent(rate)} of the records ({release['scheme']})"
+    return told

@@ -1,0 +1,97 @@
+"""Sessions of browsers: an opaque id, kept as a hash, new at each sign-in, with an end that is fixed.
+
+A session ends with the key that it came in with: when that is revoked or, the administrator's, changed.
+"""
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sqlalchemy import and_, delete, select
+from sqlalchemy.orm import Session
+
+from privest_service.database import now
+from privest_service.security import service
+from privest_service.security.models import ApiKey, SignIn
+from privest_service.security.principals import Principal
+from privest_service.services import Services
+
+LASTS = timedelta(hours=12)
+"""However much a session is used."""
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """A session that is good at present; its id is known to its browser alone."""
+
+    id: str
+    principal: Principal
+
+    @property
+    def token(self) -> str:
+        """What forms carry, to show that they come from a page of this session."""
+        return hmac.new(self.id.encode(), b"privest form", hashlib.sha256).hexdigest()
+
+    def accepts(self, token: str) -> bool:
+        """Whether a form came from a page of this session."""
+        return hmac.compare_digest(self.token.encode(), token.encode())
+
+
+def sign_in(services: Services, key: str) -> OpenSession | None:
+    """A fresh session for whoever holds the key; None where it opens nothing.
+
+    Those that have ended are forgotten on the way.
+    """
+    with services.database.read() as session:
+        credential = service.identify(session, key, services.settings.admin_key)
+    if credential is None:
+        return None
+    opened = OpenSession(secrets.token_urlsafe(32), credential.principal)
+
+    def note(session: Session) -> None:
+        session.execute(delete(SignIn).where(SignIn.expires_at < now()))
+        session.add(
+            SignIn(
+                digest=_digest(opened.id),
+                role=opened.principal.role,
+                principal_id=opened.principal.id,
+                key=credential.key_id or _admin_mark(services),
+                expires_at=now() + LASTS,
+            )
+        )
+
+    services.database.run(note)
+    return opened
+
+
+def find(services: Services, session_id: str) -> OpenSession | None:
+    """The session of this id; None once it has ended."""
+    with services.database.read() as session:
+        found = session.execute(
+            select(SignIn, ApiKey.id)
+            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, ApiKey.revoked_at.is_(None)))
+            .where(SignIn.digest == _digest(session_id), SignIn.expires_at > now())
+        ).one_or_none()
+    if found is None:
+        return None
+    signed_in, key_id = found
+    principal = Principal(signed_in.role, signed_in.principal_id)  # pyright: ignore[reportArgumentType]
+    good = signed_in.key == (_admin_mark(services) if principal.role == "admin" else key_id)
+    return OpenSession(session_id, principal) if good else None
+
+
+def sign_out(session: Session, session_id: str) -> None:
+    """End a session at once."""
+    session.execute(delete(SignIn).where(SignIn.digest == _digest(session_id)))
+
+
+def _digest(session_id: str) -> str:
+    return hashlib.sha256(session_id.encode()).hexdigest()
+
+
+def _admin_mark(services: Services) -> str:
+    """By which sessions know the administrator's key: a plain hash of what a person chose can be guessed."""
+    key = services.settings.admin_key.get_secret_value()
+    return hmac.new(services.settings.secret, b"privest admin " + key.encode(), hashlib.sha256).hexdigest()
