@@ -1,4 +1,4 @@
-"""Sessions of browsers."""
+"""Sessions of browsers, and grants to be found by their analyst."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -20,8 +20,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("digest", name=op.f("pk_sessions")),
     )
     op.create_index(op.f("ix_sessions_expires_at"), "sessions", ["expires_at"])
+    op.create_index(op.f("ix_grants_analyst_id"), "grants", ["analyst_id"])
 
 
 def downgrade() -> None:
+    op.drop_index(op.f("ix_grants_analyst_id"), table_name="grants")
     op.drop_index(op.f("ix_sessions_expires_at"), table_name="sessions")
     op.drop_table("sessions")

@@ -46,8 +46,8 @@ class Search(BaseModel):
         Literal["reserved", "claimed", "committed", "failed", "voided", "limit"] | None,
         BeforeValidator(or_none),
     ] = None
-    window: Annotated[int | None, BeforeValidator(or_none), Field(ge=1, lt=2**31)] = None
-    before: Annotated[int | None, BeforeValidator(or_none), Field(ge=1, lt=2**63)] = None
+    window: Annotated[Annotated[int, Field(ge=1, lt=2**31)] | None, BeforeValidator(or_none)] = None
+    before: Annotated[Annotated[int, Field(ge=1, lt=2**63)] | None, BeforeValidator(or_none)] = None
 
     @property
     def narrows(self) -> bool:
@@ -103,7 +103,7 @@ def search(session: Session, account: Account, wanted: Search, named: Sequence[s
     ):
         if value:
             statement = statement.where(column == value)
-    rows = session.execute(statement).tuples().all()
+    rows = session.execute(statement).all()
     if len(rows) == _PAGE:
         oldest = rows[-1][0].seq
     return Found(rows, oldest, oldest if oldest > 1 else None)

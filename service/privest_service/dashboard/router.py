@@ -29,7 +29,7 @@ class _Kept(StaticFiles):
         return response
 
 
-_rest = APIRouter(route_class=Page)
+_rest = APIRouter(prefix="/dashboard", route_class=Page)
 
 
 @_rest.get("/{_:path}")
@@ -48,4 +48,4 @@ def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int |
 
 
 def _include(app: FastAPI, router: APIRouter, max_body_size: int | None) -> None:
-    app.include_router(router, prefix="/dashboard", include_in_schema=False, max_body_size=max_body_size)
+    app.include_router(router, include_in_schema=False, max_body_size=max_body_size)

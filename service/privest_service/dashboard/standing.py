@@ -101,7 +101,7 @@ def _history(session: Session, account: Account) -> list[Moment]:
         .outerjoin(Job, Job.id == Entry.job_id)
         .where(Entry.account_id == account.id, Entry.seq.in_(places))
         .order_by(Entry.seq)
-    ).tuples()
+    )
     return [
         Moment(
             at=entry.at,
@@ -236,4 +236,4 @@ def analysts_of(session: Session, owner_id: str) -> dict[str, str]:
     rows = session.execute(
         select(Analyst.id, Analyst.name).where(Analyst.id.in_(granted)).order_by(Analyst.name)
     )
-    return dict(rows.tuples().all())
+    return dict(rows.all())

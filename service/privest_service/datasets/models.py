@@ -41,6 +41,6 @@ class Grant(Base):
     __tablename__ = "grants"
 
     dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), primary_key=True)
-    analyst_id: Mapped[str] = mapped_column(ForeignKey("analysts.id"), primary_key=True)
+    analyst_id: Mapped[str] = mapped_column(ForeignKey("analysts.id"), primary_key=True, index=True)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)

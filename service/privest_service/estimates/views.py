@@ -33,7 +33,7 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
         .join(Entry, Account.id == Entry.account_id)
         .where(Entry.job_id == job.id, Entry.kind == "debit")
         .order_by(Entry.account_id)
-    ).tuples()
+    )
     return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
 
 

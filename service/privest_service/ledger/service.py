@@ -341,7 +341,7 @@ def waiting(session: Session, *, dummies_of: str | None = None) -> int:
 def in_states(session: Session, *states: str) -> dict[str, int]:
     """How many jobs are in these states, which no job stays in."""
     counted = select(Job.state, func.count()).where(Job.state.in_(states)).group_by(Job.state)
-    return dict.fromkeys(states, 0) | dict(session.execute(counted).tuples().all())
+    return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 
 
 def claim_next(session: Session, lease: timedelta) -> Job | None:

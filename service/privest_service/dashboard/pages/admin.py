@@ -17,7 +17,7 @@ from privest_service.ledger.models import Account
 from privest_service.owners.models import Owner
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(prefix="/admin", route_class=Page, dependencies=[Depends(admin)])
+router = APIRouter(prefix="/dashboard/admin", route_class=Page, dependencies=[Depends(admin)])
 
 _PAGE = 50
 
@@ -46,7 +46,7 @@ def read(
     if frozen:
         statement = statement.where(Account.frozen)
     with services.database.read() as session:
-        rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).tuples().all()
+        rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).all()
         jobs = ledger.in_states(session, "reserved", "claimed")
         overdue = len(ledger.overdue(session, now()))
     return render(

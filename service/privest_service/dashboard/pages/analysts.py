@@ -30,7 +30,7 @@ from privest_service.security.dependencies import ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
-router = APIRouter(prefix="/analysts", route_class=Page)
+router = APIRouter(prefix="/dashboard/analysts", route_class=Page)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _rows(session: Session, account: Account, names: dict[str, str]) -> list[Gra
         .join(Dataset, Dataset.id == Grant.dataset_id)
         .where(Dataset.owner_id == account.owner_id, Dataset.deleted_at.is_(None), Grant.revoked_at.is_(None))
         .order_by(Grant.created_at)
-    ).tuples()
+    )
     own = {
         each.subject: each
         for each in session.scalars(

@@ -31,7 +31,7 @@ from privest_service.ledger.models import Job
 from privest_service.problems import NotFound
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(prefix="/answers", route_class=Page)
+router = APIRouter(prefix="/dashboard/answers", route_class=Page)
 
 _PAGE = 24
 

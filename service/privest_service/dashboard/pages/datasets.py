@@ -23,7 +23,7 @@ from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, fa
 from privest_service.security.dependencies import ServicesDep
 from privest_service.security.models import Analyst
 
-router = APIRouter(prefix="/datasets", route_class=Page)
+router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
 
 SchemaKind = Literal["points", "vectors", "labelled", "json"]
 
@@ -169,7 +169,7 @@ def _one(
             select(Grant, Analyst.name)
             .join(Analyst, Analyst.id == Grant.analyst_id)
             .where(Grant.dataset_id == dataset_id, Grant.revoked_at.is_(None))
-        ).tuples()
+        )
         grants = list(granted)
     schema = SCHEMA.validate_json(dataset.dataset_schema)
     return render(

@@ -27,7 +27,7 @@ from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(prefix="/ledger", route_class=Page)
+router = APIRouter(prefix="/dashboard/ledger", route_class=Page)
 
 
 def _search(request: Request) -> Search:

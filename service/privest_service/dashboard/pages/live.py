@@ -14,7 +14,7 @@ from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(route_class=Page)
+router = APIRouter(prefix="/dashboard", route_class=Page)
 
 _EVERY = 1.0
 """Seconds between two looks, as queries may come by other processes."""

@@ -27,7 +27,7 @@ from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(route_class=Page)
+router = APIRouter(prefix="/dashboard", route_class=Page)
 
 _LATEST = 8
 

@@ -11,7 +11,7 @@ from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
 
-router = APIRouter(route_class=Page)
+router = APIRouter(prefix="/dashboard", route_class=Page)
 
 
 @router.get("/sign-in")

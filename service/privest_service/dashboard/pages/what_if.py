@@ -36,7 +36,7 @@ from privest_service.problems import (
 from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
 
-router = APIRouter(prefix="/what-if", route_class=Page)
+router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
 
 _AROUND = 16.0
 """How many times less and more ε the curve shows."""
