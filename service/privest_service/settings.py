@@ -9,10 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from privest_service.ledger.receipts import Signer, new_signing_key
+from privest_service.security.tokens import Algorithm, Tokens
 
 _SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 
@@ -30,6 +31,17 @@ def _engine(name: str) -> str:
     if find_spec("distributed") is None:
         raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
     return name
+
+
+def _key_set(place: str) -> str:
+    """Where keys are to be had without anybody in between.
+
+    Raises:
+        ValueError: somebody could be.
+    """
+    if "://" in place and not re.match(r"https://|http://(127\.0\.0\.1|localhost|\[::1\])[:/]", place):
+        raise ValueError("must be a file, or an https address")
+    return place
 
 
 class Settings(BaseSettings):
@@ -79,10 +91,44 @@ class Settings(BaseSettings):
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused."""
 
+    token_issuer: str = ""
+    """Whose tokens are taken besides keys (`iss`); default: nobody's."""
+
+    token_keys: Annotated[str, AfterValidator(_key_set)] = ""
+    """Address (https) or file of that issuer's key set."""
+
+    token_audience: str = "privest"  # noqa: S105 - no password
+    """That tokens must be meant for (`aud`)."""
+
+    token_algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
+    """Of their signatures."""
+
+    token_claim: str = "privest"  # noqa: S105 - no password
+    """That holds the id of an owner or an analyst."""
+
+    @model_validator(mode="after")
+    def _issuer_has_keys(self) -> "Settings":
+        if bool(self.token_issuer) != bool(self.token_keys):
+            raise ValueError("PRIVEST_TOKEN_ISSUER and PRIVEST_TOKEN_KEYS go together")
+        return self
+
     @property
     def url(self) -> str:
         """The database to use."""
         return self.database_url or f"sqlite:///{self.data_dir.resolve() / 'privest.db'}"
+
+    @cached_property
+    def tokens(self) -> Tokens | None:
+        """What reads the platform's tokens, if there is a platform."""
+        if not self.token_issuer:
+            return None
+        return Tokens(
+            self.token_issuer,
+            self.token_audience,
+            self.token_keys,
+            self.token_algorithms,
+            self.token_claim,
+        )
 
     @cached_property
     def secret(self) -> bytes:

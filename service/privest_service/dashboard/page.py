@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
+from privest_service.dashboard.visitors import enter
 from privest_service.problems import Invalid, Problem, Unauthenticated, faults_of
 
 STATIC = Path(__file__).with_name("static")
@@ -98,6 +99,8 @@ class Page(APIRoute):
             except Exception:
                 log.exception("a page failed")
                 response = render(request, "failed.html", status=500)
+            if opened := getattr(request.state, "entered", None):
+                enter(request, response, opened)
             for name, value in _HEADERS.items():
                 response.headers.setdefault(name, value)
             return response

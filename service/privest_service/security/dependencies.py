@@ -10,7 +10,7 @@ from privest_service.security import service
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
-_bearer = HTTPBearer(auto_error=False, description="an API key")
+_bearer = HTTPBearer(auto_error=False, description="an API key, or a token of the platform")
 
 
 async def services(request: Request) -> Services:
@@ -22,7 +22,7 @@ def caller(
     services: Annotated[Services, Depends(services)],
     credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Principal:
-    """Whoever holds the key in the Authorization header.
+    """Whoever holds the key, or the platform's token, in the Authorization header.
 
     Raises:
         Unauthenticated: no key, or one that opens nothing.
@@ -30,8 +30,7 @@ def caller(
     refused = Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
     if credentials is None:
         raise refused
-    with services.database.read() as session:
-        found = service.identify(session, credentials.credentials, services.settings.admin_key)
+    found = service.identify(services, credentials.credentials)
     if found is None:
         raise refused
     return found.principal

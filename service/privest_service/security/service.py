@@ -2,17 +2,20 @@
 
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 
-from pydantic import SecretStr
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.database.tables import new_id
+from privest_service.owners.models import Owner
 from privest_service.problems import NotFound
 from privest_service.security.keys import Role, digest, new_key, well_formed
 from privest_service.security.models import Analyst, ApiKey
 from privest_service.security.principals import Principal
+from privest_service.security.tokens import Told
+from privest_service.services import Services
 
 
 def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
@@ -59,21 +62,47 @@ def require_analyst(session: Session, analyst_id: str) -> Analyst:
 
 @dataclass(frozen=True)
 class Credential:
-    """Who holds a key, and which; the administrator's is not among those that are numbered."""
+    """Who holds a key or a token.
+
+    Attributes:
+        principal: whose it is.
+        key_id: of a key; the administrator's has none, and a token neither.
+        until: when a token ends.
+    """
 
     principal: Principal
     key_id: str | None = None
+    until: datetime | None = None
 
 
-def identify(session: Session, key: str, admin_key: SecretStr) -> Credential | None:
-    """Whose key this is; None where it opens nothing."""
-    if secrets.compare_digest(key.encode(), admin_key.get_secret_value().encode()):
+def identify(services: Services, given: str) -> Credential | None:
+    """Whose key or token this is; None where it opens nothing.
+
+    Raises:
+        Unavailable: it is a token, and the platform's keys are not to be had.
+    """
+    admin_key = services.settings.admin_key.get_secret_value()
+    if secrets.compare_digest(given.encode(), admin_key.encode()):
         return Credential(Principal("admin", "admin"))
-    if not well_formed(key):
+    if services.settings.tokens and given.count(".") == 2:  # of keys there is one
+        told = services.settings.tokens.read(given)
+        return _of_token(services, told) if told else None
+    if not well_formed(given):
         return None
-    found = session.execute(
-        select(ApiKey.role, ApiKey.principal_id, ApiKey.id).where(
-            ApiKey.digest == digest(key), ApiKey.revoked_at.is_(None)
-        )
-    ).one_or_none()
+    with services.database.read() as session:
+        found = session.execute(
+            select(ApiKey.role, ApiKey.principal_id, ApiKey.id).where(
+                ApiKey.digest == digest(given), ApiKey.revoked_at.is_(None)
+            )
+        ).one_or_none()
     return Credential(Principal(found.role, found.principal_id), found.id) if found else None
+
+
+def _of_token(services: Services, told: Told) -> Credential | None:
+    """The owner or analyst of whom a token tells, if there is one."""
+    roles: tuple[tuple[Role, type[Owner | Analyst]], ...] = (("owner", Owner), ("analyst", Analyst))
+    with services.database.read() as session:
+        for role, table in roles:
+            if session.get(table, told.principal_id):
+                return Credential(Principal(role, told.principal_id), until=told.until)
+    return None

@@ -1,18 +1,19 @@
 """Sessions of browsers: an opaque id, kept as a hash, new at each sign-in, with an end that is fixed.
 
-A session ends with the key that it came in with: when that is revoked or, the administrator's, changed.
+A session ends with the key or token that it came in with: when that is revoked, changed or over.
 """
 
 import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import and_, delete, select
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
+from privest_service.problems import Forbidden
 from privest_service.security import service
 from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.principals import Principal
@@ -20,6 +21,9 @@ from privest_service.services import Services
 
 LASTS = timedelta(hours=12)
 """However much a session is used."""
+
+_TOKEN = "token"  # noqa: S105 - a word, in place of a key's id
+"""What opened a session that the platform vouched for: it ends with the token."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,19 @@ class OpenSession:
 
 
 def sign_in(services: Services, key: str) -> OpenSession | None:
-    """A fresh session for whoever holds the key; None where it opens nothing.
+    """A fresh session for whoever holds the key or token; None where it opens nothing.
 
     Those that have ended are forgotten on the way.
+
+    Raises:
+        Forbidden: it is an analyst's.
+        Unavailable: it is a token, and the platform's keys are not to be had.
     """
-    with services.database.read() as session:
-        credential = service.identify(session, key, services.settings.admin_key)
+    credential = service.identify(services, key)
     if credential is None:
         return None
+    if credential.principal.role == "analyst":
+        raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
     opened = OpenSession(secrets.token_urlsafe(32), credential.principal)
 
     def note(session: Session) -> None:
@@ -57,8 +66,8 @@ def sign_in(services: Services, key: str) -> OpenSession | None:
                 digest=_digest(opened.id),
                 role=opened.principal.role,
                 principal_id=opened.principal.id,
-                key=credential.key_id or _admin_mark(services),
-                expires_at=now() + LASTS,
+                key=credential.key_id or (_TOKEN if credential.until else _admin_mark(services)),
+                expires_at=min(now() + LASTS, credential.until or datetime.max.replace(tzinfo=UTC)),
             )
         )
 
@@ -78,7 +87,10 @@ def find(services: Services, session_id: str) -> OpenSession | None:
         return None
     signed_in, key_id = found
     principal = Principal(signed_in.role, signed_in.principal_id)  # pyright: ignore[reportArgumentType]
-    good = signed_in.key == (_admin_mark(services) if principal.role == "admin" else key_id)
+    if signed_in.key == _TOKEN:
+        good = services.settings.tokens is not None
+    else:
+        good = signed_in.key == (_admin_mark(services) if principal.role == "admin" else key_id)
     return OpenSession(session_id, principal) if good else None
 
 

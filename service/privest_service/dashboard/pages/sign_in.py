@@ -10,14 +10,20 @@ from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, leave
 from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
+from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
 
 
 @router.get("/sign-in")
-def form(request: Request) -> Response:
+def form(request: Request, services: ServicesDep) -> Response:
     """Where a key opens a session."""
-    return render(request, "sign_in.html", fault=None)
+    return _form(request, services)
+
+
+def _form(request: Request, services: Services, fault: str | None = None, status: int = 200) -> Response:
+    tokens = services.settings.tokens is not None
+    return render(request, "sign_in.html", status=status, fault=fault, tokens=tokens)
 
 
 @router.post("/sign-in")
@@ -30,16 +36,7 @@ def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()]
     opened = sessions.sign_in(services, key.strip())
     if opened is None:
         services.attempts.failed(address)
-        return render(request, "sign_in.html", status=401, fault="This key opens nothing here.")
-    if opened.principal.role == "analyst":
-        with services.database.write() as session:
-            sessions.sign_out(session, opened.id)
-        return render(
-            request,
-            "sign_in.html",
-            status=403,
-            fault="This is an analyst's key. The dashboard is for owners and the administrator.",
-        )
+        return _form(request, services, "This key opens nothing here.", 401)
     response = redirect(request, "")
     enter(request, response, opened)
     return response

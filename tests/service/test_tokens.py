@@ -1,0 +1,221 @@
+"""The platform's tokens: good ones open what a key would, and no other opens anything."""
+
+import base64
+import hashlib
+import hmac
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import httpx
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, RSAKey
+from sqlalchemy import select
+
+from harness import Caller, Server, problem
+from privest_service.database import Database, now
+from privest_service.security import tokens
+from privest_service.security.models import SignIn
+from privest_service.security.tokens import Tokens
+from privest_service.settings import Settings
+
+ISSUER = "https://platform.example"
+RSA, EC, STRANGER = RSAKey.generate_key(2048), ECKey.generate_key("P-256"), RSAKey.generate_key(2048)
+for key in (RSA, EC, STRANGER):
+    key.ensure_kid()
+
+
+@pytest.fixture
+def backend() -> str:
+    """The database has no part in this but to hold owners."""
+    return "sqlite"
+
+
+class Issuer:
+    """Serves a key set, and counts who asks for it."""
+
+    def __init__(self) -> None:
+        self.keys = [RSA, EC]
+        self.asked = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked += 1
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(KeySet(list(outer.keys)).as_dict()).encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.http.server_address[1]}/keys"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    found = Issuer()
+    yield found
+    found.http.shutdown()
+
+
+def claims(of: str, **changed: Any) -> dict[str, Any]:
+    usual = {"iss": ISSUER, "aud": "privest", "sub": "ada", "exp": int(time.time()) + 600, "privest": of}
+    return {name: value for name, value in (usual | changed).items() if value is not None}
+
+
+def token(
+    of: str, key: Any = RSA, alg: str = "RS256", header: dict[str, Any] | None = None, **changed: Any
+) -> str:
+    head = {"alg": alg, "kid": key.kid} | (header or {})
+    return jwt.encode(head, claims(of, **changed), key, algorithms=[alg])
+
+
+def unsigned(of: str) -> str:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims(of)))
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
+
+
+def signed_with_the_public_key(of: str) -> str:
+    """What a verifier takes for good that lets the header choose the algorithm."""
+    head = {"alg": "HS256", "kid": RSA.kid}
+    parts = (base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (head, claims(of)))
+    said = b".".join(parts)
+    mark = hmac.new(RSA.as_pem(private=False), said, hashlib.sha256).digest()
+    return f"{said.decode()}.{base64.urlsafe_b64encode(mark).rstrip(b'=').decode()}"
+
+
+BAD: dict[str, Callable[[str], str]] = {
+    "expired": lambda of: token(of, exp=int(time.time()) - 1),
+    "without an end": lambda of: token(of, exp=None),
+    "not yet good": lambda of: token(of, nbf=int(time.time()) + 600),
+    "of another issuer": lambda of: token(of, iss="https://elsewhere.example"),
+    "without an issuer": lambda of: token(of, iss=None),
+    "for somebody else": lambda of: token(of, aud="other"),
+    "for nobody": lambda of: token(of, aud=None),
+    "without a subject": lambda of: token(of, sub=None),
+    "of a stranger's key": lambda of: token(of, key=STRANGER),
+    "of a stranger's key under a known name": lambda of: token(of, key=STRANGER, header={"kid": RSA.kid}),
+    "of another algorithm than allowed": lambda of: token(of, key=RSA, alg="PS256"),
+    "not signed": unsigned,
+    "signed with the public key": signed_with_the_public_key,
+    "with a key of its own": lambda of: token(
+        of, key=STRANGER, header={"kid": RSA.kid, "jwk": STRANGER.as_dict(private=False)}
+    ),
+    "with an address of keys": lambda of: token(
+        of, key=STRANGER, header={"kid": RSA.kid, "jku": "http://127.0.0.1:9/keys"}
+    ),
+    "changed": lambda of: token(of)[:-6] + "AAAAAA",
+    "of nobody here": lambda _: token("own_0000"),
+    "of no text": lambda _: token(["own_0000"]),  # pyright: ignore[reportArgumentType]
+    "of nobody at all": lambda _: token(None),  # pyright: ignore[reportArgumentType]
+    "with an end beyond time": lambda of: token(of, exp=1e300),
+}
+
+
+@pytest.fixture
+def server(start_server: Callable[..., Server], issuer: Issuer) -> Server:
+    return start_server(token_issuer=ISSUER, token_keys=issuer.address)
+
+
+def test_a_token_opens_what_a_key_does(server: Server, issuer: Issuer) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst)
+    as_owner = Caller(server, owner.id, token(owner.id, aud=["other", "privest"]))
+    as_analyst = Caller(server, analyst.id, token(analyst.id, EC, "ES256"))
+    assert as_owner.budget() == owner.budget()
+    assert as_analyst.estimate(dataset).status_code == 200
+    problem(as_analyst.get(f"/v1/owners/{owner.id}/budget"), 403, "forbidden")
+    assert issuer.asked == 1
+    for name, bad in BAD.items():
+        answer = Caller(server, owner.id, bad(owner.id)).get(f"/v1/owners/{owner.id}/budget")
+        assert problem(answer, 401, "unauthenticated"), name
+    assert issuer.asked == 1  # strangers' names of keys are asked for once a minute
+    assert "eyJ" not in server.log.read_text()
+
+
+def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    end = int(time.time()) + 600
+    short = token(owner.id, exp=end)
+    with httpx.Client(base_url=server.url) as browser:
+        assert browser.post("/dashboard/sign-in", data={"key": short}).status_code == 303
+        assert "Budget spent" in browser.get("/dashboard").text
+        assert short not in str(browser.cookies)
+        database = Database(server.database_url)
+        with database.write() as session:
+            (held,) = session.scalars(select(SignIn)).all()
+            assert held.expires_at.timestamp() == end
+            held.expires_at = now()
+        database.close()
+        assert browser.get("/dashboard").headers["location"] == "/dashboard/sign-in"
+    # A proxy of the platform lets through to a page with a token of the visitor's.
+    with httpx.Client(base_url=server.url) as browser:
+        first = browser.get("/dashboard", headers={"Authorization": f"Bearer {token(owner.id)}"})
+        assert first.status_code == 200
+        assert browser.get("/dashboard/ledger").status_code == 200
+    with httpx.Client(base_url=server.url) as browser:
+        for path, how in (("/dashboard", "get"), ("/dashboard/freeze", "post")):
+            answer = browser.request(how, path, headers={"Authorization": f"Bearer {unsigned(owner.id)}"})
+            assert answer.headers["location"] == "/dashboard/sign-in"
+        head = {"Authorization": f"Bearer {token(owner.id)}"}
+        assert browser.post("/dashboard/freeze", headers=head).status_code == 303  # a form needs a session
+        assert not owner.budget()["frozen"]
+        refused = browser.get("/dashboard", headers={"Authorization": f"Bearer {token(analyst.id)}"})
+        assert refused.status_code == 403
+        assert not browser.cookies
+
+
+def test_new_keys_are_found_and_asked_for_at_most_once_a_minute(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(tokens.time, "monotonic", lambda: clock[0])
+    issuer.keys = [EC]
+    found = Tokens(ISSUER, "privest", issuer.address, ("RS256", "ES256"), "privest")
+    assert found.read(token("own_1", EC, "ES256"))
+    assert found.read(token("own_1")) is None
+    issuer.keys = [RSA]
+    assert found.read(token("own_1")) is None
+    assert issuer.asked == 1
+    clock[0] += 60
+    told = found.read(token("own_1"))
+    assert told is not None
+    assert told.principal_id == "own_1"
+    assert found.read(token("own_1", EC, "ES256")) is None  # withdrawn
+    assert issuer.asked == 2
+    issuer.http.shutdown()
+    issuer.http.server_close()
+    clock[0] += 60
+    assert found.read(token("own_1", STRANGER)) is None
+    assert found.read(token("own_1"))  # what was known stays known
+
+
+def test_without_keys_tokens_are_unavailable_and_keys_are_not(start_server: Callable[..., Server]) -> None:
+    server = start_server(token_issuer=ISSUER, token_keys="http://127.0.0.1:9/keys")  # noqa: S106
+    owner = server.owner()
+    assert owner.budget()
+    problem(Caller(server, owner.id, token(owner.id)).get("/v1/datasets"), 503, "unavailable")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"token_issuer": ISSUER},
+        {"token_keys": "keys.json"},
+        {"token_issuer": ISSUER, "token_keys": "http://platform.example/keys"},
+        {"token_issuer": ISSUER, "token_keys": "keys.json", "token_algorithms": ("HS256",)},
+        {"token_issuer": ISSUER, "token_keys": "keys.json", "token_algorithms": ("none",)},
+        {"token_issuer": ISSUER, "token_keys": "keys.json", "token_algorithms": ()},
+    ],
+)
+def test_settings_that_would_trust_anybody_are_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"(?i)token"):
+        Settings(admin_key="0123456789abcdef", **given)  # pyright: ignore
