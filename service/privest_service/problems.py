@@ -165,6 +165,12 @@ _BY_STATUS: dict[int, type[Problem]] = {
     503: Unavailable,
 }
 
+
+def by_status(status: int) -> Problem:
+    """What the framework found wrong before any of this service's own code did."""
+    return _BY_STATUS.get(status, Invalid)()
+
+
 # The validator's messages for these repeat what was submitted.
 _RULES = {
     "union_tag_invalid": "is not one of the known values",

@@ -1,4 +1,4 @@
-"""Chromium for the tests of pages, and visitors who use it."""
+"""Chromium for the tests of pages, visitors who use it, and a site that they visit."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 from browsing import Site, Visitor, chromium, find_chromium
+from history import signing_key
 from playwright.sync_api import Browser
+from scenes import Hospital, hospital
+
+from harness import Server
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +34,20 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
             return visitor
 
         yield begin
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]) -> Iterator[Server]:
+    """A service on SQLite, shared by the tests of pages of one worker, whose ledgers tests can write."""
+    directory = tmp_path_factory.mktemp("site")
+    server = Server(directory, new_database("sqlite"), signing_key_file=signing_key(directory))
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def anna(site: Server) -> Hospital:
+    """A hospital with a past, which tests look at and leave as it is."""
+    return hospital(site)

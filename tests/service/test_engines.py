@@ -267,13 +267,17 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
                 await engine.in_thread(engine.call_worker, time.sleep, seconds)
             return str(refused.value.detail)
 
+        for work in ("intake", "fetch"):
+            assert await engine.in_worker(
+                work, os.getpid
+            )  # that its process takes long to start is not tested
         begun = time.monotonic()
         waiting = [asyncio.create_task(told(4.0)) for _ in range(8)]
         await asyncio.sleep(0.2)
         more = await asyncio.gather(*(told(0.0) for _ in range(40)))
         assert {detail.split(";")[0] for detail in more} == {"too many plans are being made"}
-        assert await engine.in_worker(os.getpid)
-        assert await engine.in_fetcher(os.getpid)
+        assert await engine.in_worker("intake", os.getpid)
+        assert await engine.in_worker("fetch", os.getpid)
         assert time.monotonic() - begun < 2.0
         assert {detail.split(";")[0] for detail in await asyncio.gather(*waiting)} == {
             "this could not be processed"
@@ -291,7 +295,7 @@ def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_pa
 
         async def upload(owner: str) -> None:
             async with engine.turn(owner):
-                await engine.in_worker(time.sleep, 0.1)
+                await engine.in_worker("intake", time.sleep, 0.1)
             ended.append(owner)
 
         await asyncio.gather(*map(upload, "aaaab"))

@@ -98,17 +98,17 @@ def moments(*told: tuple[float, float, str]) -> list[Moment]:
         pytest.param([(90, 1.0, "limit"), (80, 0.5, "debit")], None, id="nothing in the last month"),
         pytest.param([(90, 1.0, "limit"), (20, 0.5, "debit"), (10, 1.0, "void")], None, id="all given back"),
         pytest.param([(20, 1.0, "limit"), (10, 0.0, "debit")], 0, id="nothing is left"),
-        pytest.param([(90, 1.0, "limit"), (1, 1 - 1e-9, "debit")], None, id="beyond ten years"),
+        pytest.param([(90, 1.0, "limit"), (1, 1 - 1e-9, "debit")], 36500, id="a century at most"),
     ],
 )
 def test_the_forecast_goes_on_as_in_the_last_month(
     monkeypatch: pytest.MonkeyPatch, history: list[tuple[float, float, str]], days: float | None
 ) -> None:
     monkeypatch.setattr(standing, "now", lambda: NOW)
-    ends = standing._end(moments(*history))
-    assert (ends is None) == (days is None)
-    if ends is not None and days is not None:
-        assert (ends - NOW) / timedelta(days=1) == pytest.approx(days)
+    lasts = standing._lasts(moments(*history))
+    assert (lasts is None) == (days is None)
+    if lasts is not None and days is not None:
+        assert lasts / timedelta(days=1) == pytest.approx(days)
 
 
 # Searching

@@ -19,7 +19,9 @@ async def create_connection(body: NewConnection, caller: CallerDep, services: Se
     """
     caller.must_be("admin")
     try:
-        await services.engine.in_worker(sources.check, body, str(services.settings.data_dir.resolve()))
+        await services.engine.in_worker(
+            "intake", sources.check, body, str(services.settings.data_dir.resolve())
+        )
     except RefusedUploadError as refused:
         raise Invalid(faults=refused.faults) from None
     return await services.engine.in_thread(

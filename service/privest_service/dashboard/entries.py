@@ -10,10 +10,12 @@ from pydantic import BaseModel, BeforeValidator, Field
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
+from privest_service.dashboard.standing import WITHOUT_ANSWERS
 from privest_service.inputs import Id
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, Job, Mechanism
 from privest_service.ledger.receipts import Receipt, Signer, is_signature, signed_by
+from privest_service.ledger.service import INFORMATIVE_CAP, QUERIES, SUMS_AFTER
 from privest_service.problems import NotFound
 
 _STRETCH = 10_000
@@ -38,7 +40,7 @@ Choice = Annotated[Id | None, BeforeValidator(or_none)]
 class Search(BaseModel):
     """What entries are looked for; all of it must fit."""
 
-    text: Annotated[str, Field(max_length=100)] = ""
+    text: Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
     analyst: Choice = None
     dataset: Choice = None
     kind: Choice = None
@@ -90,6 +92,7 @@ def search(session: Session, account: Account, wanted: Search, named: Sequence[s
         stretch = and_(stretch, or_(Job.dataset_id.in_(named), Job.submitter_id.in_(named)))
     statement = (
         select(Entry, Job)
+        .options(WITHOUT_ANSWERS)
         .outerjoin(Job, Job.id == Entry.job_id)
         .where(Entry.account_id == account.id, stretch)
         .order_by(Entry.seq.desc())
@@ -107,6 +110,16 @@ def search(session: Session, account: Account, wanted: Search, named: Sequence[s
     if len(rows) == _PAGE:
         oldest = rows[-1][0].seq
     return Found(rows, oldest, oldest if oldest > 1 else None)
+
+
+def latest_states(session: Session, account: Account) -> Sequence[str]:
+    """The states of the jobs on the first page, newest first."""
+    return session.scalars(
+        select(Job.state)
+        .join(Entry, Entry.job_id == Job.id)
+        .where(Entry.account_id == account.id, Entry.seq > account.seq - _PAGE)
+        .order_by(Entry.seq.desc())
+    ).all()
 
 
 @dataclass(frozen=True)
@@ -148,6 +161,15 @@ def detail(session: Session, account: Account, seq: int, signer: Signer) -> Deta
     return Detail(entry, job, mechanism, receipt, _checks(account, links, entry, mechanism, receipt, signer))
 
 
+def _sums_after(earlier: Entry, later: Entry) -> tuple[int, ...]:
+    """The sums that an entry must bear after the one before it."""
+    *spent, queries = (getattr(earlier, name) for name in SUMS_AFTER)
+    if later.kind != "limit":
+        moved = (later.epsilon, later.delta, later.mu_squared, later.slack)
+        spent = [min(a + b, INFORMATIVE_CAP) for a, b in zip(spent, moved, strict=True)]
+    return (*spent, queries + QUERIES[later.kind])
+
+
 def _checks(
     account: Account,
     links: Sequence[Entry],
@@ -160,6 +182,10 @@ def _checks(
     joined = all(
         later.prev == earlier.hash and later.seq == earlier.seq + 1 for earlier, later in pairwise(links)
     )
+    summed = all(
+        _sums_after(earlier, later) == tuple(getattr(later, name) for name in SUMS_AFTER)
+        for earlier, later in pairwise(links)
+    )
     ends = links[-1].seq < account.seq or links[-1].hash == account.head
     known = entry.signer == signer.id
     checks = [
@@ -167,6 +193,7 @@ def _checks(
             f"entries {links[0].seq:,} to {links[-1].seq:,} are unchanged, and each follows the one before",
             whole and joined and ends,
         ),
+        Check("the sums that each of them bears are right", summed),
         Check(
             f"signed by this service with key {entry.signer}",
             is_signature(entry.signature, to_sign(entry.hash), signer.public_key) if known else None,

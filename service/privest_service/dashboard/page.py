@@ -13,11 +13,12 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.visitors import enter
-from privest_service.problems import Invalid, Problem, Unauthenticated, faults_of
+from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of
 
 STATIC = Path(__file__).with_name("static")
 
@@ -42,6 +43,8 @@ _templates = Environment(
 )
 _templates.filters |= {
     "number": words.number,
+    "up": words.rounded_up,
+    "down": words.rounded_down,
     "percent": words.percent,
     "moment": words.moment,
     "day": words.day,
@@ -96,6 +99,8 @@ class Page(APIRoute):
                 response = _refused(request, problem)
             except (RequestValidationError, ValidationError) as error:
                 response = _refused(request, Invalid(faults=faults_of(error.errors())))
+            except HTTPException as error:
+                response = _refused(request, by_status(error.status_code))
             except Exception:
                 log.exception("a page failed")
                 response = render(request, "failed.html", status=500)
@@ -110,5 +115,7 @@ class Page(APIRoute):
 
 def _refused(request: Request, problem: Problem) -> Response:
     if isinstance(problem, Unauthenticated):
+        if request.headers.get("accept") == "text/event-stream":
+            return Response(status_code=204)  # by which a browser knows not to come again
         return redirect(request, "/sign-in")
     return render(request, "refused.html", status=problem.status, problem=problem)

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Load, Session
 
 from privest.privacy.calibration import epsilon_for
+from privest_service.dashboard.words import count
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.ledger import views
@@ -21,8 +22,14 @@ from privest_service.security.models import Analyst
 _POINTS = 240
 """Of a history, at most: a chart is a thousand pixels wide."""
 
+WITHOUT_ANSWERS = Load(Job).defer(Job.plan).defer(Job.result).defer(Job.receipt)
+"""Of jobs, all but what may be long."""
+
 _PRESENT = timedelta(days=30)
 """Of which the rate is the present one."""
+
+_LONGEST = timedelta(days=100 * 365)
+"""That is told apart."""
 
 _SHORTEST = timedelta(hours=1)
 """Over which a rate says anything."""
@@ -44,14 +51,14 @@ class Moment:
 
 @dataclass(frozen=True)
 class Standing:
-    """A budget, what is spent of it as a share, how it came to that, and when it ends at the present rate."""
+    """A budget, what is spent of it as a share, how it came to that, and how long it lasts at this rate."""
 
     budget: Budget
     limits: Limits
     spent: float
     entries: int
     history: list[Moment]
-    ends: datetime | None
+    lasts: timedelta | None
 
 
 def standing(session: Session, account: Account) -> Standing:
@@ -63,7 +70,7 @@ def standing(session: Session, account: Account) -> Standing:
         spent=share(limits, account),
         entries=account.seq,
         history=history,
-        ends=_end(history),
+        lasts=_lasts(history),
     )
 
 
@@ -98,6 +105,7 @@ def _history(session: Session, account: Account) -> list[Moment]:
         places = sorted({1 + round(i * (last - 1) / (_POINTS - 1)) for i in range(_POINTS)})
     found = session.execute(
         select(Entry, Job)
+        .options(WITHOUT_ANSWERS)
         .outerjoin(Job, Job.id == Entry.job_id)
         .where(Entry.account_id == account.id, Entry.seq.in_(places))
         .order_by(Entry.seq)
@@ -122,8 +130,8 @@ def title(kind: str) -> str:
     return {"frechet-mean": "Fréchet mean", "robust-pca": "robust PCA"}.get(kind, kind.replace("-", " "))
 
 
-def _end(history: Sequence[Moment]) -> datetime | None:
-    """When nothing is left if it goes on as in the last month; None where that cannot be said, or never."""
+def _lasts(history: Sequence[Moment]) -> timedelta | None:
+    """How long something is left if it goes on as in the last month; None where that cannot be said."""
     if not history:
         return None
     moment = now()
@@ -136,8 +144,7 @@ def _end(history: Sequence[Moment]) -> datetime | None:
     spent, passed = start.left - history[-1].left, moment - since
     if spent <= 0 or passed < _SHORTEST:
         return None
-    rest = passed.total_seconds() * max(history[-1].left, 0.0) / spent
-    return moment + timedelta(seconds=rest) if rest < timedelta(days=3650).total_seconds() else None
+    return min(max(history[-1].left, 0.0) / spent, _LONGEST / passed) * passed
 
 
 @dataclass(frozen=True)
@@ -169,29 +176,29 @@ def by_analyst(session: Session, account: Account, names: Mapping[str, str]) -> 
 
 def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) -> list[Part]:
     """On what it was spent: rows by their fingerprint, whatever their names; the rest is on rows now gone."""
-    labels: dict[str, tuple[str, list[str]]] = {}
+    same: dict[str, list[Dataset]] = {}
     for dataset in datasets:
-        first, names = labels.setdefault(dataset.fingerprint, (dataset.id, []))
-        names.append(dataset_name(dataset))
-        labels[dataset.fingerprint] = first, names
+        same.setdefault(dataset.fingerprint, []).append(dataset)
     accounts = session.scalars(
         select(Account).where(
             Account.owner_id == account.owner_id,
             Account.scope == "dataset",
-            Account.subject.in_(labels),
+            Account.subject.in_(same),
             Account.window == account.window,
         )
     ).all()
-    parts = {
-        labels[each.subject][0]: (" = ".join(dict.fromkeys(labels[each.subject][1])), [each])
-        for each in accounts
-    }
+    parts = {same[each.subject][0].id: (_name_of_all(same[each.subject]), [each]) for each in accounts}
     return _parts(account, parts, ("gone", "Deleted or sent with a question"))
 
 
 def dataset_name(dataset: Dataset) -> str:
     """By which people know it."""
     return dataset.name or dataset.id
+
+
+def _name_of_all(same: Sequence[Dataset]) -> str:
+    first, others = dataset_name(same[0]), len(same) - 1
+    return first if not others else f"{first}, and {count(others, 'other')} with the same rows"
 
 
 def _parts(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from fastapi.responses import Response
@@ -15,7 +16,8 @@ from privest_service.security.principals import Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
 
-_COOKIE = "privest-session"
+_PLAIN = "privest-session"
+_OVER_TLS = f"__Host-{_PLAIN}"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -47,29 +49,41 @@ class Visitor:
         return self.principal.role == "admin"
 
 
-def _cookie(request: Request) -> str:
-    """Its name. Browsers take `__Host-` over TLS alone, which this machine itself can do without."""
-    return _COOKIE if request.url.hostname in _LOOPBACK else f"__Host-{_COOKIE}"
+def _on_this_machine(request: Request) -> bool:
+    """Whether the browser looks at this machine itself, over plain HTTP.
+
+    Proxies may put their own idea of a host in place of the browser's: what that says of itself goes before.
+    """
+    seen = urlsplit(request.headers.get("origin", str(request.url)))
+    return seen.scheme == "http" and seen.hostname in _LOOPBACK
+
+
+def held(request: Request) -> str:
+    """The session id that a browser holds; empty if none. No site but this one can have set the first."""
+    found = request.cookies.get(_OVER_TLS)
+    if found is None and _on_this_machine(request):
+        found = request.cookies.get(_PLAIN)
+    return found or ""
 
 
 def enter(request: Request, response: Response, opened: OpenSession) -> None:
-    """Hand a session to its browser."""
-    name = _cookie(request)
+    """Hand a session to its browser. Over TLS, which this machine can do without, by a name that needs it."""
+    plain = _on_this_machine(request)
     response.set_cookie(
-        name,
+        _PLAIN if plain else _OVER_TLS,
         opened.id,
         max_age=int(LASTS.total_seconds()),
         path="/",
-        secure=name != _COOKIE,
+        secure=not plain,
         httponly=True,
         samesite="lax",
     )
 
 
-def leave(request: Request, response: Response) -> None:
+def leave(response: Response) -> None:
     """Take it back."""
-    name = _cookie(request)
-    response.delete_cookie(name, path="/", secure=name != _COOKIE, httponly=True, samesite="lax")
+    response.delete_cookie(_PLAIN, path="/", httponly=True, samesite="lax")
+    response.delete_cookie(_OVER_TLS, path="/", secure=True, httponly=True, samesite="lax")
 
 
 def same_origin(request: Request) -> None:
@@ -78,7 +92,10 @@ def same_origin(request: Request) -> None:
     Raises:
         Forbidden: it did.
     """
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    origin = request.headers.get("origin")
+    # Browsers that do not say where a request comes from say at least which site it is of.
+    alike = "same-origin" if origin is None or urlsplit(origin).netloc == request.url.netloc else "cross-site"
+    if request.headers.get("sec-fetch-site", alike) not in ("same-origin", "none"):
         raise Forbidden("this was sent from another site")
 
 
@@ -88,7 +105,7 @@ def visitor(request: Request, services: ServicesDep) -> Visitor:
     Raises:
         Unauthenticated: nobody is, or not any more.
     """
-    found = sessions.find(services, request.cookies.get(_cookie(request), "")) or _vouched(request, services)
+    found = sessions.find(services, held(request)) or _vouched(request, services)
     if found is None:
         raise Unauthenticated
     name = "Administrator"

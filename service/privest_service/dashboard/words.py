@@ -3,10 +3,20 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from privest_service.dashboard.charts.wording import day, left_percent, moment, number, percent, spent_percent
+from privest_service.dashboard.charts.wording import (
+    day,
+    left_percent,
+    moment,
+    number,
+    percent,
+    rounded_down,
+    rounded_up,
+    spent_percent,
+)
 
 __all__ = [
     "ERRORS",
+    "LONGEST",
     "count",
     "day",
     "duration",
@@ -16,6 +26,8 @@ __all__ = [
     "noise",
     "number",
     "percent",
+    "rounded_down",
+    "rounded_up",
     "short",
     "spent_percent",
 ]
@@ -32,7 +44,8 @@ ERRORS = {
 }
 """What a plan of each kind foretells, and in which sense."""
 
-_LONGEST = timedelta(days=3650)
+LONGEST = timedelta(days=3650)
+"""That is told by its end."""
 
 
 def iso(at: datetime) -> str:
@@ -52,7 +65,7 @@ def count(number_of: int, one: str, many: str | None = None) -> str:
 
 def duration(span: timedelta) -> str:
     """How long, roughly."""
-    if span > _LONGEST:
+    if span > LONGEST:
         return "more than ten years"
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1))):
         if span >= 2 * length:
@@ -64,10 +77,10 @@ def noise(release: dict[str, Any]) -> str:
     """A release of a mechanism: "Gaussian noise, σ = 12.5, on 10 sums of “gradient”, to which …"."""
     name, sign = _NOISES[release["noise"]]
     times = release["count"]
-    sums = f"{count(times, 'sum')}" if times > 1 else "one sum"
-    told = f"{name} noise, {sign} = {number(release['scale'])}, on {sums} of “{release['statistic']}”"
+    sums = f"{count(times, 'sum')}" if times > 1 else "a sum"
+    told = f"{name} noise, {sign} = {number(release['scale'])}, on {sums} of “{release['statistic']}” over "
+    rate = release.get("rate")
+    told += "all records" if rate is None else f"a random {percent(rate)} of records ({release['scheme']})"
     if (clip := release.get("clip")) is not None:
         told += f", to which no record adds more than {number(clip)}"
-    if (rate := release.get("rate")) is not None:
-        told += f"; each over a random {percent(rate)} of the records ({release['scheme']})"
     return told

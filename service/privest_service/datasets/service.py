@@ -60,7 +60,7 @@ def behind(services: Services, connection: NewConnection, path: str) -> Source:
 
     async def copy(target: Path) -> Format:
         limit, data_dir = services.settings.max_dataset_bytes, str(services.settings.data_dir.resolve())
-        return await services.engine.in_fetcher(fetch, connection, path, str(target), limit, data_dir)
+        return await services.engine.in_worker("fetch", fetch, connection, path, str(target), limit, data_dir)
 
     return copy
 
@@ -106,6 +106,7 @@ async def register(
         form = await source(arrived)
         async with services.engine.turn(owner_id):
             accepted = await services.engine.in_worker(
+                "intake",
                 ingest,
                 str(arrived),
                 form,

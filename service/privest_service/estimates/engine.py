@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 import structlog
@@ -41,6 +41,9 @@ _LEASE_MARGIN = 60.0
 
 _DUMMY_SECONDS = 60.0
 """That a run on synthetic rows may take at most: it is free, and holds a worker as others do."""
+
+Work = Literal["intake", "fetch", "plan", "verify"]
+"""What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
 
 _PLANNING = 8
 """Threads that wait for plans at a time: far from all that the web process has."""
@@ -95,9 +98,7 @@ class Engine:
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._made: dict[str, str] = {}
         self._tidy, self._tidied = tidy, 0.0
-        self._intake: ProcessPool | None = None
-        self._fetchers: ProcessPool | None = None
-        self._planners: ProcessPool | None = None
+        self._pools: dict[Work, ProcessPool] = {}
         self._planning = threading.Semaphore(_PLANNING)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
@@ -107,11 +108,9 @@ class Engine:
     def start(self) -> None:
         """Start the workers and take up whatever waits; to be called in the running event loop."""
         self._loop = asyncio.get_running_loop()
-        # Uploads have a worker of their own, so that no claimed job waits behind them while its lease runs.
-        self._intake = processes(1, self._memory)
-        # And so do sources elsewhere, which may be slow, and plans, for which threads wait.
-        self._fetchers = processes(1, self._memory)
-        self._planners = processes(1, self._memory)  # no process starts before it is needed
+        # Each kind of work has a worker of its own, so that none waits behind another, and no claimed job
+        # behind any of them while its lease runs. No process starts before it is needed.
+        self._pools = {work: processes(1, self._memory) for work in get_args(Work)}
         self._runners.start()
         self._feeder.start()
 
@@ -125,10 +124,9 @@ class Engine:
         self.drain()
         self._feeder.join()
         self._runners.stop()
-        for pool in (self._intake, self._fetchers, self._planners):
-            if pool is not None:
-                pool.close()
-                pool.join()
+        for pool in self._pools.values():
+            pool.close()
+            pool.join()
         self._ends.shutdown()
 
     @property
@@ -159,32 +157,21 @@ class Engine:
         async with lock:
             yield
 
-    def _start(self, pool: ProcessPool | None, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
+    def _start(self, work: Work, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
+        pool = self._pools.get(work)
         if pool is None or not pool.active:
             raise Unavailable
         return pool.schedule(function, args=args, timeout=self._job_timeout)
 
-    async def in_worker(self, function: Callable[..., T], *args: Any) -> T:
-        """Run in a worker process what a hostile upload may crash or hang; no thread waits for it.
+    async def in_worker(self, work: Work, function: Callable[..., T], *args: Any) -> T:
+        """Run in a worker process what a hostile caller may make crash, hang or slow; no thread waits for it.
 
         Raises:
             TooLarge: it needs more memory than a worker may take.
             Unavailable: it came to no end.
         """
-        return await self._awaited(self._start(self._intake, function, *args))
-
-    async def in_fetcher(self, function: Callable[..., T], *args: Any) -> T:
-        """Run in a worker process of its own what waits for a source elsewhere.
-
-        Raises:
-            TooLarge: it needs more memory than a worker may take.
-            Unavailable: it came to no end.
-        """
-        return await self._awaited(self._start(self._fetchers, function, *args))
-
-    async def _awaited(self, future: ProcessFuture[T]) -> T:
         try:
-            return await asyncio.wrap_future(future)
+            return await asyncio.wrap_future(self._start(work, function, *args))
         except MemoryError:
             raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
         except _LOST:
@@ -199,7 +186,7 @@ class Engine:
         if not self._planning.acquire(blocking=False):
             raise Unavailable("too many plans are being made; try again later")
         try:
-            future = self._start(self._planners, function, *args)
+            future = self._start("plan", function, *args)
             try:
                 return future.result(_PLAN_SECONDS)
             except (*_LOST, MemoryError):

@@ -82,13 +82,12 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
 
 
 def verify_file(path: str, keys: Sequence[str]) -> Report:
-    """Read an export: the work of a worker process, as a long ledger takes a while.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """Read an export: the work of a worker process, as a long ledger takes a while."""
     with Path(path).open() as file:
-        return verify(read(file), keys)
+        try:
+            return verify(read(file), keys)
+        except ValueError as error:  # what is written is no ledger
+            return Report(faults=[str(error)])
 
 
 def _cost(line: MechanismLine) -> Charge | str:

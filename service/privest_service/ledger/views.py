@@ -36,8 +36,7 @@ def budget(account: Account) -> Budget:
             epsilon=0.0 if untouched else epsilon_for(mu, room.delta),
             delta=0.0 if untouched else as_number(limits.delta, PROBABILITY),
         )
-        rest = mu_below(limits.mu_squared - account.mu_squared_spent)
-        left = epsilon_within(rest, room.delta)
+        left = largest_query(account, room.delta)
         remaining = Amount(epsilon=left, delta=room.delta if left > 0 else 0.0)
     else:
         spent = basic
@@ -60,6 +59,14 @@ def budget(account: Account) -> Budget:
         queries=account.queries,
         basic=basic,
     )
+
+
+def largest_query(account: Account, delta: float) -> float:
+    """The largest ε that one more query without slack may have at this δ."""
+    limits = limits_of(account)
+    if limits.composition == "basic":
+        return as_number(limits.epsilon - account.epsilon_spent, EPSILON)
+    return epsilon_within(mu_below(limits.mu_squared - account.mu_squared_spent), delta)
 
 
 def page(session: Session, account_id: int, *, limit: int, before: int | None) -> LedgerPage:

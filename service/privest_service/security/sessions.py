@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import and_, delete, select
+from sqlalchemy import and_, delete, or_, select
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
@@ -43,10 +43,15 @@ class OpenSession:
         return hmac.compare_digest(self.token.encode(), token.encode())
 
 
-def sign_in(services: Services, key: str) -> OpenSession | None:
+def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSession | None:
     """A fresh session for whoever holds the key or token; None where it opens nothing.
 
     Those that have ended are forgotten on the way.
+
+    Args:
+        services: of this process.
+        key: or token.
+        instead_of: the session that the browser held, which ends.
 
     Raises:
         Forbidden: it is an analyst's.
@@ -60,7 +65,9 @@ def sign_in(services: Services, key: str) -> OpenSession | None:
     opened = OpenSession(secrets.token_urlsafe(32), credential.principal)
 
     def note(session: Session) -> None:
-        session.execute(delete(SignIn).where(SignIn.expires_at < now()))
+        session.execute(
+            delete(SignIn).where(or_(SignIn.expires_at < now(), SignIn.digest == _digest(instead_of)))
+        )
         session.add(
             SignIn(
                 digest=_digest(opened.id),

@@ -2,7 +2,9 @@
 
 import re
 import unicodedata
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from markupsafe import Markup, escape
 
@@ -78,21 +80,21 @@ def linked(mark: Markup, href: str | None, label: str) -> Markup:
 
 def ems(words: str) -> float:
     """About how wide text is, rather too much, in units of the type's size."""
-    return sum(
-        _WIDTHS.get(sign)
-        or (1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.75 if sign.isupper() else 0.6)
-        for sign in words
+    return sum(map(_em, words))
+
+
+def _em(sign: str) -> float:
+    return _WIDTHS.get(sign) or (
+        1.0 if unicodedata.east_asian_width(sign) in "WF" else 0.75 if sign.isupper() else 0.6
     )
 
 
 def shortened(words: str, most: float) -> str:
     """Text cut to so many ems, with … where it is."""
-    if ems(words) <= most:
+    widths = list(accumulate(map(_em, words)))
+    if not widths or widths[-1] <= most:
         return words
-    kept = words
-    while kept and ems(kept) + 1 > most:
-        kept = kept[:-1]
-    return kept.rstrip() + "…"
+    return words[: bisect_right(widths, most - 1)].rstrip() + "…"
 
 
 def chart(

@@ -2,24 +2,37 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from math import ceil, floor, log10
 
 _ROUNDING = 1e-9
 """What a sum of shares may be off by in float, in tenths of a percent."""
 
 
-def number(value: float, digits: int = 3) -> str:
+def number(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
     """With so many significant digits: 0.35, −12,000, 1e−6."""
     if value == 0:
         return "0"
-    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
-    power = int(exponent)
-    if -4 < power < 6:
-        text = f"{value:,.{max(digits - 1 - power, 0)}f}"
+    rounded = Context(digits, rounding).create_decimal(repr(float(value)))
+    if digits <= rounded.adjusted() < 6:  # whole numbers are told whole
+        rounded = Decimal(repr(float(value))).to_integral_value(rounding)
+    power = rounded.adjusted()
+    if -5 < power < 6:
+        text = f"{rounded:,f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
     else:
-        text = mantissa.rstrip("0").rstrip(".") + f"e{power}"
+        text = f"{rounded.scaleb(-power):f}".rstrip("0").rstrip(".") + f"e{power}"
     return text.replace("-", "−")
+
+
+def rounded_up(value: float) -> str:
+    """What is spent, never understated."""
+    return number(value, rounding=ROUND_CEILING)
+
+
+def rounded_down(value: float) -> str:
+    """What is left, never overstated."""
+    return number(value, rounding=ROUND_FLOOR)
 
 
 def numbers(values: Sequence[float]) -> list[str]:
@@ -42,7 +55,9 @@ def spent_percent(share: float) -> str:
         return "0 %"
     if share >= 1:
         return "100 %"
-    tenths = min(ceil(1000 * share - _ROUNDING), 999)
+    tenths = ceil(1000 * share - _ROUNDING)
+    if tenths >= 1000:
+        return ">99.9 %"
     return "<0.1 %" if 1000 * share < 1 - _ROUNDING else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
 

@@ -1,8 +1,6 @@
 """The administrator's view: all owners, what is frozen, and how workers and queue do."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
@@ -11,6 +9,7 @@ from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.standing import share
 from privest_service.dashboard.visitors import FormDep, admin
 from privest_service.database import now
+from privest_service.inputs import Id
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
@@ -26,7 +25,7 @@ _PAGE = 50
 def read(
     request: Request,
     services: ServicesDep,
-    after: Annotated[str, Query(max_length=40)] = "",
+    after: Id = "",
     frozen: bool = False,
 ) -> Response:
     """All owners, by their ids."""

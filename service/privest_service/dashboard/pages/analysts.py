@@ -8,7 +8,9 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.charts import Bar, bars
+from privest_service.dashboard.forms import identifier, number, texts
 from privest_service.dashboard.page import Page, place, redirect, render
 from privest_service.dashboard.standing import (
     analysts_of,
@@ -17,7 +19,7 @@ from privest_service.dashboard.standing import (
     share_of_charge,
 )
 from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
-from privest_service.dashboard.words import count, number
+from privest_service.dashboard.words import count, spent_percent
 from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
@@ -56,6 +58,7 @@ def _page(
     request: Request, visitor: Visitor, services: Services, given: dict[str, str], problem: Problem | None
 ) -> Response:
     with services.database.read() as session:
+        seen = fingerprint(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         names, own = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
         parts = by_analyst(session, account, names)
@@ -63,6 +66,7 @@ def _page(
     return render(
         request,
         "analysts.html",
+        seen=seen,
         status=problem.status if problem else 200,
         rows=rows,
         chart=bars(
@@ -71,7 +75,7 @@ def _page(
                 Bar(
                     part.label,
                     part.spent,
-                    f"ε {number(part.epsilon)} · {count(part.queries, 'query', 'queries')}",
+                    f"{spent_percent(part.spent)} · {count(part.queries, 'query', 'queries')}",
                     None if part.id == "own" else place(request, f"/ledger?analyst={part.id}"),
                 )
                 for part in parts
@@ -128,12 +132,12 @@ def _rows(session: Session, account: Account, names: dict[str, str]) -> list[Gra
 @router.post("")
 def grant(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
-    given = {name: value.strip() for name, value in form.items() if isinstance(value, str)}
+    given = texts(form)
 
     def change(session: Session) -> None:
-        dataset = datasets.require_own(session, visitor.principal, given.get("dataset", ""))
+        dataset = datasets.require_own(session, visitor.principal, identifier(given, "dataset"))
         try:
-            require_analyst(session, given.get("analyst", ""))
+            require_analyst(session, identifier(given, "analyst"))
         except NotFound:
             raise Invalid(
                 faults=[
@@ -157,20 +161,15 @@ def _cap(given: dict[str, str]) -> NewCap:
         Invalid: one holds no number.
         ValidationError: they break a rule.
     """
-    numbers: dict[str, float] = {}
-    for name in ("epsilon", "delta"):
-        if text := given.get(name):
-            try:
-                numbers[name] = float(text)
-            except ValueError:
-                raise Invalid(faults=[Fault(location=name, rule="must be a number")]) from None
-    return NewCap.model_validate(numbers)
+    return NewCap.model_validate(
+        {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))}
+    )
 
 
 @router.post("/revoke")
 def revoke(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """End a grant at once."""
-    dataset_id, analyst_id = (str(form.get(name, "")) for name in ("dataset", "analyst"))
+    dataset_id, analyst_id = (identifier(form, name) for name in ("dataset", "analyst"))
     with services.database.write() as session:
         datasets.require_own(session, visitor.principal, dataset_id)
         datasets.revoke_grant(session, dataset_id, analyst_id)

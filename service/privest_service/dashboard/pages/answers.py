@@ -27,6 +27,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
 from privest_service.estimates.kinds import KINDS
 from privest_service.estimates.service import require_job
+from privest_service.inputs import Id
 from privest_service.ledger.models import Job
 from privest_service.problems import NotFound
 from privest_service.security.dependencies import ServicesDep
@@ -37,13 +38,17 @@ _PAGE = 24
 
 _NORMAL_95 = 1.96
 
+_CLASSES, _FEATURES = 10, 30
+"""Of a classifier, in pictures; the numbers are all below them."""
+
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: str = "") -> Response:
+def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: Id = "") -> Response:
     """The owner's own questions that were answered, newest first."""
     statement = select(Job).where(Job.submitter_id == visitor.id, Job.state == "committed")
     with services.database.read() as session:
-        if last := session.get(Job, before) if before else None:
+        last = session.get(Job, before) if before else None
+        if last and last.submitter_id == visitor.id:
             statement = statement.where(
                 or_(
                     Job.created_at < last.created_at,
@@ -130,15 +135,16 @@ def _classifier(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
     by = "the noise and the sampling of rows" if answer["sampling"] else "the noise alone"
     classes = answer["classes"] if len(rows) > 1 else answer["classes"][1:]
     starts = np.atleast_1d(answer["intercept"])
-    return [
-        (
-            f"{of} towards “{name}”, with intervals of 95 % by {by}. The intercept is {number(start)}.",
-            intervals(
-                f"class-{i}", shape.features, row.tolist(), (row - error).tolist(), (row + error).tolist()
-            ),
-        )
-        for i, (name, row, start, error) in enumerate(zip(classes, rows, starts, errors, strict=True))
-    ]
+    pictures: Pictures = []
+    for name, row, start, error in list(zip(classes, rows, starts, errors, strict=True))[:_CLASSES]:
+        shown = np.sort(np.argsort(-np.abs(row), kind="stable")[:_FEATURES])
+        told = f"{of} towards “{name}”, with intervals of 95 % by {by}. The intercept is {number(start)}."
+        if len(shown) < len(row):
+            told += f" Of {len(row)}, the {_FEATURES} that are furthest from zero."
+        names = [shape.features[i] for i in shown]
+        parts = (values[shown].tolist() for values in (row, row - error, row + error))
+        pictures.append((told, intervals(f"class-{len(pictures)}", names, *parts)))
+    return pictures
 
 
 def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:

@@ -1,6 +1,5 @@
 """Datasets: public facts, what was spent on each, upload, deletion."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -9,6 +8,8 @@ from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
 
+from privest_service.dashboard.changes import fingerprint
+from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
 from privest_service.dashboard.visitors import FormDep, OwnerDep, owner
@@ -35,6 +36,7 @@ _METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
 def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
     """All datasets of the owner."""
     with services.database.read() as session:
+        seen = fingerprint(session, visitor.id)
         own = service.visible(session, visitor.principal)
         parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
     spent = {part.id: part for part in parts}
@@ -44,6 +46,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     return render(
         request,
         "datasets.html",
+        seen=seen,
         datasets=[(dataset, spent.get(first[dataset.fingerprint])) for dataset in own],
         shared={dataset.id for dataset in own if first[dataset.fingerprint] != dataset.id},
     )
@@ -73,16 +76,14 @@ def _form(request: Request, kind: str, given: Mapping[str, str], problem: Proble
 @router.post("/new")
 async def upload(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
-    given = {name: value for name, value in form.items() if isinstance(value, str)}
+    given = texts(form)
     kind = given.get("kind", "")
     try:
         schema = _schema(kind, given)
         file = form.get("file")
         if file is None or isinstance(file, str) or not file.filename:
             raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
-        new = NewUpload.model_validate(
-            {"file": file, "schema": "", "name": given.get("name", "").strip() or None}
-        )
+        new = NewUpload.model_validate({"file": file, "schema": "", "name": given.get("name") or None})
         source = service.uploaded(services, file.file, format_of(file))
         made = await service.register(services, visitor.id, source, schema, name=new.name)
     except (Problem, ValidationError) as error:
@@ -102,7 +103,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
     """
     if kind == "json":
         return SCHEMA.validate_json(given.get("schema", ""))
-    fields = {name: value.strip() for name, value in given.items() if value.strip()}
+    fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
         manifold: dict[str, Any] = {"name": fields.get("manifold", ""), **_numbers(fields, "dim", "rank")}
@@ -129,16 +130,8 @@ def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:
     Raises:
         Invalid: a field holds something else.
     """
-    found: dict[str, Any] = {}
-    for name in names:
-        if name in fields:
-            try:
-                found[name] = json.loads(fields[name])
-            except ValueError:
-                raise Invalid(
-                    faults=[Fault(location=name, rule="must be a number, or a list like [1, 0]")]
-                ) from None
-    return found
+    rule = "must be a number, or a list like [1, 0]"
+    return {name: from_json(fields[name], name, rule) for name in names if name in fields}
 
 
 def _names(text: str) -> list[str]:

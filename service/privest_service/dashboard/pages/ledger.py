@@ -4,15 +4,16 @@ import json
 from tempfile import NamedTemporaryFile
 from typing import IO, Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest_service.dashboard import entries
+from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.entries import Search
 from privest_service.dashboard.page import Page, render
-from privest_service.dashboard.standing import analysts_of, dataset_name, share, share_of_charge, title
+from privest_service.dashboard.standing import analysts_of, share, share_of_charge, title
 from privest_service.dashboard.visitors import FormDep, OwnerDep
 from privest_service.dashboard.words import noise
 from privest_service.datasets.models import Dataset
@@ -21,6 +22,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported
 from privest_service.ledger.export import Form, write_out
 from privest_service.ledger.models import Entry
+from privest_service.ledger.receipts import key_id
 from privest_service.ledger.units import Charge
 from privest_service.ledger.verify import verify_file
 from privest_service.owners.service import require_owner
@@ -28,6 +30,9 @@ from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
 
 router = APIRouter(prefix="/dashboard/ledger", route_class=Page)
+
+_NAMED = 1000
+"""Datasets that are told by their names at most; entries about others bear their ids."""
 
 
 def _search(request: Request) -> Search:
@@ -41,6 +46,7 @@ def read(
 ) -> Response:
     """Entries, newest first."""
     with services.database.read() as session:
+        seen = fingerprint(session, visitor.id)
         owner = require_owner(session, visitor.id)
         account = ledger.owner_account(session, visitor.id, window=wanted.window)
         analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
@@ -50,6 +56,7 @@ def read(
     return render(
         request,
         "ledger.html",
+        seen=seen,
         found=found,
         wanted=wanted,
         account=account,
@@ -71,13 +78,14 @@ def charge_of(entry: Entry) -> Charge:
 
 
 def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
-    """All that an owner ever registered, but for what came with a question."""
-    found = session.scalars(
-        select(Dataset)
+    """What an owner registered, the latest of it; without what came with a question."""
+    found = session.execute(
+        select(Dataset.id, Dataset.name)
         .where(Dataset.owner_id == owner_id, ~Dataset.ephemeral)
         .order_by(Dataset.created_at.desc())
+        .limit(_NAMED)
     )
-    return {each.id: dataset_name(each) for each in found}
+    return {key: name or key for key, name in found}
 
 
 @router.get("/export")
@@ -92,28 +100,34 @@ def export(
 
 @router.post("/verify")
 async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
-    """Verify every entry and every receipt, by a worker."""
+    """Verify every entry and every receipt, by a worker.
+
+    Raises:
+        Invalid: a key is none.
+        TooManyRequests: the owner's ledger is being verified already.
+    """
     keys = [services.settings.signer.public_key, *str(form.get("keys", "")).split()]
+    try:
+        for key in keys:
+            key_id(key)
+    except ValueError:
+        raise Invalid("a public key is base64, as `/v1/ledger/keys` shows it") from None
 
     def write(file: IO[bytes]) -> None:
         with services.database.read(snapshot=True) as session:
             write_out(session, visitor.id, file)
         file.flush()
 
-    try:
-        with NamedTemporaryFile(prefix="verify-") as file:
-            async with services.engine.turn(visitor.id):
-                await services.engine.in_thread(write, file.file)
-                report = await services.engine.in_worker(verify_file, file.name, keys)
-    except ValueError:
-        raise Invalid("a public key is base64, as `/v1/ledger/keys` shows it") from None
+    with services.at_most(1, "verify", visitor.id), NamedTemporaryFile(prefix="verify-") as file:
+        await services.engine.in_thread(write, file.file)
+        report = await services.engine.in_worker("verify", verify_file, file.name, keys)
     return render(request, "verified.html", report=report, signer=services.settings.signer)
 
 
 @router.get("/{seq}")
 def entry(
     request: Request,
-    seq: int,
+    seq: Annotated[int, Path(ge=1, lt=2**62)],
     visitor: OwnerDep,
     services: ServicesDep,
     window: Annotated[int | None, Query(ge=1, lt=2**31)] = None,

@@ -7,10 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.page import Page
-from privest_service.dashboard.pages.overview import fingerprint
 from privest_service.dashboard.visitors import OwnerDep, Visitor
-from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
 
@@ -26,15 +25,10 @@ _MOST = 12
 """Streams of one owner at a time, in this process."""
 
 
-def _with_room(visitor: OwnerDep, services: ServicesDep) -> Visitor:
-    """Refuse before the stream begins: then nothing else can be said.
-
-    Raises:
-        TooManyRequests: as many streams are open as may be.
-    """
-    if services.streams[visitor.id] >= _MOST:
-        raise TooManyRequests("too many pages are open")
-    return visitor
+async def _with_room(visitor: OwnerDep, services: ServicesDep) -> AsyncIterator[Visitor]:
+    """Refuse before the stream begins: then nothing else can be said."""
+    with services.at_most(_MOST, "stream", visitor.id):
+        yield visitor
 
 
 @router.get("/events", response_class=EventSourceResponse)
@@ -49,16 +43,12 @@ async def changes(
         with services.database.read() as session:
             return fingerprint(session, visitor.id)
 
-    services.streams[visitor.id] += 1
-    try:
-        seen = ""
-        for _ in range(_LOOKS):
-            found = None if services.engine.draining else await services.engine.in_thread(look)
-            if found is None:
-                return
-            if found != seen:
-                seen = found
-                yield ServerSentEvent(event="changed", data=seen)
-            await asyncio.sleep(_EVERY)
-    finally:
-        services.streams[visitor.id] -= 1
+    seen = ""
+    for _ in range(_LOOKS):
+        found = None if services.engine.draining else await services.engine.in_thread(look)
+        if found is None:
+            return
+        if found != seen:
+            seen = found
+            yield ServerSentEvent(event="changed", data=seen)
+        await asyncio.sleep(_EVERY)

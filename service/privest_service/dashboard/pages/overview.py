@@ -1,12 +1,11 @@
 """The overview: how much is spent, by whom, on what, and what is left."""
 
-import hashlib
-
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from privest_service.dashboard import entries
+from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
 from privest_service.dashboard.page import Page, place, redirect, render
 from privest_service.dashboard.standing import (
@@ -21,7 +20,7 @@ from privest_service.dashboard.standing import (
     title,
 )
 from privest_service.dashboard.visitors import FormDep, OwnerDep, VisitorDep
-from privest_service.dashboard.words import count, duration, number
+from privest_service.dashboard.words import LONGEST, count, duration, number, spent_percent
 from privest_service.database import now
 from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
@@ -39,6 +38,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
     if visitor.is_admin:
         return redirect(request, "/admin")
     with services.database.read() as session:
+        seen = fingerprint(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         own = datasets.visible(session, visitor.principal)
         analysts = analysts_of(session, visitor.id)
@@ -46,6 +46,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
         stands = standing(session, account)
         latest = entries.search(session, account, entries.Search()).rows[:_LATEST]
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
+    ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
     return render(
         request,
         "overview.html",
@@ -53,9 +54,10 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
         account=account,
         gauge=gauge("gauge", stands.spent),
         burn_down=burn_down(
-            "burn-down", [_point(request, each, names) for each in stands.history], now(), stands.ends
+            "burn-down", [_point(request, each, names) for each in stands.history], now(), ends
         ),
-        lasts=duration(stands.ends - now()) if stands.ends else None,
+        lasts=None if stands.lasts is None else duration(stands.lasts),
+        ends=ends,
         basic_ends=_basic_ends(stands),
         by_analyst=bars("by-analyst", [_bar(request, part, "analyst") for part in who], "Spent by analyst"),
         by_dataset=bars("by-dataset", [_bar(request, part, "dataset") for part in what], "Spent by dataset"),
@@ -64,6 +66,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
         dataset_names={each.id: dataset_name(each) for each in own},
         datasets=own,
         title=title,
+        seen=seen,
     )
 
 
@@ -91,7 +94,7 @@ def _bar(request: Request, part: Part, column: str) -> Bar:
     return Bar(
         label=part.label,
         share=part.spent,
-        note=f"ε {number(part.epsilon)} · {count(part.queries, 'query', 'queries')}",
+        note=f"{spent_percent(part.spent)} · {count(part.queries, 'query', 'queries')}",
         href=place(request, f"/ledger?{column}={part.id}") if linked else None,
     )
 
@@ -106,11 +109,3 @@ def freeze(request: Request, visitor: OwnerDep, services: ServicesDep, form: For
 
     services.database.run(change)
     return redirect(request, "")
-
-
-def fingerprint(session: Session, owner_id: str) -> str:
-    """Of what the pages of an owner show: another one whenever it has changed."""
-    account = ledger.owner_account(session, owner_id)
-    latest = entries.search(session, account, entries.Search()).rows
-    told = [account.window, account.seq, account.frozen, *(job.state for _, job in latest if job)]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

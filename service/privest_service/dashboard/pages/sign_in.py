@@ -6,10 +6,11 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, leave, same_origin
+from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, held, leave, same_origin
 from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.keys import well_formed
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
@@ -28,12 +29,13 @@ def _form(request: Request, services: Services, fault: str | None = None, status
 
 @router.post("/sign-in")
 def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()] = "") -> Response:
-    """Open a session; whatever the browser held before is of no use from here on."""
+    """Open a session; what the browser held before is of no use from here on."""
     same_origin(request)
-    address = request.client.host if request.client else ""
-    if not services.attempts.may_try(address):
+    address, key = request.client.host if request.client else "", key.strip()
+    # Nobody guesses a key of ours, so that none of those is refused for what others do at its address.
+    if not well_formed(key) and not services.attempts.may_try(address):
         raise TooManyRequests("too many keys that open nothing came from your address; wait a minute")
-    opened = sessions.sign_in(services, key.strip())
+    opened = sessions.sign_in(services, key, instead_of=held(request))
     if opened is None:
         services.attempts.failed(address)
         return _form(request, services, "This key opens nothing here.", 401)
@@ -48,5 +50,5 @@ def sign_out(request: Request, services: ServicesDep, visitor: VisitorDep, _: Fo
     with services.database.write() as session:
         sessions.sign_out(session, visitor.session.id)
     response = redirect(request, "/sign-in")
-    leave(request, response)
+    leave(response)
     return response

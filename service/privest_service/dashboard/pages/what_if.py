@@ -1,6 +1,5 @@
 """What if: a query planned and not asked, its cost against what is left, and its error as ε varies."""
 
-import json
 from dataclasses import replace
 from math import exp, log
 from typing import Annotated, Any
@@ -12,11 +11,13 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
+from privest_service.dashboard.forms import from_json
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.standing import share, share_of_charge, title
 from privest_service.dashboard.visitors import OwnerDep, Visitor
 from privest_service.dashboard.words import ERRORS
 from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.service import Question
@@ -24,6 +25,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
+from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -57,7 +59,7 @@ class Wish(BaseModel):
     kind: Choice = None
     epsilon: Annotated[float, Field(gt=0)] = 0.5
     delta: Annotated[float | None, BeforeValidator(or_none)] = None
-    rank: Annotated[int | None, BeforeValidator(or_none)] = None
+    rank: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(or_none)] = None
     options: Annotated[str, Field(max_length=20_000)] = ""
 
 
@@ -90,7 +92,6 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         kinds=[kind for kind in KINDS.values() if chosen and kind.dataset_kind == chosen.kind],
         usual=_USUAL,
         title=title,
-        budget=views.budget(account),
         spent=share(limits, account),
         problem=problem,
         **(planned or {"plan": None}),
@@ -111,32 +112,43 @@ def _planned(
     body = kind.request.model_validate(_body(wish, kind))
     with services.database.read() as session:
         question = estimates.resolve(session, visitor.principal, kind, body, wish.dataset or "")
+        dataset = session.get_one(Dataset, question.dataset_id)
+        owner = session.get_one(Owner, visitor.id)
+        accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.fingerprint})
     plan = estimates.plan(services, question)
     limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
     refused = None
     try:
-        ledger.require_room([account], [charge])
+        ledger.require_room(accounts, [charge] * len(accounts))
     except (BudgetExceeded, AccountFrozen) as problem:
         refused = problem
     spent, cost = share(limits, account), share_of_charge(limits, charge)
     error = plan.expected_error.standard_deviation
-    curve = _curve(services, question, kind)
+    curve, delta = _curve(services, question, kind), plan.target.delta
+    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
+    most = None if pure else views.largest_query(account, delta)
     return {
         "plan": plan,
         "kind": kind,
         "cost": cost,
         "refused": refused,
-        "times": int((1 - spent) / cost) if cost else None,
+        "times": min(map(_times, accounts, [charge] * len(accounts))) if cost else None,
         "gauge": gauge("gauge", spent, cost),
         "error": error,
         "foretold": ERRORS[kind.name],
         "radius": getattr(plan.expected_error, "radius_95", None),
-        "curve": error_curve(
-            "curve", curve, (plan.target.epsilon, error), views.budget(account).remaining.epsilon or None
-        )
+        "most": most,
+        "curve": error_curve("curve", curve, (plan.target.epsilon, error), most or None)
         if len(curve) > 1
         else None,
     }
+
+
+def _times(account: Account, charge: Charge) -> int:
+    """How many times an account covers a charge."""
+    names = ledger.limits_of(account).counted
+    left = {name: getattr(account, f"{name}_limit") - getattr(account, f"{name}_spent") for name in names}
+    return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
 
 
 def _body(wish: Wish, kind: Kind) -> dict[str, Any]:
@@ -145,12 +157,10 @@ def _body(wish: Wish, kind: Kind) -> dict[str, Any]:
     Raises:
         Invalid: the further options are no JSON object.
     """
-    try:
-        options = json.loads(wish.options) if wish.options.strip() else {}
-    except ValueError:
-        options = None
+    rule = 'must be a JSON object, like {"steps": 20}'
+    options = from_json(wish.options, "options", rule) if wish.options.strip() else {}
     if not isinstance(options, dict):
-        raise Invalid(faults=[Fault(location="options", rule='must be a JSON object, like {"steps": 20}')])
+        raise Invalid(faults=[Fault(location="options", rule=rule)])
     privacy = {"epsilon": wish.epsilon} | ({} if wish.delta is None else {"delta": wish.delta})
     rank = {"rank": wish.rank or _RANK} if "rank" in kind.request.model_fields else {}
     return {**rank, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
@@ -163,10 +173,10 @@ def _curve(services: Services, question: Question, kind: Kind) -> list[tuple[flo
     points: list[tuple[float, float]] = []
     for i in range(_POINTS):
         epsilon = question.target.epsilon * exp(log(_AROUND) * (2 * i / (_POINTS - 1) - 1))
-        other = replace(question, target=PrivacyTarget(epsilon, question.target.delta))
         try:
+            other = replace(question, target=PrivacyTarget(epsilon, question.target.delta))
             plan: Plan = estimates.plan(services, other)
-        except (Invalid, Unavailable):  # so little, or so much, that there is none
+        except (ValueError, Invalid, Unavailable):  # so little, or so much, that there is none
             continue
         points.append((epsilon, plan.expected_error.standard_deviation))
     return points

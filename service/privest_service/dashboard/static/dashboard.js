@@ -1,23 +1,45 @@
 // What pages do beyond being read: live updates, and the progress of an upload. All else works without.
 "use strict";
 
-function live(address) {
-  const shown = document.getElementById("live");
-  const stream = new EventSource(address);
-  let first = true;
-  stream.onopen = () => { shown.hidden = false; };
-  stream.onerror = () => { shown.hidden = true; };
-  stream.addEventListener("changed", async () => {
-    if (first) { first = false; return; }
+// Updates: the page knows the state that it shows, and fetches itself again when the service tells of another.
+function live({ events, seen }) {
+  const light = document.getElementById("live");
+  let stream = null, shown = seen, waiting = false;
+
+  async function renew(state) {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
-    if (!answer.ok || answer.redirected) { location.reload(); return; }
+    if (answer.redirected) { location.assign(answer.url); return; }
+    if (!answer.ok) return;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    waiting = false;
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
-      if (fresh && !part.contains(document.activeElement)) part.replaceWith(document.adoptNode(fresh));
+      if (fresh && part.contains(document.activeElement)) waiting = true;
+      else if (fresh) part.replaceWith(document.adoptNode(fresh));
     }
-    document.dispatchEvent(new Event("privest:changed"));
-  });
+    shown = waiting ? shown : state;
+    document.body.dataset.seen = shown;
+  }
+
+  // Browsers open few connections to one site: pages that nobody looks at let go of theirs.
+  function follow() {
+    stream?.close();
+    stream = null;
+    light.hidden = true;
+    if (document.visibilityState !== "visible") return;
+    stream = new EventSource(events);
+    stream.onopen = () => { light.hidden = false; };
+    stream.onerror = () => { light.hidden = true; };
+    stream.addEventListener("changed", (event) => {
+      const state = JSON.parse(event.data);
+      if (state !== shown) renew(state);
+    });
+  }
+
+  document.addEventListener("visibilitychange", follow);
+  document.addEventListener("focusout", () => { if (waiting) setTimeout(follow); });
+  addEventListener("pagehide", () => stream?.close());
+  follow();
 }
 
 function replacePage(text) {
@@ -35,6 +57,7 @@ function upload(event) {
   const button = form.querySelector("button");
   const request = new XMLHttpRequest();
   const again = (told) => { button.disabled = false; bar.value = 0; word.textContent = told; };
+  if (button.disabled) return;
   button.disabled = true;
   part.hidden = false;
   request.upload.onprogress = (sent) => {
@@ -54,7 +77,9 @@ function upload(event) {
 
 function prepare() {
   for (const form of document.querySelectorAll("[data-upload]")) form.addEventListener("submit", upload);
+  const here = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+  for (const word of document.querySelectorAll("[data-plain]")) word.hidden = here || location.protocol !== "http:";
 }
 
 prepare();
-if (document.body.dataset.events) live(document.body.dataset.events);
+if (document.body.dataset.events) live(document.body.dataset);

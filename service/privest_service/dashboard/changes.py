@@ -1,0 +1,15 @@
+"""Whether what an owner's pages show has changed."""
+
+import hashlib
+
+from sqlalchemy.orm import Session
+
+from privest_service.dashboard import entries
+from privest_service.ledger import service as ledger
+
+
+def fingerprint(session: Session, owner_id: str) -> str:
+    """Of what the pages of an owner show: another one whenever it has changed."""
+    account = ledger.owner_account(session, owner_id)
+    told = [account.window, account.seq, account.frozen, *entries.latest_states(session, account)]
+    return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

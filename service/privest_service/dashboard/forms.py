@@ -1,0 +1,51 @@
+"""What people write into forms, read strictly: ASCII numbers, JSON, identifiers."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from privest_service.inputs import Id
+from privest_service.problems import Fault, Invalid
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_ID: TypeAdapter[str] = TypeAdapter(Id)
+
+
+def texts(form: Mapping[str, Any]) -> dict[str, str]:
+    """All that was written into a form, without blanks around it; files are left out."""
+    return {name: value.strip() for name, value in form.items() if isinstance(value, str)}
+
+
+def number(text: str, name: str) -> float:
+    """A number.
+
+    Raises:
+        Invalid: it is none.
+    """
+    if not _NUMBER.fullmatch(text):
+        raise Invalid(faults=[Fault(location=name, rule="must be a number, like 0.5 or 1e-6")])
+    return float(text)
+
+
+def from_json(text: str, name: str, rule: str) -> Any:
+    """A document.
+
+    Raises:
+        Invalid: it is none.
+    """
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Invalid(faults=[Fault(location=name, rule=rule)]) from None
+
+
+def identifier(form: Mapping[str, Any], name: str) -> str:
+    """The id of something.
+
+    Raises:
+        ValidationError: nothing has such an id.
+    """
+    return _ID.validate_python(form.get(name, ""))
