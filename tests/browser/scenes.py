@@ -100,8 +100,12 @@ def hospital(server: Server, queries: int = 80) -> Hospital:
     rng = np.random.default_rng(0)
     panels = rng.standard_normal((5000, 6)) * [0.5, 0.4, 0.2, 0.1, 0.1, 0.05]
     large = {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "radius": 1.5}
+    stretch = np.array([[1.5, 0.5], [0.5, 0.7]])
+    tensors = SPD2 | {"center": (stretch @ stretch).tolist()}
     datasets = {
-        "Diffusion tensors": dataset_called(owner, "Diffusion tensors", spd(400, 2)),
+        "Diffusion tensors": dataset_called(
+            owner, "Diffusion tensors", stretch @ spd(400, 2) @ stretch, tensors
+        ),
         "EEG covariances": dataset_called(owner, "EEG covariances", spd(600, 8), large),
         "Blood panels": dataset_called(owner, "Blood panels", panels, VECTORS),
         "Ward 7, 2025": dataset_called(owner, "Ward 7, 2025", told_apart(3000, apart=2.0), LABELLED),

@@ -12,7 +12,7 @@ from harness import Server
 Visit = Callable[..., Visitor]
 
 PICTURES = {
-    "ellipse": ["svg#mean", "svg#entries"],
+    "ellipse": ["svg#mean"],
     "heat map": ["svg#mean"],
     "loadings": ["svg#basis"],
     "coefficients": ["svg#class-0"],

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from privest_service.dashboard.charts.scales import Log
 from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked, path, tag, text
-from privest_service.dashboard.charts.wording import number, numbers
+from privest_service.dashboard.charts.wording import number, numbers, rounded_down
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 574, 64, 316
 
@@ -43,11 +43,13 @@ def error_curve(
     said = f"ε {number(epsilon)}: expected error {number(error)}"
     marks.append(linked(tag("circle", cx=x(epsilon), cy=y(error), r=7, class_=state), None, said))
     legend = [key("●", "left" if covered else "bad", first=True), f" {said}"]
-    rest = [key("▮", "beyond", first=True), f" not covered: ε above {number(most or 0)}"] if beyond else []
+    rest = (
+        [key("▮", "beyond", first=True), f" not covered: ε above {rounded_down(most or 0)}"] if beyond else []
+    )
     return chart(
         name,
         "Expected error against ε",
-        f"At {said}." + (f" The budget covers ε up to {number(most)}." if most is not None else ""),
+        f"At {said}." + (f" The budget covers ε up to {rounded_down(most)}." if most is not None else ""),
         WIDE,
         _BOTTOM + 58,
         *marks,

@@ -99,8 +99,10 @@ Pictures = list[tuple[str, Markup]]
 def _mean(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
     point, space = np.array(answer["point"]), schema.manifold.name if isinstance(schema, PointsSchema) else ""
     if space == "spd" and point.shape == (2, 2):
-        told = "The mean as the ellipse of points at distance 1 from the origin: x with xᵀP⁻¹x = 1."
-        return [(told, ellipse("mean", point)), ("Its entries.", heat_map("entries", point))]
+        (a, b), (_, d) = point
+        told = "The mean P as the ellipse of all x with xᵀP⁻¹x = 1; σ is the length of half an axis. "
+        told += f"P has {number(a)} and {number(d)} on its diagonal, and {number(b)} off it."
+        return [(told, ellipse("mean", point))]
     if point.ndim == 2:
         return [("The entries of the mean.", heat_map("mean", point))]
     if space == "sphere" and point.shape == (2,):
