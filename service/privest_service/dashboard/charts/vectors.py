@@ -21,7 +21,7 @@ from privest_service.dashboard.charts.svg import (
     tag,
     text,
 )
-from privest_service.dashboard.charts.wording import number, numbers
+from privest_service.dashboard.charts.wording import decade, number, numbers
 
 _PITCH = 31
 """From row to row."""
@@ -40,7 +40,10 @@ def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -
     largest = float(np.abs(a).max()) or 1.0
     panel = (WIDE - left) / columns
     printed = columns <= 2
-    written = [[number(float(v), 2) for v in row] for row in a]
+    step = 10.0 ** (
+        decade(largest) - 2
+    )  # of what is written: all of one fineness, so that none takes much room
+    written = [[number(round(float(v) / step) * step) for v in row] for row in a]
     margin = max(ems(v) for row in written for v in row) * BIG + 8 if printed else 8
     marks = [
         text(left - 12, top + _PITCH * i + 19, word, anchor="end", class_="muted")
