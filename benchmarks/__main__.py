@@ -3,6 +3,7 @@
 from benchmarks import (
     coverage,
     exact_mean,
+    federated,
     figure2,
     figure3,
     figures_acceleration,
@@ -34,5 +35,6 @@ for benchmark in (
     logistic_regression,
     coverage,
     figures_acceleration,
+    federated,
 ):
     benchmark.main()

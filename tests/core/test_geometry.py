@@ -63,6 +63,10 @@ def frame_times_anything(base):
     return (base @ np.eye(base.shape[1] ** 2).reshape(-1, *[base.shape[1]] * 2)).reshape(-1, base.size)
 
 
+def columns_of(base):
+    return (base * np.eye(base.shape[1])[:, None]).reshape(base.shape[1], -1)
+
+
 # The metric on a basis b_1, …, b_d of the tangent space: F with ⟨b_i, b_j⟩ = (F·Fᵀ)_ij.
 
 
@@ -174,6 +178,11 @@ def orthogonal_both_sides(space: Manifold, rng):
     return lambda x: p @ x @ q
 
 
+def orthogonal_from_the_left(space: Manifold, rng):
+    q = np.linalg.qr(rng.standard_normal((space.shape[0],) * 2))[0]
+    return lambda x: q @ x[..., ::-1]
+
+
 def up_to(length):
     return lambda _: length
 
@@ -260,6 +269,7 @@ STIEFEL = FRAMES | {
     "near": "shooting finds the vectors to points up to 2 away",
 }
 GRASSMANN = FRAMES | {"normals": frame_times_anything, "reach": up_to(pi / 2)}
+OBLIQUE = SPHERE | {"normals": columns_of, "isometry": orthogonal_from_the_left}
 CASES = [
     *(Case("euclidean", {"dim": dim}, wide=((wide_vector, 1e-9),)) for dim in (1, 3, 20)),
     *(Case("sphere", {"dim": dim}, **SPHERE) for dim in (2, 3, 20)),
@@ -277,6 +287,10 @@ CASES = [
     *(
         Case("grassmann", {"dim": dim, "rank": rank}, **GRASSMANN)
         for dim, rank in ((2, 1), (5, 1), (5, 4), (7, 3))
+    ),
+    *(
+        Case("oblique", {"dim": dim, "rank": rank}, **OBLIQUE)
+        for dim, rank in ((2, 1), (2, 3), (3, 2), (7, 3), (3, 5))
     ),
 ]
 
@@ -740,6 +754,14 @@ def test_frames_out_of_reach_have_finite_tangent_logarithms(dim, rank):
     assert np.abs(space.log(base, base)).max() < 1e-14
 
 
+def test_one_bad_column_spoils_a_matrix_of_unit_columns():
+    space = manifolds.get("oblique", dim=3, rank=2)
+    x = np.stack([space.reference] * 5)
+    x[1, 0, 1], x[2, 2, 0], x[3, 2, 0], x[4, 1, 1] = 1 + 1e-7, np.nan, np.inf, 1e308
+    x[3, :, 1] = 0.0
+    np.testing.assert_array_equal(space.broken_rule(x), [0, 2, 1, 1, 2])
+
+
 def test_unknown_manifolds_and_parameters_are_refused():
     for name, params in [
         ("torus", {}),
@@ -752,6 +774,8 @@ def test_unknown_manifolds_and_parameters_are_refused():
         ("stiefel", {"dim": 3, "rank": 4}),
         ("stiefel", {"dim": 1, "rank": 1}),
         ("grassmann", {"dim": 3, "rank": 3}),
+        ("oblique", {"dim": 1, "rank": 2}),
+        ("oblique", {"dim": 3, "rank": 0}),
     ]:
         with pytest.raises(ValueError, match=r"must be|unknown"):
             manifolds.get(name, **params)
@@ -768,8 +792,9 @@ def test_unknown_manifolds_and_parameters_are_refused():
         (manifolds.get("grassmann", dim=8, rank=2), None),
         (manifolds.get("grassmann", dim=5, rank=1), None),
         (manifolds.get("sphere", dim=4), None),
+        (manifolds.get("oblique", dim=4, rank=3), None),
     ],
-    ids=["bures-wasserstein", "grassmann", "projective", "sphere"],
+    ids=["bures-wasserstein", "grassmann", "projective", "sphere", "oblique"],
 )
 def test_the_mean_curvature_is_that_of_small_triangles(space, base):
     """dist(exp(tu), exp(tv))² = 2t² − Kt⁴/3 + O(t⁶); off by 5 standard errors once in 10⁶."""

@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from privest.manifolds.base import Manifold
+from privest.manifolds.base import Embedded, Manifold
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.manifolds.lorentz import Lorentz
+from privest.manifolds.oblique import Oblique
 from privest.manifolds.poincare_ball import PoincareBall
 from privest.manifolds.spd import METRICS
 from privest.manifolds.sphere import Sphere
 from privest.manifolds.stiefel import Stiefel
 
-__all__ = ["Manifold", "get"]
+__all__ = ["Embedded", "Manifold", "get"]
 
 
 def _spd(dim: int, metric: str = "affine-invariant") -> Manifold:
@@ -29,6 +30,7 @@ _BUILDERS: Mapping[str, Callable[..., Manifold]] = {
     "lorentz": Lorentz,
     "stiefel": Stiefel,
     "grassmann": Grassmann,
+    "oblique": Oblique,
 }
 
 
@@ -38,7 +40,7 @@ def get(name: str, **params: Any) -> Manifold:
     Names and parameters: `euclidean` (dim), `sphere` (dim: of the ambient space), `spd` (dim: rows of
     the matrices; metric: `affine-invariant`, `log-euclidean` or `bures-wasserstein`), `poincare-ball`
     (dim), `lorentz` (dim; points have dim + 1 entries, time first), `stiefel` and `grassmann` (dim: of
-    the ambient space; rank: columns of a frame).
+    the ambient space; rank: columns of a frame), `oblique` (dim: of a column; rank: how many).
 
     Raises:
         ValueError: no such name, or parameters out of range.

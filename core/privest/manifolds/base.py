@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import prod
 from typing import ClassVar
 
 import numpy as np
@@ -171,6 +172,42 @@ class Manifold(ABC):
         """
         lead = () if size is None else (size,) if isinstance(size, int) else size
         return self.from_coordinates(base, sigma * rng.standard_normal((*lead, self.coordinate_size)))
+
+
+class Embedded(Manifold):
+    """A compact submanifold of a space of arrays, under the metric of the space around it.
+
+    Coordinates are those of the space around, so that an ambient Gaussian projected onto the tangent space
+    is the tangent Gaussian.
+    """
+
+    reach: ClassVar[float]
+    """The constant of proximal smoothness (paper 002, Definition 2.2): nearer than this to the manifold the
+    nearest point is unique, and up to half as far `project` is 2-Lipschitz (there (3), with γ = reach/2)."""
+
+    @abstractmethod
+    def project(self, x: Array) -> Array:
+        """P_M: the nearest point in the Euclidean metric (paper 002, (2)); one of them where several are.
+
+        Args:
+            x: (..., *shape) arrays of the space around, of finite length.
+        """
+
+    def canonical(self, x: Array) -> Array:
+        return self.project(x)
+
+    @property
+    def coordinate_size(self) -> int:
+        return prod(self.shape)
+
+    def inner(self, base: Array, u: Array, v: Array) -> Array:
+        return np.sum(u * v, axis=tuple(range(-len(self.shape), 0)))
+
+    def coordinates(self, base: Array, v: Array) -> Array:
+        return v.reshape(*v.shape[: v.ndim - len(self.shape)], self.coordinate_size)
+
+    def from_coordinates(self, base: Array, c: Array) -> Array:
+        return self.project_tangent(base, c.reshape(*c.shape[:-1], *self.shape))
 
 
 def at_least(dim: int, least: int, name: str) -> int:

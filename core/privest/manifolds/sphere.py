@@ -7,7 +7,7 @@ from math import pi
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Embedded, at_least
 
 _UNIT_TOLERANCE = 1e-8
 _TINY = 1e-300
@@ -27,7 +27,7 @@ def _length(v: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Sphere(Manifold):
+class Sphere(Embedded):
     """Unit vectors of R^size; coordinates are those of R^size.
 
     The metric is induced, so an ambient Gaussian projected onto the tangent space is the tangent
@@ -39,6 +39,7 @@ class Sphere(Manifold):
     name = "sphere"
     curvature = (1.0, 1.0)
     rules = ("finite", "of unit length")
+    reach = 1.0
 
     def __init__(self, dim: int) -> None:
         object.__setattr__(self, "size", at_least(dim, 2, self.name))
@@ -79,6 +80,10 @@ class Sphere(Manifold):
 
     def canonical(self, x: Array) -> Array:
         return x / _length(x)
+
+    def project(self, x: Array) -> Array:
+        length = _length(x)
+        return np.where(length > 0.0, x / (length + _TINY), self.reference)
 
     def exp(self, base: Array, v: Array) -> Array:
         angle = _length(v) + _TINY

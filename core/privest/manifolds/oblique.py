@@ -1,0 +1,90 @@
+"""The oblique manifold of matrices with unit columns: a product of spheres."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import pi, sqrt
+
+import numpy as np
+
+from privest.arrays import Array, lengths, transposed
+from privest.manifolds.base import Embedded, at_least
+from privest.manifolds.sphere import Sphere
+
+
+@dataclass(frozen=True)
+class Oblique(Embedded):
+    """size×rank matrices with columns of unit length, under ⟨u, v⟩ = tr(uᵀv).
+
+    Attributes:
+        size: of the space around one column.
+        rank: number of columns, one sphere each.
+    """
+
+    size: int
+    rank: int
+
+    name = "oblique"
+    curvature = (0.0, 1.0)
+    rules = ("finite", "columns of unit length")
+    reach = 1.0
+
+    def __init__(self, dim: int, rank: int) -> None:
+        if rank < 1:
+            raise ValueError(f"rank of {self.name} must be at least 1")
+        object.__setattr__(self, "size", at_least(dim, 2, self.name))
+        object.__setattr__(self, "rank", rank)
+
+    @property
+    def dim(self) -> int:
+        return self.rank * (self.size - 1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.size, self.rank)
+
+    @property
+    def params(self) -> Mapping[str, int | str]:
+        return {"dim": self.size, "rank": self.rank}
+
+    @property
+    def reference(self) -> Array:
+        return np.tile(self._sphere.reference[:, None], self.rank)
+
+    @property
+    def natural_radius(self) -> float:
+        """No two points are further apart."""
+        return sqrt(self.rank) * pi
+
+    @property
+    def _sphere(self) -> Sphere:
+        """Of one column."""
+        return Sphere(self.size)
+
+    def mean_curvature(self, center: Array, radius: float) -> float:
+        """(size − 2)/(dim − 1): the space is Einstein with Ricci curvature size − 2."""
+        return (self.size - 2) / max(1, self.dim - 1)
+
+    def random_point(self, rng: np.random.Generator) -> Array:
+        return self.project(rng.standard_normal(self.shape))
+
+    def broken_rule(self, x: Array) -> Array:
+        broken = self._sphere.broken_rule(transposed(x))
+        return np.where((broken == 1).any(axis=-1), 1, broken.max(axis=-1))
+
+    def project(self, x: Array) -> Array:
+        return transposed(self._sphere.project(transposed(x)))
+
+    def exp(self, base: Array, v: Array) -> Array:
+        return transposed(self._sphere.exp(transposed(base), transposed(v)))
+
+    def log(self, base: Array, x: Array) -> Array:
+        return transposed(self._sphere.log(transposed(base), transposed(x)))
+
+    def dist(self, a: Array, b: Array) -> Array:
+        return lengths(self._sphere.dist(transposed(a), transposed(b)))
+
+    def project_tangent(self, base: Array, a: Array) -> Array:
+        return transposed(self._sphere.project_tangent(transposed(base), transposed(a)))
+
+    def transport_from_reference(self, base: Array, v: Array) -> Array:
+        return transposed(self._sphere.transport_from_reference(transposed(base), transposed(v)))
