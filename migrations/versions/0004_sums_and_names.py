@@ -12,6 +12,7 @@ branch_labels = None
 depends_on = None
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
+_SUMS = (*(f"{name}_spent" for name in _AMOUNTS), "queries")
 _CAP = 2**62
 _QUERIES = {"limit": 0, "debit": 1, "void": -1}
 
@@ -24,10 +25,15 @@ _accounts = sa.table("accounts", sa.column("id"), sa.column("queries"))
 
 
 def upgrade() -> None:
-    for name in (*(f"{amount}_spent" for amount in _AMOUNTS), "queries"):
+    for name in _SUMS:
         op.add_column("entries", sa.Column(name, sa.BigInteger(), nullable=False, server_default="0"))
     op.add_column("accounts", sa.Column("queries", sa.BigInteger(), nullable=False, server_default="0"))
     _sum_up()
+    if op.get_bind().dialect.name == "postgresql":
+        # A replica of before, which knows nothing of sums, shall fail rather than write false ones for ever.
+        # SQLite has one process, and no way to drop a default but to make the table anew.
+        for table, name in (("accounts", "queries"), *(("entries", name) for name in _SUMS)):
+            op.alter_column(table, name, server_default=None)
     op.create_index("ix_jobs_submitted", "jobs", ["submitter_id", "created_at"])
     op.add_column("datasets", sa.Column("name", sa.String(length=200), nullable=True))
 
@@ -87,5 +93,5 @@ def downgrade() -> None:
     op.drop_column("datasets", "name")
     op.drop_index("ix_jobs_submitted", table_name="jobs")
     op.drop_column("accounts", "queries")
-    for name in ("queries", *(f"{amount}_spent" for amount in reversed(_AMOUNTS))):
+    for name in reversed(_SUMS):
         op.drop_column("entries", name)

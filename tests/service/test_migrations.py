@@ -96,6 +96,11 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
     with database.read() as session:
         assert _sums(session) == told
         assert session.scalar(select(Account.queries).where(Account.id == account)) == 2
+    if not database.is_sqlite:  # what knows nothing of sums can write no entry
+        columns = inspect(database.engine).get_columns("entries")
+        assert {each["name"]: each["default"] for each in columns if each["name"] in ledger.SUMS_AFTER} == (
+            dict.fromkeys(ledger.SUMS_AFTER)
+        )
     with pytest.raises(DBAPIError, match=r"only added to|refuses|permission"), database.write() as session:
         session.execute(update(Entry).values(queries=7))
 

@@ -45,7 +45,6 @@ _templates.filters |= {
     "number": words.number,
     "up": words.rounded_up,
     "down": words.rounded_down,
-    "percent": words.percent,
     "moment": words.moment,
     "day": words.day,
     "iso": words.iso,

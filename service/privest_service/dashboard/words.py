@@ -25,7 +25,6 @@ __all__ = [
     "moment",
     "noise",
     "number",
-    "percent",
     "rounded_down",
     "rounded_up",
     "short",
