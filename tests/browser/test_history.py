@@ -15,6 +15,7 @@ from privest_service.estimates.kinds import KINDS
 from privest_service.ledger.models import Job
 
 
+@pytest.mark.parametrize("backend", ["postgresql"])  # on SQLite the hospital of all tests of pages has one
 def test_a_past_is_a_ledger_like_any_other(
     start_server: Callable[..., Server], database: Database, tmp_path: Path
 ) -> None:

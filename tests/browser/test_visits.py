@@ -117,20 +117,21 @@ def test_analysts_have_no_dashboard(site: Server, visit: Callable[..., Visitor])
     assert not _kept(site, analyst.id)
 
 
-@pytest.mark.parametrize("backend", ["sqlite"])
-def test_an_address_may_fail_ten_times_a_minute(
-    start_server: Callable[..., Server], visit: Callable[..., Visitor]
-) -> None:
-    server = start_server()
-    owner = owner_called(server, "Patient")
+def test_an_address_may_fail_ten_times_a_minute(site: Server, visit: Callable[..., Visitor]) -> None:
+    owner = owner_called(site, "Patient")
+    far = {"X-Forwarded-For": "203.0.113.7"}  # which a proxy of this machine may say
     for _ in range(10):
-        assert httpx.post(f"{server.url}/dashboard/sign-in", data={"key": "no"}).status_code == 401
-    visitor = visit(server)
+        refused = httpx.post(f"{site.url}/dashboard/sign-in", data={"key": "no"}, headers=far)
+        assert refused.status_code == 401
+    visitor = visit(site)
+    visitor.context.set_extra_http_headers(far)
     visitor.expects(429)
     assert visitor.sign_in("no").status == 429
     assert "wait a minute" in visitor.page.locator("main").inner_text()
     visitor.check_accessibility()
-    assert Desk(server, owner.key).get("").status_code == 200, "nobody else is kept out by that"
+    assert Desk(site, owner.key).get("").status_code == 200, "nobody else is kept out by that"
+    good = httpx.post(f"{site.url}/dashboard/sign-in", data={"key": owner.key}, headers=far)
+    assert good.status_code == 303, "nor whoever there holds a key of ours"
 
 
 def test_whoever_signs_out_is_out_with_every_copy_of_the_cookie(
