@@ -2,6 +2,7 @@
 
 from benchmarks import (
     coverage,
+    dashboard,
     exact_mean,
     federated,
     figure2,
@@ -23,6 +24,7 @@ for benchmark in (
     frechet_mean,
     planning,
     ledger_load,
+    dashboard,
     scaling,
     tangent_sampling,
     private_steps,
