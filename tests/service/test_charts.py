@@ -46,7 +46,7 @@ def texts(svg: Markup, tag: str = "text") -> list[str]:
 
 def burn(lefts: list[float], step: timedelta = timedelta(days=1), **options: datetime) -> Markup:
     points = [
-        BurnPoint(NOW + i * step, left, 2 * left - 1, i, f"/entries/{i}", f"entry {i}")
+        BurnPoint(NOW + i * step, left, 2 * left - 1, f"/entries/{i}", f"entry {i}")
         for i, left in enumerate(lefts)
     ]
     return charts.burn_down("b", points, NOW + len(lefts) * step, **options)
@@ -61,7 +61,7 @@ EDGES: dict[str, Callable[[], Markup]] = {
     "all spent": lambda: burn([1.0, 0.0], forecast=NOW + timedelta(days=9)),
     "three hundred": lambda: burn([1 - i / 300 for i in range(300)], forecast=NOW + timedelta(days=3000)),
     "no bars": lambda: charts.bars("b", [], "By analyst"),
-    "bars beyond": lambda: charts.bars("b", [Bar("a", 1.7, "note" * 40, None, 3.0), Bar("", 0)], "t"),
+    "bars beyond": lambda: charts.bars("b", [Bar("a", 1.7, "note" * 40), Bar("", 0)], "t"),
     "error at a point": lambda: charts.error_curve("e", [(1, 1)], (1, 1), 0.0),
     "errors of zero": lambda: charts.error_curve("e", [(0, 0), (1, 0)], (1e-300, 1e300), 1e300),
     "errors far apart": lambda: charts.error_curve("e", [(1e-300, 1e300), (1e300, 1e-300)], (1, 1), 1),
@@ -90,9 +90,9 @@ def test_the_edges_are_drawn_with_finite_numbers(draw: Callable[[], Markup]) -> 
 
 def test_what_users_wrote_is_escaped() -> None:
     names = [HOSTILE, "b"]
-    point = BurnPoint(NOW, 1, 1, 0, HOSTILE, HOSTILE)
+    point = BurnPoint(NOW, 1, 1, HOSTILE, HOSTILE)
     for svg in (
-        charts.bars(HOSTILE, [Bar(HOSTILE, 0.1, HOSTILE, HOSTILE, 0.2)], HOSTILE),
+        charts.bars(HOSTILE, [Bar(HOSTILE, 0.1, HOSTILE, HOSTILE)], HOSTILE),
         charts.burn_down("b", [point], NOW),
         charts.heat_map("h", np.eye(2), names, names),
         charts.loadings("l", np.eye(2), names),

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import event, text
 from sqlalchemy.orm import make_transient
+from structlog.testing import capture_logs
 
 from harness import ADMIN_KEY, SPD3, npy, spd, until
 from privest_service.app import create_app
@@ -229,3 +230,25 @@ def test_no_page_reads_a_table_from_end_to_end(served: tuple[Database, httpx.Cli
                 assert not re.match(rf"SCAN ({grown})\b", step), (step, statement)
         whole = connection.execute(text("EXPLAIN QUERY PLAN SELECT * FROM entries")).all()
     assert re.match(rf"SCAN ({grown})\b", whole[0][-1])  # what was looked for is what SQLite says
+
+
+def test_why_a_page_failed_is_written_nowhere(
+    served: tuple[Database, httpx.Client, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, client, _ = served
+
+    def fail(*_: Any) -> None:
+        raise ValueError("a value of an answer")
+
+    monkeypatch.setattr("privest_service.dashboard.pages.admin.share", fail)
+    budget = {"epsilon": 1, "delta": 1e-5}
+    as_admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
+    client.post("/v1/owners", headers=as_admin, json={"name": "x", "budget": budget})
+    client.post("/dashboard/sign-in", data={"key": ADMIN_KEY})
+    with capture_logs() as logs:
+        answer = client.get("/dashboard/admin")
+    assert answer.status_code == 500
+    (told,) = [each for each in logs if each["event"] == "a page failed"]
+    assert told["error"] == "ValueError"
+    assert told["where"][-1].startswith("fail:")
+    assert "a value of an answer" not in answer.text + repr(logs)

@@ -54,21 +54,17 @@ class Standing:
     """A budget, what is spent of it as a share, how it came to that, and how long it lasts at this rate."""
 
     budget: Budget
-    limits: Limits
     spent: float
-    entries: int
     history: list[Moment]
     lasts: timedelta | None
 
 
 def standing(session: Session, account: Account) -> Standing:
     """Where an account stands."""
-    limits, history = limits_of(account), _history(session, account)
+    history = _history(session, account)
     return Standing(
         budget=views.budget(account),
-        limits=limits,
-        spent=share(limits, account),
-        entries=account.seq,
+        spent=share(limits_of(account), account),
         history=history,
         lasts=_lasts(history),
     )

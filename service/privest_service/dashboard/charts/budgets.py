@@ -84,14 +84,12 @@ class Bar:
         share: Of the whole budget, 0 to 1.
         note: What stands at the right.
         href: Where the row leads.
-        cap: The share that it may reach.
     """
 
     label: str
     share: float
     note: str = ""
     href: str | None = None
-    cap: float | None = None
 
 
 def bars(name: str, rows: Sequence[Bar], title: str) -> Markup:
@@ -107,7 +105,6 @@ def _row(row: Bar, top: float) -> Markup:
     note = shortened(row.note, 0.55 * WIDE / BIG)
     room = WIDE / BIG - ems(note) - 1
     said = f"{row.label}: {spent_percent(row.share)} of the budget"
-    said += f", cap {percent(row.cap)}" if row.cap is not None else ""
     filled = min(max(row.share, 0.0), 1.0) * WIDE
     marks = [
         # The whole row answers to the pointer, not the ink alone.
@@ -122,7 +119,4 @@ def _row(row: Bar, top: float) -> Markup:
                 "rect", x=0, y=top + 31, width=max(filled, 2), height=9, rx=min(4.5, filled / 2), class_="bar"
             )
         )
-    if row.cap is not None:
-        x = min(max(row.cap, 0.0), 1.0) * (WIDE - 2) + 1
-        marks.append(line(x, top + 27, x, top + 44, "cap"))
     return linked(Markup("").join(marks), row.href, said)

@@ -24,7 +24,6 @@ class BurnPoint:
         at: When.
         left: Share of the budget left after it.
         left_basic: What adding up ε would have left; below 0 when it would be overspent.
-        seq: Its place in the ledger.
         href: Where its mark leads.
         label: Its tooltip.
     """
@@ -32,7 +31,6 @@ class BurnPoint:
     at: datetime
     left: float
     left_basic: float
-    seq: int
     href: str | None
     label: str
 

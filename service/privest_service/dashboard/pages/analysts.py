@@ -9,9 +9,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest_service.dashboard.changes import fingerprint
-from privest_service.dashboard.charts import Bar, bars
+from privest_service.dashboard.charts import bars
 from privest_service.dashboard.forms import identifier, number, texts
-from privest_service.dashboard.page import Page, place, redirect, render
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.pages.overview import bar
 from privest_service.dashboard.standing import (
     analysts_of,
     by_analyst,
@@ -19,7 +20,6 @@ from privest_service.dashboard.standing import (
     share_of_charge,
 )
 from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
-from privest_service.dashboard.words import count, spent_percent
 from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
@@ -69,19 +69,7 @@ def _page(
         seen=seen,
         status=problem.status if problem else 200,
         rows=rows,
-        chart=bars(
-            "by-analyst",
-            [
-                Bar(
-                    part.label,
-                    part.spent,
-                    f"{spent_percent(part.spent)} · {count(part.queries, 'query', 'queries')}",
-                    None if part.id == "own" else place(request, f"/ledger?analyst={part.id}"),
-                )
-                for part in parts
-            ],
-            "Share of the budget that each has spent",
-        ),
+        chart=bars("by-analyst", [bar(request, part, "analyst") for part in parts], "Spent by analyst"),
         datasets=own,
         given=given,
         problem=problem,

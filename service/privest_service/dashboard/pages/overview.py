@@ -59,8 +59,8 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
         lasts=None if stands.lasts is None else duration(stands.lasts),
         ends=ends,
         basic_ends=_basic_ends(stands),
-        by_analyst=bars("by-analyst", [_bar(request, part, "analyst") for part in who], "Spent by analyst"),
-        by_dataset=bars("by-dataset", [_bar(request, part, "dataset") for part in what], "Spent by dataset"),
+        by_analyst=bars("by-analyst", [bar(request, part, "analyst") for part in who], "Spent by analyst"),
+        by_dataset=bars("by-dataset", [bar(request, part, "dataset") for part in what], "Spent by dataset"),
         latest=latest,
         names=names,
         dataset_names={each.id: dataset_name(each) for each in own},
@@ -79,17 +79,18 @@ def _point(request: Request, moment: Moment, names: dict[str, str]) -> BurnPoint
         )
         label += " given back" if moment.kind == "void" else ""
     href = place(request, f"/ledger/{moment.seq}")
-    return BurnPoint(moment.at, moment.left, moment.left_basic, moment.seq, href, label)
+    return BurnPoint(moment.at, moment.left, moment.left_basic, href, label)
 
 
 def _basic_ends(stands: Standing) -> Moment | None:
     """After which entry nothing would be left if ε and δ were simply added up."""
-    if stands.limits.composition == "basic":
+    if stands.budget.composition == "basic":
         return None
     return next((moment for moment in stands.history if moment.left_basic <= 0), None)
 
 
-def _bar(request: Request, part: Part, column: str) -> Bar:
+def bar(request: Request, part: Part, column: str) -> Bar:
+    """What a part of a budget took, and where its entries are."""
     linked = part.id not in ("own", "gone")
     return Bar(
         label=part.label,
