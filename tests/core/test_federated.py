@@ -9,11 +9,18 @@ import scipy.optimize
 
 from privest import manifolds
 from privest.losses import completion
-from privest.losses.subspace import Absolute, At, SubspaceDistance
+from privest.losses.subspace import Absolute, At, Squared, SubspaceDistance
 from privest.manifolds.frames import nearby_frame
 from privest.records import Records
 from privest.solvers.exact_mean import exact_mean
-from privest.solvers.federated import Federation, everyone, federated_descent, iterates
+from privest.solvers.federated import (
+    Federation,
+    everyone,
+    federated_descent,
+    iterates,
+    owners_descent,
+)
+from privest.solvers.pooled import Pooled
 
 SPACES = [
     manifolds.get("sphere", dim=2),
@@ -428,6 +435,43 @@ def test_the_glad_subspace_across_owners_is_that_of_all_rows():
     )
     assert np.linalg.norm(pooled(alone)) < 1e-8
     assert space.dist(found, alone) < 1e-6
+
+
+class Quiet:
+    """A gate without noise, for as many answers as are owed."""
+
+    def __init__(self, statistic, rows, owed):
+        self.statistic, self.rows, self.remaining = statistic, rows, owed
+
+    def mean(self, point):
+        assert self.remaining > 0
+        self.remaining -= 1
+        return self.statistic.clipped_sum(point, self.rows, 1.0) / len(self.rows)
+
+
+def sorted_owners(rng, owners=5, dim=6):
+    """Rows on the sphere, each owner's mostly along an axis of its own."""
+    return [rng.standard_normal((40, dim)) * (0.4 + 2.0 * (np.arange(dim) == i)) for i in range(owners)]
+
+
+@pytest.mark.parametrize("local_steps", [1, 3, 10])
+def test_gates_of_owners_who_disagree_lead_to_the_subspace_of_all_rows(local_steps):
+    """With the round lengths of private runs; without corrections local steps lead elsewhere."""
+    rng, space = np.random.default_rng(12), manifolds.get("grassmann", dim=6, rank=2)
+    data, loss, rounds = sorted_owners(rng), SubspaceDistance(6, 2), 400
+    gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
+    weights = np.array([0.1, 0.2, 0.3, 0.2, 0.2])
+    how = {"asked": lambda at: At(at, Squared()), "lengths": [1.0] * rounds, "local_steps": local_steps}
+    start = space.random_point(rng)
+    found = owners_descent(space, Pooled(gates, weights.tolist()), start=start, **how)
+    assert [gate.remaining for gate in gates] == [0] * 5
+    on_sphere = [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in data]
+    moment = sum(w * x.T @ x / len(x) for w, x in zip(weights, on_sphere, strict=True))
+    assert space.dist(found, np.linalg.eigh(moment)[1][:, -2:]) < 1e-6
+    alone = Quiet(loss, data[0], 20 * local_steps)
+    single = owners_descent(space, alone, start=start, **how | {"lengths": [0.3] * 20})
+    assert alone.remaining == 0
+    assert space.belongs(single)
 
 
 def test_columns_of_unit_length_across_owners():

@@ -1,6 +1,6 @@
 """What (ε, δ) buys: the μ and slack of a run, and batches whose noise the certificate of a run decides."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import fsum, inf, nextafter, sqrt
 
@@ -151,10 +151,27 @@ def weak_delta(target: PrivacyTarget, n: int) -> list[str]:
     return ["delta is at least 1/n: such a guarantee allows a whole record to be published"]
 
 
-def in_words(releases: Sequence[Release], names: Mapping[str, str]) -> str:
-    """A mechanism for people: the noise on every statistic, called by these names."""
+_IN_WORDS = {
+    "spread": "mean and spread of features",
+    "moments": "class means and second moment",
+    "location": "the mean pull on the centre",
+    "moment": "the second moment",
+    "sketch": "the sketch",
+    "tilt": "the candidates' gradients",
+    "objective": "the candidates' losses",
+    "gradient": "the mean gradient",
+    "change": "the mean change of gradients",
+    "explained": "the second moment in the subspace",
+    "right": "the share of right answers",
+    "histogram": "shares of scores by class and bin",
+}
+"""Every statistic of every estimator."""
+
+
+def in_words(releases: Sequence[Release]) -> str:
+    """A mechanism for people: the noise on every statistic."""
     parts: list[str] = []
-    for statistic, name in names.items():
+    for statistic, name in _IN_WORDS.items():
         found = [r for r in releases if r.statistic == statistic]
         if not found:
             continue

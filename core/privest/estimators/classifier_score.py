@@ -128,7 +128,6 @@ def plan(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> ScoreP
     counted = _counted(spec, shape, target)
     name = "right" if isinstance(counted, RightAnswers) else "histogram"
     release = Allowance.of(target, shape.n).release(counted, name, counted.longest)
-    names = {"right": "the share of right answers", "histogram": "shares of scores by class and bin"}
     return ScorePlan(
         target=target,
         shape=shape,
@@ -136,7 +135,7 @@ def plan(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> ScoreP
         releases=(release,),
         cost=cost_of_all([release], target),
         expected_error=_expected_error(release),
-        mechanism=in_words([release], names),
+        mechanism=in_words([release]),
         warnings=_warnings(spec, shape, target),
     )
 

@@ -1,6 +1,6 @@
 """The course of a gradient solver: its releases, their cost and the error to expect, from public facts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import fsum, inf, nextafter, sqrt
 from typing import Literal
 
@@ -100,13 +100,15 @@ class Course:
     @property
     def in_words(self) -> str:
         """The mechanism, for people."""
-        return in_words(
-            self.releases, {"gradient": "the mean gradient", "change": "the mean change of gradients"}
-        )
+        return in_words(self.releases)
 
 
-def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) -> Course:
+def full_gradients(
+    facts: Facts, *, steps: int | None, step_size: float | None, local_steps: int = 1
+) -> Course:
     """DP-RGD: full gradients, with shares of the budget that grow from step to step.
+
+    With local steps each step is a round of as many gradients, whose mean has the Gaussian noise of one.
 
     Raises:
         ValueError: this privacy cannot be certified in float64.
@@ -120,7 +122,7 @@ def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) 
         return noisy_sum(noise, n=facts.n, size=facts.size, clip=facts.clip, loss=part)
 
     chosen = schedule(
-        facts.space.dim * release(1.0).variance / facts.n**2,
+        facts.space.dim * release(1.0).variance / facts.n**2 * (local_steps if noise == "laplace" else 1),
         power=2 if noise == "laplace" else 1,
         curvature=facts.curvature,
         distance=facts.distance,
@@ -128,10 +130,10 @@ def full_gradients(facts: Facts, *, steps: int | None, step_size: float | None) 
         steps=steps,
         step_size=step_size,
     )
-    releases = tuple(release(share) for share in chosen.shares)
+    releases = tuple(replace(release(share / local_steps), count=local_steps) for share in chosen.shares)
     cost = sum((r.cost for r in releases), Cost())
     if noise == "laplace":
-        covered = nextafter(fsum(r.epsilon for r in releases), inf) <= target.epsilon
+        covered = nextafter(fsum(r.epsilon * r.count for r in releases), inf) <= target.epsilon
     else:
         covered = covers(cost, target)
     if not covered:

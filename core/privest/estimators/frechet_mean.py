@@ -20,10 +20,12 @@ from privest.estimators.courses import (
     why_full_gradients,
 )
 from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
+from privest.manifolds import Embedded, Manifold
 from privest.privacy.certificates import Release, Scheme
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.shapes import PointsShape
 from privest.solvers.ball import Ball
+from privest.solvers.federated import owners_descent
 from privest.solvers.gradient_descent import Oracle, gradient_descent
 from privest.solvers.schedule import hessian_bounds
 from privest.solvers.variance_reduction import FullNoise, variance_reduced
@@ -45,6 +47,8 @@ class FrechetMeanSpec:
         restarts: K of `rsvrg`.
         clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor; C₀ by default.
         full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
+        local_steps: of `rgd` on compact submanifolds, that owners of several datasets take by themselves in
+            each step, corrected for their drift (paper 002, Algorithm 1).
     """
 
     start: list[Any] | None = None
@@ -58,6 +62,7 @@ class FrechetMeanSpec:
     restarts: int | None = None
     clip_change: float | None = None
     full_noise: FullNoise = "epoch"
+    local_steps: int = 1
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,7 @@ class FrechetMeanPlan:
         mechanism: in words.
         why: this solver.
         warnings: what the analyst should know.
+        local_steps: that every owner takes in each step.
     """
 
     target: PrivacyTarget
@@ -110,6 +116,7 @@ class FrechetMeanPlan:
     mechanism: str
     why: str
     warnings: tuple[str, ...]
+    local_steps: int = 1
 
     @property
     def steps(self) -> int:
@@ -154,7 +161,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
 
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
-    _options_fit_the_solver(spec)
+    _options_fit(spec, space)
     facts = Facts(shape.n, space, center, radius, target, distance, clip)
     if spec.solver == "rsgd":
         course = random_batches(
@@ -173,7 +180,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
             step_size=step_size,
         )
     else:
-        course = full_gradients(facts, steps=spec.steps, step_size=step_size)
+        course = full_gradients(facts, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
     step = course.schedule.step_size
     if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
@@ -199,6 +206,7 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         mechanism=course.in_words,
         why="it was asked for" if spec.solver else why_full_gradients(facts, course),
         warnings=tuple(warnings),
+        local_steps=spec.local_steps,
     )
 
 
@@ -206,6 +214,14 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     """The private mean, (*shape): sees the plan and the gate's noisy answers, never a row."""
     start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
     ball = Ball(planned.shape.space, center, planned.radius)
+    if planned.local_steps > 1:
+        space = planned.shape.space
+        assert isinstance(space, Embedded)  # noqa: S101 - others are refused
+        rounds = [planned.step_size] * len(planned.releases)
+        found = owners_descent(
+            space, gate, asked=lambda at: at, start=start, lengths=rounds, local_steps=planned.local_steps
+        )
+        return ball.nearest(found)[0]
     if planned.epochs is None:
         return gradient_descent(ball, gate, start=start, step_size=planned.step_size)
     return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
@@ -222,12 +238,18 @@ def _positive(value: float, name: str, most: float = 1e100) -> float:
     return value
 
 
-def _options_fit_the_solver(spec: FrechetMeanSpec) -> None:
+def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     """Refuse choices that would be passed over in silence.
 
     Raises:
         ValueError: an option of a solver that does not run.
     """
+    if not 1 <= (spec.steps or 1) * spec.local_steps <= MOST_STEPS or spec.local_steps < 1:
+        raise ValueError(f"local_steps must be at least 1, and times steps at most {MOST_STEPS}")
+    if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
+        raise ValueError(
+            "local_steps belongs to the solver rgd, on a sphere, stiefel, grassmann or oblique manifold"
+        )
     if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
         raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")
     loops = (spec.epochs, spec.restarts, spec.clip_change)

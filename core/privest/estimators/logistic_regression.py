@@ -255,17 +255,12 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     if draft.informs:
         moments = draft.moments
         releases.append(allowed.release(moments, "moments", moments.longest, share=_MOMENTS_SHARE))
-    names = {
-        "spread": "mean and spread of features",
-        "moments": "class means and second moment",
-        "gradient": "the mean gradient",
-    }
     return replace(
         draft,
         releases=tuple(releases),
         cost=cost_of_all(releases, target),
         expected_error=ReleaseError(expected.deviation),
-        mechanism=in_words(releases, names),
+        mechanism=in_words(releases),
     )
 
 

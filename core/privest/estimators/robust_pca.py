@@ -1,5 +1,6 @@
 """Private robust PCA: the subspace that most rows lie near, whatever the others do."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
@@ -39,6 +40,7 @@ from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import VectorsShape
 from privest.solvers.ball import Ball, Walk
+from privest.solvers.federated import owners_descent
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.reaper import reaper
 from privest.solvers.schedule import schedule
@@ -120,6 +122,8 @@ class RobustPCASpec:
         scale: c of the last two losses, as a share of a row's length.
         rate: of stochastic solvers, probability of a record to be in a batch.
         sampling: of stochastic solvers, how batches are drawn.
+        local_steps: that owners of several datasets take by themselves in each of the `steps`, which are
+            rounds then, corrected for their drift (paper 002, Algorithm 1).
         explained: estimate the share of variance along each direction of the answer.
     """
 
@@ -134,6 +138,7 @@ class RobustPCASpec:
     scale: float | None = None
     rate: float | None = None
     sampling: Scheme = "poisson"
+    local_steps: int = 1
     explained: bool = False
 
 
@@ -191,6 +196,7 @@ class RobustPCAPlan:
         mechanism: in words.
         why: this start.
         warnings: what the analyst should know.
+        local_steps: that every owner takes in each step of the descent.
     """
 
     target: PrivacyTarget
@@ -211,6 +217,7 @@ class RobustPCAPlan:
     mechanism: str
     why: str
     warnings: tuple[str, ...]
+    local_steps: int = 1
 
     @property
     def steps(self) -> int:
@@ -233,17 +240,6 @@ def _statistics(dim: int, rank: int, solver: Solver) -> dict[str, Statistic]:
         "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank),
     }
-
-
-_IN_WORDS = {
-    "location": "the mean pull on the centre",
-    "moment": "the second moment",
-    "sketch": "the sketch",
-    "tilt": "the candidates' gradients",
-    "objective": "the candidates' losses",
-    "gradient": "the mean gradient",
-    "explained": "the second moment in the subspace",
-}
 
 
 def _scale(spec: RobustPCASpec) -> float:
@@ -346,7 +342,7 @@ class _Planner:
             quiet = tilt.deviation * sqrt(rank + 1) < _LOUD_TILT and share < _DOUBTFUL_START / 2
             consensus = quiet and start != "random" and spec.loss != "squared"
         single = self.release("gradient", left).deviation * sqrt(rank * (dim - rank))
-        if start != "random" and spec.steps is None and spec.consensus is None:
+        if start != "random" and (spec.steps, spec.consensus, spec.local_steps) == (None, None, 1):
             found = start == "analyze-gauss" and spec.loss == "squared"
             hopeless = spec.start is None and single > _LOUD_GRADIENT
             consensus, share = (False, 1.0) if found or hopeless else (consensus, share)
@@ -378,7 +374,8 @@ class _Planner:
             single = self.release("gradient", left).deviation * sqrt(free)
             count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim)
             count = relaxed_count(single) if relaxed else count
-        block: Release = self.release("gradient", left, count=count)
+        answers = count * spec.local_steps
+        block: Release = self.release("gradient", left, count=answers)
         cost = block.cost
         rate = 1.0
         if spec.solver in STOCHASTIC:
@@ -386,9 +383,9 @@ class _Planner:
             if spec.sampling == "fixed":
                 rate = max(1, round(rate * n)) / n
             mu = self.mu * sqrt(left) * BELOW
-            block = batches(n, size, "gradient", 1.0, rate, spec.sampling, count, mu, self.slack)
+            block = batches(n, size, "gradient", 1.0, rate, spec.sampling, answers, mu, self.slack)
             cost = cost_of_batches((block,), self.slack)
-        noise = sqrt(free * block.deviation**2 + (1 - rate) / (rate * n))
+        noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
         if relaxed:
             mirror = spec.solver in _MIRROR
             steps = relaxed_steps(count, noise, dim, rank, mirror=mirror, first=spec.step_size)
@@ -457,9 +454,10 @@ def plan(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> Rob
         releases=tuple(releases),
         cost=cost,
         expected_error=SubspaceError(sqrt(error), sqrt(error * float(chdtri(free, 0.05)) / free)),
-        mechanism=in_words(releases, _IN_WORDS),
+        mechanism=in_words(releases),
         why=beginning.why if beginning else "solvers that relax the subspace start amid all of them",
         warnings=tuple(warnings),
+        local_steps=spec.local_steps,
     )
 
 
@@ -477,7 +475,14 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
         (spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}"),
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
-        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
+        (
+            1 <= (steps or 1) * spec.local_steps <= _MOST_STEPS,
+            f"steps times local_steps must be between 1 and {_MOST_STEPS}",
+        ),
+        (
+            spec.local_steps >= 1 and (spec.local_steps == 1 or not relaxed),
+            "local_steps must be at least 1, and belongs to the solvers ggd and sggd",
+        ),
         (step_size is None or 1e-9 <= step_size <= 1e3, "step_size must be between 1e-9 and 1000"),
         (1e-3 <= _scale(spec) <= 1e3, "scale must be between 0.001 and 1000"),
         (
@@ -516,7 +521,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
 def _work(spec: RobustPCASpec, shape: VectorsShape) -> float:
     """Entries that a descent of so many steps reads, and those of its iterates."""
     rows = shape.n if spec.solver not in STOCHASTIC else (spec.rate or _BATCH / shape.n) * shape.n
-    return (spec.steps or 0) * shape.dim * (rows + 100.0 * spec.rank)
+    return (spec.steps or 0) * spec.local_steps * shape.dim * (rows + 100.0 * spec.rank)
 
 
 def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
@@ -539,16 +544,28 @@ def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
             "bounded": Bounded(planned.scale),
             "redescending": Redescending(planned.scale),
         }
-        basis = geodesic_descent(
-            _start(planned, gate, center),
-            steps=planned.step_sizes,
-            gradient=lambda at: gate.mean(At(at, losses[planned.loss], center)),
+        basis = _descended(
+            planned, gate, _start(planned, gate, center), lambda at: At(at, losses[planned.loss], center)
         )
     if not planned.explained:
         return Subspace(basis, center, None)
     moment = SymmetricCoordinates(rank).matrix(gate.mean(Frame(basis, center), "explained"))
     shares, turned = np.linalg.eigh(moment)
     return Subspace(basis @ turned[:, ::-1], center, np.clip(shares[::-1], 0.0, 1.0))
+
+
+def _descended(planned: RobustPCAPlan, gate: Oracle, start: Array, asked: Callable[[Array], At]) -> Array:
+    """The basis at the end of the descent."""
+    if planned.local_steps == 1:
+        return geodesic_descent(start, steps=planned.step_sizes, gradient=lambda at: gate.mean(asked(at)))
+    return owners_descent(
+        Grassmann(planned.shape.dim, planned.rank),
+        gate,
+        asked=asked,
+        start=start,
+        lengths=planned.step_sizes,
+        local_steps=planned.local_steps,
+    )
 
 
 def _located(planned: RobustPCAPlan, gate: Oracle) -> Array:

@@ -3,11 +3,15 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.manifolds import Embedded
+from privest.solvers.gradient_descent import Oracle
+from privest.solvers.pooled import owners_of
 
 Projection = Callable[[Array], Array]
 """P_M of a compact embedded manifold, `Embedded.project`, or something near it, as `nearby_frame`."""
@@ -23,11 +27,12 @@ class Federation:
     Attributes:
         participation: (rounds, owners) who takes part in which round; in each at least one.
         steps: τ, of every owner that takes part in a round, one gradient each.
-        step_size: η. Besides what descent on the whole loss allows, corrections must settle: near a solution
-            the error of an owner's becomes 1 − m times as large in a round, m being the mean of (1 + ηh)^t
-            over t < τ, and −h a curvature of the owner's own loss there. Owners who disagree have negative
-            ones; where m reaches 2, corrections alternate for ever and the whole loss is not minimised.
-        server_step: η_g.
+        step_size: η, of all rounds or of each. Besides what descent on the whole loss allows, corrections
+            must settle: near a solution the error of an owner's becomes 1 − m times as large in a round, m
+            being the mean of (1 + ηh)^t over t < τ, and −h a curvature of the owner's own loss there. Owners
+            who disagree have negative ones; where m reaches 2, corrections alternate for ever and the whole
+            loss is not minimised.
+        server_step: η_g, likewise.
         weights: (owners,) positive weights of the owners' losses, of any sum; equal ones if left out.
 
     Raises:
@@ -37,8 +42,8 @@ class Federation:
 
     participation: NDArray[np.bool_]
     steps: int
-    step_size: float
-    server_step: float = 1.0
+    step_size: float | Array
+    server_step: float | Array = 1.0
     weights: Array | None = None
 
     def __post_init__(self) -> None:
@@ -103,16 +108,18 @@ def iterates(
     point = project(start)
     direction, said = np.zeros_like(point), np.zeros((count, *point.shape))
     known = np.zeros(count, dtype=np.bool_)
-    length = federation.server_step * federation.step_size * federation.steps
-    for present in federation.participation:
+    rounds = len(federation.participation)
+    lengths = np.broadcast_to(federation.step_size, rounds)
+    server_steps = np.broadcast_to(federation.server_step, rounds)
+    for present, eta, server_step in zip(federation.participation, lengths, server_steps, strict=True):
         for i, owner in enumerate(owners):
             if present[i]:
                 correction = direction - said[i] if known[i] else np.zeros_like(point)
-                said[i] = _mean_gradient(project, owner, point, correction, federation)
+                said[i] = _mean_gradient(project, owner, point, correction, federation.steps, eta)
         known |= present
         shares = np.where(known, weights, 0.0)
         direction = np.tensordot(shares / shares.sum(), said, 1)
-        point = project(point - length * direction)
+        point = project(point - server_step * eta * federation.steps * direction)
         yield point
 
 
@@ -125,7 +132,7 @@ def federated_descent(
 
 
 def _mean_gradient(
-    project: Projection, owner: Gradient, point: Array, correction: Array, federation: Federation
+    project: Projection, owner: Gradient, point: Array, correction: Array, steps: int, eta: float
 ) -> Array:
     """What an owner's gradients are on its way, on average (lines 4–10 of Algorithm 1).
 
@@ -133,8 +140,51 @@ def _mean_gradient(
     The last point is not projected, for no gradient is taken there.
     """
     way, total = point, np.zeros_like(point)
-    for step in range(federation.steps):
+    for step in range(steps):
         gradient = owner(project(way) if step else point)
         total += gradient
-        way = way - federation.step_size * (gradient + correction)
-    return total / federation.steps
+        way = way - eta * (gradient + correction)
+    return total / steps
+
+
+_FURTHEST = 0.6
+"""η·τ of private rounds at most: with curvatures from −2 up, as PCA's are, m of `Federation` is below 2."""
+
+
+def owners_descent(
+    space: Embedded,
+    gate: Oracle,
+    *,
+    asked: Callable[[Array], Any],
+    start: Array,
+    lengths: Sequence[float],
+    local_steps: int,
+) -> Array:
+    """Algorithm 1 on the noisy gradients of all gates behind one, each of which every owner pays for.
+
+    Corrections are made of what gates have released, and so is every point: for each owner a post-processing
+    of its own gate's answers and of what others send.
+
+    Args:
+        space: where the iterates live.
+        gate: of one owner, or several pooled, each with `local_steps` answers a round.
+        asked: what a gate is asked for the negative gradient at a point.
+        start: (*shape) first point.
+        lengths: η_g·η·τ of every round: how far it goes along the mean gradient.
+        local_steps: τ.
+
+    Returns:
+        (*shape) the last point.
+    """
+    owners, weights = owners_of(gate)
+    whole = np.array(lengths)
+    own = np.minimum(whole, _FURTHEST)
+
+    def gradient_of(owner: Oracle) -> Gradient:
+        return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
+
+    federation = Federation(
+        everyone(len(whole), len(owners)), local_steps, own / local_steps, whole / own, np.array(weights)
+    )
+    gradients = [gradient_of(owner) for owner in owners]
+    return federated_descent(space.project, gradients, start=start, federation=federation)

@@ -1,0 +1,295 @@
+"""One estimate over datasets of several owners, each with a gate, a privacy target and a cost of its own.
+
+Gates that are asked the same, and whose answers are pooled with weights w, have the noise of one gate over
+all records: where owner i has n_i of these and spends μ_i, so that c/(n_i·μ_i) is the noise on its mean, that
+on the pooled mean is
+
+    c·√(Σ w_i²/(n_i·μ_i)²) = c/(N·μ),  N = Σ n_i.
+
+So an estimator plans its course for N records and this μ, and every owner's gate gets the releases of that
+course with noise of its own: the same shares of μ_i² as the course has of μ². Any estimator works over
+several owners without knowing of it. With δ = 0 the same holds of ε.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import fsum, sqrt
+from typing import Any, Generic, TypeVar, cast
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.budget import BELOW, cost_of_all, gaussian_budget, in_words, weak_delta
+from privest.estimators.plan import Plan
+from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
+from privest.privacy.certificates import (
+    NoisySum,
+    Release,
+    SampledSums,
+    noisy_sum,
+    sampled_sums,
+    unamplified,
+)
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.shapes import Shape
+from privest.solvers.gradient_descent import Oracle
+from privest.solvers.pooled import Pooled
+
+P = TypeVar("P", bound=Plan)
+R = TypeVar("R")
+
+_UNLIKE = 0.2
+"""Root mean square by which means of two owners are taken to differ, in units of what one record may add."""
+
+_STANDS_FOR = 1e-6
+"""δ of a course's own target at most; that stands for its μ, and is promised to nobody."""
+
+_SAFE = 1 - 4e-9
+"""Of an owner's noise budget, for what the course's target may be off from the μ that it stands for."""
+
+
+@dataclass(frozen=True)
+class Federated(Generic[P]):
+    """Everything about a run over several datasets, before any row is read.
+
+    Attributes:
+        course: what is done, planned for all records and for the noise that all gates have together.
+        weights: of the owners' answers, of sum one.
+        parts: the same plan as each owner knows it: with the owner's records, target, releases and cost.
+        warnings: what the analyst should know.
+    """
+
+    course: P
+    weights: tuple[float, ...]
+    parts: tuple[P, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """(ε, δ) that holds for every record of every owner, if for most of them not the least."""
+        targets = [part.target for part in self.parts]
+        return PrivacyTarget(max(t.epsilon for t in targets), max(t.delta for t in targets))
+
+    @property
+    def cost(self) -> Cost:
+        """The same in the currency. What each owner is charged is the cost of its part."""
+        costs = [part.cost for part in self.parts]
+        return Cost(max(c.mu_squared for c in costs), max(c.slack for c in costs))
+
+    @property
+    def shape(self) -> Shape:
+        """Of all records."""
+        return self.course.shape
+
+    @property
+    def statistics(self) -> Any:
+        """What every gate may sum."""
+        return self.course.statistics
+
+    @property
+    def releases(self) -> tuple[Release, ...]:
+        """Of the gate that gives most."""
+        return self.most.releases
+
+    @property
+    def most(self) -> P:
+        """The part that is charged most."""
+        return max(self.parts, key=lambda part: part.cost.mu_squared)
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        return self.course.steps
+
+    @property
+    def expected_error(self) -> Any:
+        """By the noise of all gates together."""
+        return self.course.expected_error
+
+    @property
+    def mechanism(self) -> str:
+        """In words."""
+        return f"weighted means over {len(self.parts)} gates, of which the least noisy: {self.most.mechanism}"
+
+
+def plan(
+    plan_one: Callable[[Any, PrivacyTarget], P], shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]
+) -> Federated[P]:
+    """Noise, steps and exact costs of one estimate over several datasets, from public facts alone.
+
+    Args:
+        plan_one: an estimator's planner with the analyst's choices.
+        shapes: public shapes of the datasets, alike but for their number of records.
+        targets: (ε, δ) of each.
+
+    Raises:
+        ValueError: the datasets do not go together, or a choice is out of range.
+    """
+    _refuse(shapes, targets)
+    counts = np.array([shape.n for shape in shapes], dtype=np.float64)
+    pure = targets[0].delta == 0
+    spend = np.array([t.epsilon if pure else mu_for(t.epsilon, t.delta) for t in targets])
+    whole = replace(cast("Any", shapes[0]), n=int(counts.sum()))
+
+    def course_for(weights: Array) -> P:
+        worth = 1 / float(np.linalg.norm(weights / (counts * spend)))
+        return plan_one(whole, _stands_for(worth, whole.n, pure=pure))
+
+    alike = counts / counts.sum()
+    size = max(release.size for release in course_for(alike).releases)
+    weights = _weights(counts, 4.0 * size * (size + 1 if pure else 1) / (counts * spend) ** 2)
+    course = course_for(weights)
+    parts = tuple(_part(course, shape, target) for shape, target in zip(shapes, targets, strict=True))
+    warnings = [*course.warnings]
+    for place, part in enumerate(parts, start=1):
+        warnings += [f"dataset {place}: {told}" for told in weak_delta(part.target, part.shape.n)]
+    warnings.append(_of_somebody_in_all(parts))
+    return Federated(course, tuple(weights.tolist()), parts, tuple(warnings))
+
+
+def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequence[Oracle]) -> R:
+    """The estimate: an estimator's own run, which sees the pooled answers of all gates."""
+    return run_one(planned.course, Pooled(gates, planned.weights))
+
+
+def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
+    """Refuse datasets that cannot be pooled.
+
+    Raises:
+        ValueError: this one.
+    """
+    facts: list[dict[str, Any]] = [asdict(cast("Any", shape)) | {"n": 0} for shape in shapes]
+    names = sorted({name for each in facts for name in each})
+    if unlike := [name for name in names if any(each.get(name) != facts[0].get(name) for each in facts)]:
+        raise ValueError(
+            "datasets of one question must have the same schema; these differ in " + ", ".join(unlike)
+        )
+    if len({target.delta == 0 for target in targets}) > 1:
+        raise ValueError("delta must be 0 for all datasets or for none: their noise is of one kind")
+
+
+def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
+    """The target for n records whose noise is that of so many records times μ, or times ε."""
+    if pure:
+        return PrivacyTarget(worth / n, 0.0)
+    delta = min(_STANDS_FOR, n**-1.5)
+    return PrivacyTarget(epsilon_within(worth / n, delta), delta)
+
+
+def _weights(counts: Array, noise: Array) -> Array:
+    """Of the owners' answers: those that bring the pooled mean nearest to that of all records.
+
+    Where owners' means differ independently by h = `_UNLIKE` in root mean square, and noise has the variance
+    v_i on them, E|Σ w_i·m̃_i − Σ p_i·m_i|² = Σ w_i²·v_i + h²·Σ (w_i − p_i)² for shares p_i of the records. On
+    Σ w_i = 1 the minimum is at w_i = (h²·p_i + λ)/(h² + v_i): the shares themselves where noise is little,
+    inverse variances where it is all there is. Public facts alone decide.
+    """
+    shares, square = counts / counts.sum(), _UNLIKE**2
+    kept = square * shares / (square + noise)
+    found = kept + (1 - kept.sum()) / (square + noise) / np.sum(1 / (square + noise))
+    return found / found.sum()
+
+
+def _part(course: P, shape: Shape, target: PrivacyTarget) -> P:
+    """A course as one owner knows it."""
+    releases = _releases(course, shape.n, target)
+    return replace(
+        cast("Any", course),
+        shape=replace(cast("Any", course.shape), n=shape.n),
+        target=target,
+        releases=releases,
+        cost=cost_of_all(releases, target),
+        mechanism=in_words(releases),
+    )
+
+
+def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
+    """The releases of a course over n records, with the same shares of another budget.
+
+    Random batches are certified together, so that their noise is what the certificate of this owner's
+    asks for, in the proportions that it has in the course.
+    """
+    together = [r for r in course.releases if isinstance(r, SampledSums) and r.noise == "gaussian"]
+    if target.delta == 0:
+        ratio, slack = target.epsilon / course.target.epsilon, 0.0
+    elif together:
+        (mine, slack), (planned, _) = gaussian_budget(target), gaussian_budget(course.target)
+        ratio = mine / planned
+    else:
+        ratio = mu_for(target.epsilon, target.delta) / mu_for(course.target.epsilon, course.target.delta)
+        slack = 0.0
+    batches = iter(_batches(course, together, n, ratio, slack) if together else ())
+    found = list[Release]()
+    for release in course.releases:
+        if isinstance(release, NoisySum):
+            found.append(_full(release, n, ratio * _SAFE))
+        elif release.noise == "gaussian":
+            found.append(next(batches))
+        else:
+            found.append(_pure_batches(release, n, ratio * _SAFE))
+    return tuple(found)
+
+
+def _full(release: NoisySum, n: int, ratio: float) -> NoisySum:
+    return noisy_sum(
+        release.noise,
+        n=n,
+        size=release.size,
+        clip=release.clip,
+        loss=release.sensitivity / release.scale * ratio,
+        count=release.count,
+        statistic=release.statistic,
+        diameter=release.diameter,
+    )
+
+
+def _rate(release: SampledSums, n: int) -> float:
+    """A fixed size of batches is a whole number of records."""
+    return release.rate if release.scheme == "poisson" else max(1, round(release.rate * n)) / n
+
+
+def _sampled(release: SampledSums, n: int, rate: float, noise: float) -> SampledSums:
+    return sampled_sums(
+        release.scheme,
+        statistic=release.statistic,
+        n=n,
+        size=release.size,
+        clip=release.clip,
+        rate=rate,
+        count=release.count,
+        noise=noise,
+        law=release.noise,
+    )
+
+
+def _pure_batches(release: SampledSums, n: int, ratio: float) -> SampledSums:
+    rate = _rate(release, n)
+    return _sampled(release, n, rate, 2 / unamplified(release.epsilon * ratio, rate))
+
+
+def _batches(
+    course: Plan, together: Sequence[SampledSums], n: int, ratio: float, slack: float
+) -> list[SampledSums]:
+    from privest.privacy.sampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
+
+    full = fsum(r.cost.mu_squared for r in course.releases if isinstance(r, NoisySum))
+    left = sqrt(gaussian_budget(course.target)[0] ** 2 - full) * ratio * BELOW
+    first, rate = together[0], _rate(together[0], n)
+    sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
+    runs = noises_for(first.scheme, rate, sized, left * _SAFE, slack)
+    return [_sampled(r, n, rate, found.noise) for r, found in zip(together, runs, strict=True)]
+
+
+def _of_somebody_in_all(parts: Sequence[Plan]) -> str:
+    """Whose records lie with several owners is known to nobody here; asking the rows would tell of them."""
+    delta = fsum(part.target.delta for part in parts)
+    if delta == 0:
+        epsilon = fsum(part.target.epsilon for part in parts)
+    else:
+        slack = fsum(part.cost.slack for part in parts)
+        mu = sqrt(fsum(part.cost.mu_squared for part in parts))
+        epsilon = epsilon_for(mu, min(delta - slack, 1 - 1e-9))
+    return (
+        "each owner's guarantee is on its own records: somebody with a record in every one of these datasets "
+        f"has them all together, epsilon {epsilon:.3g} at delta {min(delta, 1.0):.2g}"
+    )
