@@ -176,7 +176,7 @@ def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list
             why = mechanism(kind_name, dataset.id, target, plan.releases)
             session.add(why)
             session.flush()
-            result = kind.run(plan, worker.gate("", plan)).model_dump_json()
+            result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json()
             for asker in (owner.id, *analysts):
                 subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
                 if asker != owner.id:
@@ -221,7 +221,7 @@ def _ask(
     else:
         values["lease_until"] = moment + timedelta(minutes=10)
     if state == "committed":
-        receipt = signer.receipt(Job(**values), debits, question.result)
+        receipt = signer.receipt(Job(**values), [values["dataset_id"]], debits, question.result)
         values |= {"result": question.result, "receipt": receipt.model_dump_json()}
     jobs.append(values)
 

@@ -245,7 +245,7 @@ def on_cluster(client: Client, case: Case, plan: str, path: Path) -> float:
     permit = path.with_suffix(".permit")
     permit.touch()
     begun = time.perf_counter()
-    args = (run_job, case.kind, plan, str(path), str(permit))
+    args = (run_job, case.kind, plan, str(permit), str(path))
     answer: Any = client.submit(attempt, 600.0, *args, pure=False).result()
     taken = time.perf_counter() - begun
     assert answer is not None

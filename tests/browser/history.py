@@ -236,11 +236,11 @@ def _lived(
             "reuse": False,
         }
         request = kind.request.model_validate(body | options)
-        question = estimates.resolve(session, asker, kind, request, dataset_id)
+        question = estimates.resolve(session, asker, kind, request)
     if question.digest not in plans:
-        plans[question.digest] = kind.plan(question.options, question.shape, question.target)
+        plans[question.digest] = estimates.plan(nothing, question)
     plan = plans[question.digest]
-    result = kind.run(plan, worker.gate("", plan)).model_dump_json() if how == "committed" else ""
+    result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json() if how == "committed" else ""
     ask = estimates.asked(nothing, asker, kind, request, new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 

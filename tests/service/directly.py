@@ -74,7 +74,8 @@ class Books:
         key = IdempotencyKey(principal_id="somebody", key=name, body_digest="", job_id=job.id)
         accounts = held(session, charges)
         amounts = [charges[account.id] for account in accounts]
-        ledger.reserve(session, job, accounts, amounts, Mechanism(digest="0" * 64, content="{}"), key)
+        mechanism = Mechanism(digest="0" * 64, content="{}")
+        ledger.reserve(session, job, [ledger.Debits(job, accounts, amounts, mechanism)], key)
         return job.id
 
     def account(self, account_id: int) -> Account:

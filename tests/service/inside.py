@@ -93,7 +93,7 @@ class World:
         )
         caller = Principal("analyst", self.analyst)
         ask = estimates.asked(services, caller, KIND, _request(self.dataset), key)
-        return estimates.submit(services, ask, self.dataset).job_id
+        return estimates.submit(services, ask).job_id
 
     def revoke(self, database: Database) -> None:
         """Withdraw the grant, which voids what waits."""

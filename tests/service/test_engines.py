@@ -150,10 +150,10 @@ def test_a_run_without_a_permit_touches_nothing(
     path, permit = str(tmp_path / "rows.npy"), str(Store(tmp_path).permit(job_id))
     load = np.load
     monkeypatch.setattr(np, "load", lambda path, **how: (opened.append(path), load(path, **how))[1])
-    assert "point" in run_job(job.kind, job.plan, path, permit)
+    assert "point" in run_job(job.kind, job.plan, permit, path)
     assert opened == [path]
     with pytest.raises(worker.PermitGoneError):
-        run_job(job.kind, job.plan, path, permit)
+        run_job(job.kind, job.plan, permit, path)
     assert opened == [path]
 
 
@@ -472,7 +472,7 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
 
     def dummy(seconds: float) -> str | None:
         permit = Store(tmp_path).permit(job.id)
-        return on_workers.attempt(seconds, run_job, job.kind, job.plan, "", str(permit))
+        return on_workers.attempt(seconds, run_job, job.kind, job.plan, str(permit))
 
     assert "point" in (dummy(60.0) or "")
     assert dummy(-1.0) is None

@@ -129,7 +129,8 @@ def _books(database: Database, plan: Any, kept: Mechanism) -> Books:
         job = books.job()
         key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=job.id)
         charge = Charge.of(plan.target, plan.cost)
-        ledger.reserve(session, job, held(session, [account]), [charge], kept, key)
+        debits = ledger.Debits(job, held(session, [account]), [charge], kept)
+        ledger.reserve(session, job, [debits], key)
     return books
 
 

@@ -356,7 +356,7 @@ def within(database: Database) -> SimpleNamespace:
         analyst=analyst.id,
         account=account,
         submit=lambda key: estimates.submit(
-            services, estimates.asked(services, Principal("analyst", analyst.id), kind, request, key), "ds_x"
+            services, estimates.asked(services, Principal("analyst", analyst.id), kind, request, key)
         ),
     )
 

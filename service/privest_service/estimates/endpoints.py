@@ -84,7 +84,7 @@ def _routes(kind: Kind) -> None:
         if isinstance(about, InlineRef):
             answer = await service.submit_inline(services, ask)
         else:
-            answer = await services.engine.in_thread(service.submit, services, ask, about.id)
+            answer = await services.engine.in_thread(service.submit, services, ask)
         if seconds:
             await services.engine.wait(
                 answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
@@ -118,9 +118,9 @@ def _routes(kind: Kind) -> None:
             if isinstance(about, InlineRef):
                 question = service.resolve_inline(session, caller, kind, body)
             else:
-                question = service.resolve(session, caller, kind, body, about.id)
+                question = service.resolve(session, caller, kind, body)
         planned = service.plan(services, question)
-        return views.plan_view(kind, planned, service.second_opinion(services, question, planned))
+        return views.plan_view(question, planned, service.second_opinion(services, question, planned))
 
 
 def _answer(job: JobView, root: str) -> Response:

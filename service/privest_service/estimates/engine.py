@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 import structlog
 from anyio import to_thread
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
+from sqlalchemy.exc import SQLAlchemyError
 
 from privest_service.database import Database, now
 from privest_service.datasets.store import Store
@@ -280,15 +281,23 @@ class Engine:
 
     def _run(self, job: Job) -> None:
         """Have a claimed job run; the claim is committed."""
-        path = "" if job.dummy else str(self._store.path(job.owner_id, job.dataset_id))
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
+            paths = self._paths(job)
             permit = str(self._store.permit(job.id))
-            future = self._runners.run(seconds, run_job, job.kind, job.plan, path, permit)
-        except (OSError, RuntimeError):  # no file can be made, or the runners broke down
+            future = self._runners.run(seconds, run_job, job.kind, job.plan, permit, *paths)
+        except (OSError, RuntimeError, SQLAlchemyError):  # no file can be made, or the runners broke down
             self._ends.submit(self._over, job.id, None)
             return
         future.add_done_callback(lambda done: self._ends.submit(self._over, job.id, done))
+
+    def _paths(self, job: Job) -> list[str]:
+        """Of the rows that a job reads, dataset by dataset; a dummy reads none."""
+        if job.dummy:
+            return []
+        with self._database.read() as session:
+            about = [(each.owner_id, each.dataset_id) for each in ledger.parts_of(session, job) or [job]]
+        return [str(self._store.path(owner, dataset)) for owner, dataset in about if owner and dataset]
 
     def _over(self, job_id: str, run: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import BaseModel, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input
@@ -14,6 +14,10 @@ State = Literal["reserved", "claimed", "committed", "failed", "voided"]
 FINAL: frozenset[str] = frozenset({"committed", "failed", "voided"})
 
 
+_MOST_DATASETS = 100
+"""Of one question."""
+
+
 class DatasetRef(Input):
     """A registered dataset."""
 
@@ -22,6 +26,38 @@ class DatasetRef(Input):
         bool,
         Field(description="answer from synthetic rows, made of the schema alone: free, and marked"),
     ] = False
+
+
+class RequestedPrivacy(Input):
+    """(ε, δ) of this query, under replacement of one record."""
+
+    epsilon: Annotated[float, Field(gt=0, description="ε, above 0")]
+    delta: Annotated[
+        Delta | None,
+        Field(description="δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0"),
+    ] = None
+
+
+class DatasetPart(DatasetRef):
+    """One of several datasets that are asked about together."""
+
+    privacy: Annotated[
+        RequestedPrivacy | None, Field(description="of its records, where it is not that of the question")
+    ] = None
+
+
+def _once_each(parts: list[DatasetPart]) -> list[DatasetPart]:
+    if len({part.id for part in parts}) < len(parts):
+        raise ValueError("names a dataset twice")
+    if len({part.dummy for part in parts}) > 1:
+        raise ValueError("dummy is for all datasets of a question or for none")
+    return parts
+
+
+DatasetParts = Annotated[
+    list[DatasetPart], Field(min_length=1, max_length=_MOST_DATASETS), AfterValidator(_once_each)
+]
+"""Datasets of one owner or of several, each charged for itself."""
 
 
 class InlineRows(Input):
@@ -37,7 +73,9 @@ class InlineRef(Input):
     inline: InlineRows
 
 
-def _is_inline(given: Any) -> str:
+def _way(given: Any) -> str:
+    if isinstance(given, list):
+        return "several"
     inline = (
         "inline" in cast("dict[str, Any]", given) if isinstance(given, dict) else hasattr(given, "inline")
     )
@@ -45,19 +83,20 @@ def _is_inline(given: Any) -> str:
 
 
 About = Annotated[
-    Annotated[DatasetRef, Tag("registered")] | Annotated[InlineRef, Tag("rows")], Discriminator(_is_inline)
+    Annotated[DatasetRef, Tag("registered")]
+    | Annotated[DatasetParts, Tag("several")]
+    | Annotated[InlineRef, Tag("rows")],
+    Discriminator(_way),
 ]
 """What a question is about."""
 
-
-class RequestedPrivacy(Input):
-    """(ε, δ) of this query, under replacement of one record."""
-
-    epsilon: Annotated[float, Field(gt=0, description="ε, above 0")]
-    delta: Annotated[
-        Delta | None,
-        Field(description="δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0"),
-    ] = None
+LocalSteps = Annotated[
+    int,
+    Field(
+        ge=1,
+        description="that each owner of several datasets takes by itself in a step, corrected for its drift",
+    ),
+]
 
 
 class EstimateRequest(Input):
@@ -81,10 +120,19 @@ class Privacy(BaseModel):
     mechanism: str
 
 
+class PartView(BaseModel):
+    """One of several datasets."""
+
+    dataset: str
+    weight: Annotated[float, Field(description="of its gate's answers, by public facts")]
+    privacy: Privacy
+
+
 class ChargeView(BaseModel):
     """What one account was charged."""
 
     scope: str
+    dataset: str | None
     epsilon: float
     delta: float
     mu_squared: float
@@ -138,6 +186,10 @@ class PlanView(BaseModel):
     releases: list[ReleaseView]
     warnings: list[str]
     expected_error: Any
+    parts: Annotated[
+        list[PartView],
+        Field(description="of a question on several, whose `privacy` covers all of them"),
+    ]
     second_opinion: Annotated[
         SecondOpinion | None, Field(description="null where no worker could be asked for it")
     ]

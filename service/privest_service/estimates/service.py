@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,20 +12,24 @@ import rfc8785
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Federated
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import LEAST_RECORDS
+from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import Kind, Plan, opinion_job, plan_job
 from privest_service.estimates.schemas import (
     FINAL,
+    DatasetPart,
     DatasetRef,
     EstimateRequest,
     InlineRef,
     InlineRows,
+    RequestedPrivacy,
     SecondOpinion,
 )
 from privest_service.ledger import service as ledger
@@ -43,46 +48,72 @@ def _digest(content: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Question:
-    """A request, resolved against the public facts of its dataset."""
+class Subject:
+    """A dataset that is asked about, and the privacy of its records."""
 
-    kind: Kind
     dataset_id: str
     owner_id: str
-    options: dict[str, Any]
     shape: Shape
     target: PrivacyTarget
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from others."""
+        return {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request, resolved against the public facts of its datasets."""
+
+    kind: Kind
+    about: tuple[Subject, ...]
+    options: dict[str, Any]
     dummy: bool = False
 
     @property
     def digest(self) -> str:
-        """The same for the same dataset and resolved choices."""
-        return _digest(
-            {
-                "kind": self.kind.name,
-                "dataset": self.dataset_id,
-                "epsilon": self.target.epsilon,
-                "delta": self.target.delta,
-                "options": self.options,
-            }
-            | ({"dummy": True} if self.dummy else {})
-        )
+        """The same for the same datasets and resolved choices."""
+        facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
+        about = facts[0] if len(facts) == 1 else {"datasets": facts}
+        dummy = {"dummy": True} if self.dummy else {}
+        return _digest({"kind": self.kind.name, "options": self.options} | about | dummy)
 
 
 def resolve(
-    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, dataset_id: str
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
 ) -> Question:
-    """What a request asks of a registered dataset, with the defaults that follow from public facts.
+    """What a request asks of registered datasets, with the defaults that follow from public facts.
+
+    Args:
+        session: of the caller's transaction.
+        caller: who asks.
+        kind: of estimate.
+        request: as it came.
+        rows: the dataset that was made of the rows in it.
 
     Raises:
-        Invalid: the dataset is of another kind.
+        Invalid: a dataset is of another kind.
         NotFound: the caller has no such dataset.
     """
     caller.must_be("owner", "analyst")
-    dataset = datasets.require(session, caller, dataset_id)
-    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
-    dummy = isinstance(request.dataset, DatasetRef) and request.dataset.dummy
-    return _question(session, kind, request, dataset.kind, dataset.id, dataset.owner_id, shape, dummy=dummy)
+    named = _named(request) if rows is None else [DatasetPart(id=rows)]
+    about = list[Subject]()
+    for part in named:
+        dataset = datasets.require(session, caller, part.id)
+        shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
+        privacy = part.privacy or request.privacy
+        about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
+    return Question(kind, tuple(about), kind.options(request), named[0].dummy)
+
+
+def _named(request: EstimateRequest) -> list[DatasetPart]:
+    """The registered datasets of a request; a list of one is that one."""
+    about = request.dataset
+    if isinstance(about, list):
+        return about
+    assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
+    return [DatasetPart(id=about.id, dummy=about.dummy)]
 
 
 def resolve_inline(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
@@ -101,9 +132,9 @@ def resolve_inline(session: Session, caller: Principal, kind: Kind, request: Est
         raise Invalid(f"a dataset has at least {LEAST_RECORDS} records")
     shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
-    return _question(
-        session, kind, request, given.declared.kind, f"inline {_digest(facts)}", caller.id, shape
-    )
+    name = f"inline {_digest(facts)}"
+    subject = _subject(session, kind, request.privacy, given.declared.kind, name, caller.id, shape)
+    return Question(kind, (subject,), kind.options(request))
 
 
 def _inline(request: EstimateRequest) -> InlineRows:
@@ -111,26 +142,23 @@ def _inline(request: EstimateRequest) -> InlineRows:
     return request.dataset.inline
 
 
-def _question(
+def _subject(
     session: Session,
     kind: Kind,
-    request: EstimateRequest,
+    privacy: RequestedPrivacy,
     dataset_kind: str,
     dataset_id: str,
     owner_id: str,
     shape: Shape,
-    *,
-    dummy: bool = False,
-) -> Question:
+) -> Subject:
     if dataset_kind != kind.dataset_kind:
         raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
-    delta = request.privacy.delta
+    delta = privacy.delta
     if delta is None:
         account = ledger.owner_account(session, owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
-    target = PrivacyTarget(request.privacy.epsilon, delta)
-    return Question(kind, dataset_id, owner_id, kind.options(request), shape, target, dummy)
+    return Subject(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
 
 
 def plan(services: Services, question: Question) -> Plan:
@@ -140,12 +168,15 @@ def plan(services: Services, question: Question) -> Plan:
         Invalid: a choice is out of range.
         Unavailable: the worker did not come to an end.
     """
-    kind, options, shape, target = question.kind, question.options, question.shape, question.target
+    kind, options = question.kind, question.options
+    about = [(subject.shape, subject.target) for subject in question.about]
     try:
         if not kind.is_heavy(options):
-            return kind.plan(options, shape, target)
+            return kind.plan_for(options, about)
+        # In the order of its datasets, which the digest knows nothing of.
+        named = " ".join([question.digest, *(subject.dataset_id for subject in question.about)])
         made = services.engine.remembered(
-            question.digest, lambda: services.engine.call_worker(plan_job, kind.name, options, shape, target)
+            named, lambda: services.engine.call_worker(plan_job, kind.name, options, about)
         )
     except ValueError as error:
         raise Invalid(str(error)) from None
@@ -155,8 +186,11 @@ def plan(services: Services, question: Question) -> Plan:
 def second_opinion(services: Services, question: Question, planned: Plan) -> SecondOpinion | None:
     """Another accountant's view of a plan, by a worker, and remembered; None if the worker is lost.
 
-    Only looks at plans ask for it. What is charged and stored knows nothing of it.
+    Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
+    is on the one that gives most.
     """
+    if isinstance(planned, Federated):
+        planned = planned.most
     try:
         told = services.engine.remembered(
             f"second opinion on {question.digest}",
@@ -173,7 +207,8 @@ class Reservation:
 
     job: Job
     plan: Plan
-    charged: list[tuple[Account, Charge]]
+    charged: list[tuple[Account, str | None, Charge]]
+    """Accounts, for which dataset, and how much."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +239,7 @@ def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRe
         rows = json.dumps(request.dataset.inline.rows).encode()
         secret = services.settings.secret
         body["dataset"]["inline"]["rows"] = hmac.new(secret, rows, hashlib.sha256).hexdigest()
-    elif not request.dataset.dummy:
+    elif isinstance(request.dataset, DatasetRef) and not request.dataset.dummy:
         del body["dataset"]["dummy"]  # as bodies were before there were dummies: keys are bound for ever
     return Asked(caller, kind, request, key, _digest({"kind": kind.name, "body": body}))
 
@@ -223,8 +258,13 @@ def replay(session: Session, ask: Asked) -> Answer | None:
     return Answer(bound.job_id, bound.reused)
 
 
-def submit(services: Services, ask: Asked, dataset_id: str) -> Answer:
+def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
     """Charge a request and put its job in the queue, or find the job that answers it already.
+
+    Args:
+        services: of this process.
+        ask: the request.
+        rows: the dataset that was made of the rows in it.
 
     Raises:
         Problem: whatever refuses the request; nothing is then charged and the key stays free.
@@ -232,7 +272,7 @@ def submit(services: Services, ask: Asked, dataset_id: str) -> Answer:
     with services.database.read() as session:
         if known := replay(session, ask):
             return known
-        question = resolve(session, ask.caller, ask.kind, ask.request, dataset_id)
+        question = resolve(session, ask.caller, ask.kind, ask.request, rows)
         _refuse_if_full(session, services, question, ask.caller)
     planned = plan(services, question)
     try:
@@ -241,8 +281,8 @@ def submit(services: Services, ask: Asked, dataset_id: str) -> Answer:
         )
     except BudgetExceeded as refused:
         # Of an owner's budgets an analyst knows its own cap alone.
-        known = refused.scope == "analyst" or ask.caller.id == question.owner_id
-        raise (refused if known else BudgetExceeded()) from None
+        known = refused.scope == "analyst" or ask.caller.role == "owner"
+        raise (refused if known else BudgetExceeded(refused.detail)) from None
     services.engine.notify()
     return answer
 
@@ -277,7 +317,7 @@ async def submit_inline(services: Services, ask: Asked) -> Answer:
             _refuse_if_full(session, services, question, ask.caller)
         planned = plan(services, question)
         with services.database.read() as session:
-            account = ledger.owner_account(session, question.owner_id)
+            account = ledger.owner_account(session, ask.caller.id)
             ledger.require_room([account], [Charge.of(planned.target, planned.cost)])
         return None
 
@@ -295,25 +335,52 @@ async def submit_inline(services: Services, ask: Asked) -> Answer:
             await engine.in_thread(datasets.forget, services, dataset)
 
 
+@dataclass(frozen=True)
+class _Access:
+    """A dataset that a caller may ask about, held until the transaction ends."""
+
+    dataset: Dataset
+    grant: Grant | None
+
+    @property
+    def since(self) -> datetime:
+        """When it began; earlier answers were given on another access."""
+        return (self.grant or self.dataset).created_at
+
+
+def _held(session: Session, ask: Asked, question: Question) -> list[_Access]:
+    """The datasets of a question, which none of its parties can withdraw now.
+
+    Raises:
+        NotFound: one of them was withdrawn meanwhile.
+    """
+    found = {
+        dataset_id: _Access(*datasets.require_access(session, ask.caller, dataset_id, hold=True))
+        for dataset_id in sorted(subject.dataset_id for subject in question.about)
+    }
+    return [found[subject.dataset_id] for subject in question.about]
+
+
 def _reserve_free(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
     """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
-    dataset, grant = datasets.require_access(session, ask.caller, question.dataset_id, hold=True)
-    bound, known = _bound(session, ask, question, (grant or dataset).created_at)
+    accesses = _held(session, ask, question)
+    bound, known = _bound(session, ask, question, accesses)
     if known:
         return known
-    job = _job(ask.caller, question, planned)
+    job, parts = _jobs(ask.caller, question, planned)
     bound.job_id = job.id
-    ledger.reserve_free(session, job, bound)
+    ledger.reserve_free(session, job, bound, parts)
     return Answer(job.id, reused=False, fresh=Reservation(job, planned, []))
 
 
 def _bound(
-    session: Session, ask: Asked, question: Question, since: datetime
+    session: Session, ask: Asked, question: Question, accesses: Sequence[_Access]
 ) -> tuple[IdempotencyKey, Answer | None]:
     """The key to be bound to a job, and what it was bound to before or can be without a new one."""
     bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest)
     if known := replay(session, ask):
         return bound, known
+    since = max(access.since for access in accesses)
     if ask.request.reuse and (earlier := _answered(session, ask.caller, question, since)):
         bound.job_id, bound.reused = earlier, True
         session.add(bound)
@@ -321,45 +388,93 @@ def _bound(
     return bound, None
 
 
-def _job(caller: Principal, question: Question, planned: Plan) -> Job:
-    return Job(
-        id=new_id("job"),
-        kind=question.kind.name,
-        submitter_id=caller.id,
-        owner_id=question.owner_id,
-        dataset_id=question.dataset_id,
-        spec_digest=question.digest,
-        plan=question.kind.plans.dump_json(planned).decode(),
-        dummy=question.dummy,
-    )
+def _jobs(caller: Principal, question: Question, planned: Plan) -> tuple[Job, list[Job]]:
+    """The job of a question and, on several datasets, a part of it for each."""
+    kind = question.kind
+
+    def job(plan: Plan, digest: str, **of: Any) -> Job:
+        return Job(
+            id=new_id("job"),
+            kind=kind.name,
+            submitter_id=caller.id,
+            spec_digest=digest,
+            plan=kind.plans.dump_json(plan).decode(),
+            dummy=question.dummy,
+            **of,
+        )
+
+    if not isinstance(planned, Federated):
+        (subject,) = question.about
+        return job(planned, question.digest, owner_id=subject.owner_id, dataset_id=subject.dataset_id), []
+    whole = job(planned, question.digest)
+    parts = [
+        job(
+            plan,
+            _digest({"part of": question.digest, "place": place}),  # that no question has
+            part_of=whole.id,
+            place=place,
+            owner_id=subject.owner_id,
+            dataset_id=subject.dataset_id,
+        )
+        for place, (subject, plan) in enumerate(zip(question.about, planned.parts, strict=True))
+    ]
+    return whole, parts
 
 
 def _reserve(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
-    """Charge a planned question, in one transaction with its job and its key.
+    """Charge a planned question, in one transaction with its job and its key: every owner or none.
 
     Raises:
         Problem: whatever refuses the request.
     """
-    # Between planning and now the grant or the dataset may be gone or changed, or the key be taken: by a
-    # charge of the same accounts, which is either over when they are held, or yet to come.
-    dataset, grant = datasets.require_access(session, ask.caller, question.dataset_id, hold=True)
-    subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
-    if grant is not None:
-        subjects["analyst"] = datasets.grant_subject(dataset.id, ask.caller.id)
-    if dataset.ephemeral:
-        ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.fingerprint)
-    owner = session.get_one(Owner, dataset.owner_id, with_for_update={"read": True}, populate_existing=True)
-    accounts = ledger.accounts_in_force(session, owner, subjects, lock=True)
-    bound, known = _bound(session, ask, question, (grant or dataset).created_at)
+    # Between planning and now a grant or a dataset may be gone or changed, or the key be taken: by a charge
+    # of the same accounts, which is either over when they are held, or yet to come.
+    accesses = _held(session, ask, question)
+    concerned = _concerned(session, ask.caller, accesses)
+    accounts = ledger.accounts_of(session, concerned, lock=True)
+    bound, known = _bound(session, ask, question, accesses)
     if known:
         return known
-    job = _job(ask.caller, question, planned)
+    job, parts = _jobs(ask.caller, question, planned)
     bound.job_id = job.id
-    why = mechanism(job.kind, dataset.id, planned.target, planned.releases)
-    charges = [Charge.of(planned.target, planned.cost)] * len(accounts)
-    ledger.reserve(session, job, accounts, charges, why, bound)
-    charged = list(zip(accounts, charges, strict=True))
+    plans = planned.parts if isinstance(planned, Federated) else [planned]
+    debits = list[ledger.Debits]()
+    for each, plan, (owner, subjects) in zip(parts or [job], plans, concerned, strict=True):
+        own = {"owner": "", **subjects}
+        theirs = [a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject]
+        charges = [Charge.of(plan.target, plan.cost)] * len(theirs)
+        why = mechanism(each.kind, str(each.dataset_id), plan.target, plan.releases)
+        debits.append(ledger.Debits(each, theirs, charges, why))
+    ledger.reserve(session, job, debits, bound)
+    charged = [
+        (account, each.job.dataset_id, charge)
+        for each in debits
+        for account, charge in zip(each.accounts, each.charges, strict=True)
+    ]
     return Answer(job.id, reused=False, fresh=Reservation(job, planned, charged))
+
+
+def _concerned(
+    session: Session, caller: Principal, accesses: Sequence[_Access]
+) -> list[tuple[Owner, dict[ledger.Scope, str]]]:
+    """Whose budgets are concerned, dataset by dataset, and what of them besides the owner's own.
+
+    Owners are held, so that none opens a new window meanwhile, in a fixed order.
+    """
+    for access in accesses:
+        if access.dataset.ephemeral:
+            ledger.ensure_account(session, access.dataset.owner_id, "dataset", access.dataset.fingerprint)
+    owners = {
+        owner_id: session.get_one(Owner, owner_id, with_for_update={"read": True}, populate_existing=True)
+        for owner_id in sorted({access.dataset.owner_id for access in accesses})
+    }
+    found = list[tuple[Owner, dict[ledger.Scope, str]]]()
+    for access in accesses:
+        subjects: dict[ledger.Scope, str] = {"dataset": access.dataset.fingerprint}
+        if access.grant is not None:
+            subjects["analyst"] = datasets.grant_subject(access.dataset.id, caller.id)
+        found.append((owners[access.dataset.owner_id], subjects))
+    return found
 
 
 def _answered(session: Session, caller: Principal, question: Question, since: datetime) -> str | None:

@@ -8,17 +8,19 @@ from math import sqrt
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Federated
 from privest.privacy.certificates import Release, SampledSums
-from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.kinds import KINDS, Plan
 from privest_service.estimates.schemas import (
     ChargeView,
     JobView,
+    PartView,
     PlanView,
     Privacy,
     ReleaseView,
     SecondOpinion,
 )
-from privest_service.estimates.service import Reservation
+from privest_service.estimates.service import Question, Reservation
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry, Job
 from privest_service.ledger.receipts import Receipt
@@ -28,12 +30,14 @@ from privest_service.security.principals import Principal
 
 def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
     """A job as its submitter reads it; its owner reads what was charged, not the answer."""
-    charged = session.execute(
+    about = {each.id: each.dataset_id for each in ledger.parts_of(session, job) or [job]}
+    found = session.execute(
         select(Account, Entry)
         .join(Entry, Account.id == Entry.account_id)
-        .where(Entry.job_id == job.id, Entry.kind == "debit")
-        .order_by(Entry.account_id)
+        .where(Entry.job_id.in_(about), Entry.kind == "debit")
+        .order_by(Entry.account_id, Entry.seq)
     )
+    charged = [(account, about.get(entry.job_id or ""), entry) for account, entry in found]
     return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
 
 
@@ -43,7 +47,11 @@ def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
 
 
 def _view(
-    caller: Principal, job: Job, plan: Plan, charged: Iterable[tuple[Account, Entry | Charge]], reused: bool
+    caller: Principal,
+    job: Job,
+    plan: Plan,
+    charged: Iterable[tuple[Account, str | None, Entry | Charge]],
+    reused: bool,
 ) -> JobView:
     kind = KINDS[job.kind]
     answered = caller.id == job.submitter_id and job.result is not None
@@ -57,12 +65,13 @@ def _view(
         charges=[
             ChargeView(
                 scope=account.scope,
+                dataset=dataset,
                 epsilon=as_number(amount.epsilon, EPSILON),
                 delta=as_number(amount.delta, PROBABILITY),
                 mu_squared=as_number(amount.mu_squared, MU_SQUARED),
                 slack=as_number(amount.slack, PROBABILITY),
             )
-            for account, amount in charged
+            for account, dataset, amount in charged
             if account.scope == "owner" or ledger.limits_of(account).capped
         ],
         receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
@@ -82,9 +91,12 @@ def _privacy(plan: Plan) -> Privacy:
     )
 
 
-def plan_view(kind: Kind, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
+def plan_view(question: Question, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
     """A plan as an analyst reads it."""
-    own = {name: getattr(plan, name) for name in kind.own_plan_fields}
+    kind = question.kind
+    several = plan if isinstance(plan, Federated) else None
+    own = {name: getattr(several.course if several else plan, name) for name in kind.own_plan_fields}
+    parts = zip(question.about, several.weights, several.parts, strict=True) if several else ()
     return kind.plan_view(
         **own,
         kind=kind.name,
@@ -93,6 +105,10 @@ def plan_view(kind: Kind, plan: Plan, opinion: SecondOpinion | None) -> PlanView
         releases=[_release_view(release) for release in plan.releases],
         warnings=list(plan.warnings),
         expected_error=asdict(plan.expected_error),
+        parts=[
+            PartView(dataset=subject.dataset_id, weight=weight, privacy=_privacy(part))
+            for subject, weight, part in parts
+        ],
         second_opinion=opinion,
     )
 

@@ -1,11 +1,13 @@
 """What only workers import: the gate, with its generator, over rows that a permit lets them open."""
 
 import os
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.federation import Federated
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
 from privest.shapes import Shape
@@ -31,9 +33,14 @@ def use_up(permit: str) -> None:
         raise PermitGoneError from None
 
 
-def gate(path: str, plan: Plan, records: OpenRows | None = None) -> Gate:
-    """A gate over the rows of one file, or without one over synthetic ones, with a generator of its own."""
-    return Gate((records or opened)(path, plan.shape), plan.statistics, plan.releases)
+def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> list[Gate]:
+    """A gate over the rows of each file, or without files over synthetic ones; each has its own generator."""
+    parts: Sequence[Plan] = plan.parts if isinstance(plan, Federated) else [plan]
+    opener = records or opened
+    return [
+        Gate(opener(path, part.shape), plan.statistics, part.releases)
+        for path, part in zip(paths or [""] * len(parts), parts, strict=True)
+    ]
 
 
 def opened(path: str, shape: Shape) -> Records:

@@ -96,14 +96,21 @@ class Entry(Base):
 
 
 class Job(Base):
-    """One run, from its reservation to its end; a dummy's is on synthetic rows, and charged to nobody."""
+    """One run, from its reservation to its end; a dummy's is on synthetic rows, and charged to nobody.
+
+    One on several datasets has no owner and no dataset itself, but a part for each of them: a job of that
+    dataset's owner, with its own plan, charge and receipt and no answer, which goes through the same states
+    at the same moments. So an owner's books tell of nobody else. Parts have a `place` among each other.
+    """
 
     __tablename__ = "jobs"
     __table_args__ = (
         CheckConstraint(
             "state IN ('reserved', 'claimed', 'committed', 'failed', 'voided')", name="known_state"
         ),
-        CheckConstraint("(state = 'committed') = (result IS NOT NULL)", name="result_when_committed"),
+        CheckConstraint(
+            "(state = 'committed' AND part_of IS NULL) = (result IS NOT NULL)", name="result_when_committed"
+        ),
         Index("ix_jobs_waiting", "state", "created_at"),
         Index("ix_jobs_reuse", "submitter_id", "spec_digest"),
         Index("ix_jobs_submitted", "submitter_id", "created_at"),
@@ -112,8 +119,10 @@ class Job(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     kind: Mapped[str] = mapped_column(String(40))
     submitter_id: Mapped[str] = mapped_column(String(40))
-    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"))
-    dataset_id: Mapped[str] = mapped_column(ForeignKey("datasets.id"), index=True)
+    part_of: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
+    place: Mapped[int | None] = mapped_column(Integer)
+    owner_id: Mapped[str | None] = mapped_column(ForeignKey("owners.id"))
+    dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"), index=True)
     spec_digest: Mapped[str] = mapped_column(String(64))
     plan: Mapped[str] = mapped_column(Text)
     dummy: Mapped[bool] = mapped_column(default=False)

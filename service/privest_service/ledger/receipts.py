@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import rfc8785
@@ -29,11 +30,14 @@ class ReceiptEntry(BaseModel):
 
 
 class Statement(BaseModel):
-    """What is signed. Digests are SHA-256 of the stored plan and answer."""
+    """What is signed. Digests are SHA-256 of the stored plan and answer.
+
+    Of a job on several datasets each owner has a statement on its part, and the submitter one on the whole.
+    """
 
     job: str
     kind: str
-    dataset: str
+    dataset: str | list[str]
     adjacency: str
     entries: list[ReceiptEntry]
     plan: str
@@ -71,12 +75,12 @@ class Signer:
         """The signature, in base64."""
         return base64.b64encode(self._key.sign(content)).decode()
 
-    def receipt(self, job: Job, debits: list[Entry], answer: str) -> Receipt:
-        """The receipt of a job that is about to be committed with this answer."""
+    def receipt(self, job: Job, datasets: Sequence[str], debits: Sequence[Entry], answer: str) -> Receipt:
+        """The receipt of a job on these datasets, or of a part, about to be committed with this answer."""
         statement = Statement(
             job=job.id,
             kind=job.kind,
-            dataset=job.dataset_id,
+            dataset=datasets[0] if len(datasets) == 1 else list(datasets),
             adjacency="replace-one",
             entries=[ReceiptEntry(account=e.account_id, seq=e.seq, hash=e.hash) for e in debits],
             plan=_sha256(job.plan),

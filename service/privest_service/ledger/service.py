@@ -5,6 +5,7 @@ is the point of no return: from there on the charge is final, whatever happens t
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -34,6 +35,9 @@ _KEEP = {
 """Stores a mechanism unless it is there, on either database."""
 
 _SUMS = ("epsilon", "delta", "mu_squared", "slack")
+
+_WHOLE = Job.part_of.is_(None)
+"""Of jobs: not their parts, which follow them."""
 
 QUERIES = {"limit": 0, "debit": 1, "void": -1}
 """That an entry of this kind adds to those that were charged and not voided."""
@@ -77,7 +81,7 @@ def ensure_account(session: Session, owner_id: str, scope: Scope, subject: str) 
 def accounts_in_force(
     session: Session, owner: Owner, subjects: Mapping[Scope, str] | None = None, *, lock: bool = False
 ) -> list[Account]:
-    """The owner's account in the present window, and those of these subjects, by id: always in this order.
+    """The owner's account in the present window, and those of these subjects, by id.
 
     Args:
         session: of the caller's transaction.
@@ -85,14 +89,21 @@ def accounts_in_force(
         subjects: what else a charge concerns, by scope.
         lock: hold their rows until the transaction ends. SQLite has one writer anyway.
     """
-    concerned = [and_(Account.scope == "owner", Account.subject == "")]
-    for scope, subject in (subjects or {}).items():
-        concerned.append(and_(Account.scope == scope, Account.subject == subject))
+    return accounts_of(session, [(owner, subjects or {})], lock=lock)
+
+
+def accounts_of(
+    session: Session, concerned: Sequence[tuple[Owner, Mapping[Scope, str]]], *, lock: bool = False
+) -> list[Account]:
+    """The same of several owners: all of them together by id, so that no two reservations lock crosswise."""
+    found = list[ColumnElement[bool]]()
+    for owner, subjects in concerned:
+        theirs = [and_(Account.scope == "owner", Account.subject == "")]
+        for scope, subject in subjects.items():
+            theirs.append(and_(Account.scope == scope, Account.subject == subject))
+        found.append(and_(Account.owner_id == owner.id, Account.window == owner.window, or_(*theirs)))
     statement = (
-        select(Account)
-        .where(Account.owner_id == owner.id, Account.window == owner.window, or_(*concerned))
-        .order_by(Account.id)
-        .execution_options(populate_existing=True)
+        select(Account).where(or_(*found)).order_by(Account.id).execution_options(populate_existing=True)
     )
     return list(session.scalars(statement.with_for_update() if lock else statement))
 
@@ -289,39 +300,56 @@ def find_by_key(session: Session, principal_id: str, key: str) -> IdempotencyKey
     return session.get(IdempotencyKey, (principal_id, key))
 
 
-def reserve_free(session: Session, job: Job, key: IdempotencyKey) -> None:
+@dataclass(frozen=True)
+class Debits:
+    """What one owner is charged for a job or its part.
+
+    Attributes:
+        job: the job, or the part of it that is on this owner's dataset.
+        accounts: of the owner, held, by id.
+        charges: of each account its own.
+        mechanism: what they are for.
+    """
+
+    job: Job
+    accounts: Sequence[Account]
+    charges: Sequence[Charge]
+    mechanism: Mechanism
+
+
+def reserve_free(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
     """Write a job that reads no rows, and its idempotency key; nobody is charged."""
     session.add(job)
     session.flush()
-    session.add_all([key, Transition(job_id=job.id, state="reserved")])
+    session.add_all(parts)
+    session.flush()
+    session.add_all([key, *(Transition(job_id=each.id, state="reserved") for each in (job, *parts))])
     session.flush()
 
 
-def reserve(
-    session: Session,
-    job: Job,
-    accounts: Sequence[Account],
-    charges: Sequence[Charge],
-    mechanism: Mechanism,
-    key: IdempotencyKey,
-) -> None:
-    """Write a job, its idempotency key and the debits of all its accounts: all of it or nothing.
+def reserve(session: Session, job: Job, debits: Sequence[Debits], key: IdempotencyKey) -> None:
+    """Write a job with its parts, its idempotency key and all debits: all of it or nothing.
 
     Args:
-        session: of the caller's transaction.
+        session: of the caller's transaction, which holds all accounts.
         job: to be run.
-        accounts: held, in the order of their ids, so that two reservations never wait for each other.
-        charges: of each account its own.
-        mechanism: what they are for.
+        debits: of the job, or of each of its parts.
         key: under which the job was asked for.
 
     Raises:
         AccountFrozen: one account is frozen.
         BudgetExceeded: one account does not cover its charge.
     """
-    _keep(session, mechanism)
-    reserve_free(session, job, key)
-    debit(session, accounts, job.id, mechanism.digest, charges)
+    for each in debits:
+        _keep(session, each.mechanism)
+    reserve_free(session, job, key, [each.job for each in debits if each.job is not job])
+    for each in debits:
+        try:
+            debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
+        except (AccountFrozen, BudgetExceeded) as refused:
+            if len(debits) > 1:
+                refused.detail = f"that of dataset {each.job.dataset_id}"
+            raise
 
 
 def _keep(session: Session, mechanism: Mechanism) -> None:
@@ -332,7 +360,7 @@ def _keep(session: Session, mechanism: Mechanism) -> None:
 
 def waiting(session: Session, *, dummies_of: str | None = None) -> int:
     """How many jobs wait for a worker, or of them the dummies of one submitter."""
-    counted = select(func.count()).select_from(Job).where(Job.state == "reserved")
+    counted = select(func.count()).select_from(Job).where(Job.state == "reserved", _WHOLE)
     if dummies_of is not None:
         counted = counted.where(Job.dummy, Job.submitter_id == dummies_of)
     return session.scalar(counted) or 0
@@ -340,7 +368,7 @@ def waiting(session: Session, *, dummies_of: str | None = None) -> int:
 
 def in_states(session: Session, *states: str) -> dict[str, int]:
     """How many jobs are in these states, which no job stays in."""
-    counted = select(Job.state, func.count()).where(Job.state.in_(states)).group_by(Job.state)
+    counted = select(Job.state, func.count()).where(Job.state.in_(states), _WHOLE).group_by(Job.state)
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 
 
@@ -348,7 +376,7 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
     """Claim the job that has waited longest, dummies last: from here on its charge is final."""
     chosen = (
         select(Job.id)
-        .where(Job.state == "reserved")
+        .where(Job.state == "reserved", _WHOLE)
         .order_by(Job.dummy, Job.created_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True)  # SQLite has one writer and leaves this out
@@ -358,23 +386,36 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
 
 
 def commit(session: Session, job_id: str, result: str) -> bool:
-    """Store the answer of a claimed job, with its receipt if it was charged; false if its lease ran out."""
+    """Store the answer of a claimed job, with receipts if it was charged; false if its lease ran out.
+
+    Each owner's receipt is for its own part; that of the whole job is for all debits of all owners.
+    """
     job = _move(session, Job.id == job_id, "claimed", "committed", result=result)
     if job is None:
         return False
     if job.dummy:
         return True
-    job.receipt = signer_of(session).receipt(job, debits_of(session, job_id), result).model_dump_json()
+    parts, signer = parts_of(session, job), signer_of(session)
+    debits = debits_of(session, job.id, *(part.id for part in parts))
+    about = [str(each.dataset_id) for each in parts or [job]]
+    job.receipt = signer.receipt(job, about, debits, result).model_dump_json()
+    for part in parts:
+        own = [entry for entry in debits if entry.job_id == part.id]
+        part.receipt = signer.receipt(part, [str(part.dataset_id)], own, result).model_dump_json()
     return True
 
 
-def debits_of(session: Session, job_id: str) -> list[Entry]:
-    """The debits of a job, by account."""
-    return list(
-        session.scalars(
-            select(Entry).where(Entry.job_id == job_id, Entry.kind == "debit").order_by(Entry.account_id)
-        )
-    )
+def parts_of(session: Session, job: Job) -> list[Job]:
+    """The parts of a job on several datasets, in the order in which these were named; of another none."""
+    if job.dataset_id is not None:
+        return []
+    return list(session.scalars(select(Job).where(Job.part_of == job.id).order_by(Job.place)))
+
+
+def debits_of(session: Session, *jobs: str) -> list[Entry]:
+    """The debits of jobs, by account."""
+    theirs = (Entry.job_id.in_(jobs), Entry.kind == "debit")
+    return list(session.scalars(select(Entry).where(*theirs).order_by(Entry.account_id, Entry.seq)))
 
 
 def fail(session: Session, job_id: str) -> bool:
@@ -393,39 +434,45 @@ def fail_overdue(session: Session, moment: datetime) -> list[str]:
 
 
 def void(session: Session, job_id: str) -> bool:
-    """Give back the whole charge of a job that was not claimed; false if it was."""
-    if _move(session, Job.id == job_id, "reserved", "voided") is None:
+    """Give back the whole charge of a job that was not claimed, of every owner; false if it was."""
+    job = _move(session, Job.id == job_id, "reserved", "voided")
+    if job is None:
         return False
-    debits = debits_of(session, job_id)
-    accounts = [_locked(session, entry.account_id) for entry in debits]
-    back = [-Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack) for entry in debits]
-    for account, amount in zip(accounts, back, strict=True):
-        _move_by(account, amount)
-    _append(session, accounts, "void", job_id, None, back)
+    debits = debits_of(session, job.id, *(part.id for part in parts_of(session, job)))
+    held = {number: _locked(session, number) for number in sorted({entry.account_id for entry in debits})}
+    for entry in debits:
+        account = held[entry.account_id]
+        back = -Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
+        _move_by(account, back)
+        _append(session, [account], "void", entry.job_id, None, [back])
     return True
 
 
 def void_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> None:
-    """Void the jobs on a dataset, of one submitter or of all, that no worker has claimed."""
-    found = select(Job.id).where(Job.state == "reserved", Job.dataset_id == dataset_id)
+    """Void the jobs on a dataset, alone or with others, of one submitter or of all, that no worker has."""
+    whole = func.coalesce(Job.part_of, Job.id)
+    found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)
     if submitter_id is not None:
         found = found.where(Job.submitter_id == submitter_id)
-    for job_id in session.scalars(found).all():
+    for job_id in session.scalars(found.distinct()).all():
         void(session, job_id)
 
 
 def _move(
     session: Session, which: ColumnElement[bool], before: str, after: str, **values: object
 ) -> Job | None:
-    """Move one job from a state to the next; None if it was not in that state."""
+    """Move one job from a state to the next, with its parts; None if it was not in that state."""
     job = session.scalar(
         update(Job)
-        .where(which, Job.state == before)
+        .where(which, Job.state == before, _WHOLE)
         .values(state=after, **values)
         .returning(Job)
         .execution_options(synchronize_session=False, populate_existing=True)
     )
     if job is not None:
-        session.add(Transition(job_id=job.id, state=after))
+        parts = parts_of(session, job)
+        for part in parts:
+            part.state = after
+        session.add_all(Transition(job_id=each.id, state=after) for each in (job, *parts))
         session.flush()
     return job

@@ -28,6 +28,7 @@ from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSche
 from privest_service.estimates.kinds import KINDS
 from privest_service.estimates.service import require_job
 from privest_service.inputs import Id
+from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
 from privest_service.problems import NotFound
 from privest_service.security.dependencies import ServicesDep
@@ -45,7 +46,7 @@ _CLASSES, _FEATURES = 10, 30
 @router.get("")
 def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: Id = "") -> Response:
     """The owner's own questions that were answered, newest first."""
-    statement = select(Job).where(Job.submitter_id == visitor.id, Job.state == "committed")
+    statement = select(Job).where(Job.submitter_id == visitor.id, Job.result.is_not(None))
     with services.database.read() as session:
         last = session.get(Job, before) if before else None
         if last and last.submitter_id == visitor.id:
@@ -75,7 +76,8 @@ def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep)
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.result is None:
             raise NotFound("answers are for those who asked")
-        dataset = session.get_one(Dataset, job.dataset_id)
+        about = [str(each.dataset_id) for each in ledger.parts_of(session, job) or [job]]
+        dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
     plan = KINDS[job.kind].plans.validate_json(job.plan)
     answer = json.loads(job.result)
@@ -84,7 +86,7 @@ def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep)
         "answer.html",
         job=job,
         plan=plan,
-        name=names.get(job.dataset_id),
+        name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
         pictures=_PICTURES[job.kind](answer, SCHEMA.validate_json(dataset.dataset_schema)),
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],

@@ -111,8 +111,8 @@ def _planned(
         raise Invalid(faults=[Fault(location="kind", rule="is not one of the known values")])
     body = kind.request.model_validate(_body(wish, kind))
     with services.database.read() as session:
-        question = estimates.resolve(session, visitor.principal, kind, body, wish.dataset or "")
-        dataset = session.get_one(Dataset, question.dataset_id)
+        question = estimates.resolve(session, visitor.principal, kind, body)
+        dataset = session.get_one(Dataset, question.about[0].dataset_id)
         owner = session.get_one(Owner, visitor.id)
         accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.fingerprint})
     plan = estimates.plan(services, question)
@@ -171,10 +171,12 @@ def _curve(services: Services, question: Question, kind: Kind) -> list[tuple[flo
     if kind.is_heavy(question.options):
         return []
     points: list[tuple[float, float]] = []
+    (subject,) = question.about
     for i in range(_POINTS):
-        epsilon = question.target.epsilon * exp(log(_AROUND) * (2 * i / (_POINTS - 1) - 1))
+        epsilon = subject.target.epsilon * exp(log(_AROUND) * (2 * i / (_POINTS - 1) - 1))
         try:
-            other = replace(question, target=PrivacyTarget(epsilon, question.target.delta))
+            target = PrivacyTarget(epsilon, subject.target.delta)
+            other = replace(question, about=(replace(subject, target=target),))
             plan: Plan = estimates.plan(services, other)
         except (ValueError, Invalid, Unavailable):  # so little, or so much, that there is none
             continue

@@ -3,7 +3,7 @@
 The web process plans; what only runs need (noise, rows, other accountants) is imported in workers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -26,14 +26,14 @@ OpenRows = Callable[[str, Shape], Records]
 KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)}
 
 
-def plan_job(kind: str, options: dict[str, Any], shape: Shape, target: PrivacyTarget) -> str:
+def plan_job(kind: str, options: dict[str, Any], about: Sequence[tuple[Shape, PrivacyTarget]]) -> str:
     """Plan in a worker process what would take the web process too long.
 
     Raises:
         ValueError: a choice is out of range.
     """
     found = KINDS[kind]
-    return found.plans.dump_json(found.plan(options, shape, target)).decode()
+    return found.plans.dump_json(found.plan_for(options, about)).decode()
 
 
 def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
@@ -47,14 +47,14 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
 
 
-def run_job(kind: str, plan: str, path: str, permit: str, records: OpenRows | None = None) -> str:
-    """Run a plan over the rows in a file: the work of a worker process.
+def run_job(kind: str, plan: str, permit: str, *paths: str, records: OpenRows | None = None) -> str:
+    """Run a plan over the rows in files: the work of a worker process.
 
     Args:
         kind: name of the estimator.
         plan: the plan as JSON, exactly as it was charged.
-        path: of the rows; empty for synthetic ones.
-        permit: path of the permit to read them, which this run uses up.
+        permit: path of the permit to read the rows, which this run uses up.
+        paths: of the rows, dataset by dataset; none for synthetic ones.
         records: opens the rows; by default in this process alone.
 
     Returns:
@@ -68,4 +68,4 @@ def run_job(kind: str, plan: str, path: str, permit: str, records: OpenRows | No
     found = KINDS[kind]
     planned = found.plans.validate_json(plan)
     worker.use_up(permit)
-    return found.run(planned, worker.gate(path, planned, records)).model_dump_json()
+    return found.run_plan(planned, worker.gates(paths, planned, records)).model_dump_json()

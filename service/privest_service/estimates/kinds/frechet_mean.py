@@ -6,13 +6,14 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import frechet_mean
 from privest.estimators.courses import Solver
+from privest.estimators.federation import Federated
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PointsShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.variance_reduction import FullNoise
 from privest_service.estimates.kinds.kind import Kind
-from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 from privest_service.inputs import Point
 
 
@@ -36,6 +37,7 @@ class FrechetMeanRequest(EstimateRequest):
     full_noise: Annotated[
         FullNoise, Field(description="of `rsvrg`: noise on full gradients once an epoch, or at every step")
     ] = "epoch"
+    local_steps: LocalSteps = 1
 
 
 class MeanUncertainty(BaseModel):
@@ -85,6 +87,6 @@ FRECHET_MEAN = Kind(
     plan_view=FrechetMeanPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in ("rsgd", "rsvrg"),
-    plans=TypeAdapter(frechet_mean.FrechetMeanPlan),
+    plans=TypeAdapter(frechet_mean.FrechetMeanPlan | Federated[frechet_mean.FrechetMeanPlan]),
     run=_run,
 )

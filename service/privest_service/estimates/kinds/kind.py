@@ -1,66 +1,19 @@
 """What the service knows of a kind of estimate; each kind's own part is in a module of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter
 
-from privest.privacy.certificates import Release
-from privest.privacy.cost import Cost, PrivacyTarget
-from privest.privacy.statistic import Statistic
+from privest.estimators import federation
+from privest.estimators.federation import Federated
+from privest.estimators.plan import Plan
+from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
-
-
-class Plan(Protocol):
-    """What every plan of the core has."""
-
-    @property
-    def target(self) -> PrivacyTarget:
-        """As requested."""
-        ...
-
-    @property
-    def shape(self) -> Shape:
-        """Public facts of the data."""
-        ...
-
-    @property
-    def statistics(self) -> Mapping[str, Statistic]:
-        """What the gate may sum."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """As certified."""
-        ...
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """What the gate will answer."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """Of the whole run."""
-        ...
-
-    @property
-    def expected_error(self) -> Any:
-        """By the noise, from public facts."""
-        ...
-
-    @property
-    def mechanism(self) -> str:
-        """In words."""
-        ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """For the analyst."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,11 +30,29 @@ class Kind:
     is_heavy: Callable[[dict[str, Any]], bool]
     """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
+    """On one dataset, or on several."""
     run: Callable[[Any, Oracle], BaseModel]
 
     def options(self, request: EstimateRequest) -> dict[str, Any]:
         """The choices of a request that are this kind's own."""
         return request.model_dump(exclude=set(EstimateRequest.model_fields))
+
+    def plan_for(self, options: dict[str, Any], about: Sequence[tuple[Shape, PrivacyTarget]]) -> Plan:
+        """The plan of a question on one dataset or several, each with its target.
+
+        Raises:
+            ValueError: a choice is out of range, or the datasets do not go together.
+        """
+        if len(about) == 1:
+            return self.plan(options, *about[0])
+        shapes, targets = zip(*about, strict=True)
+        return federation.plan(partial(self.plan, options), shapes, targets)
+
+    def run_plan(self, plan: Plan, gates: Sequence[Oracle]) -> BaseModel:
+        """The answer of a plan from gates, one for each of its datasets."""
+        if isinstance(plan, Federated):
+            return federation.run(cast("Federated[Plan]", plan), self.run, gates)
+        return self.run(plan, *gates)
 
     @property
     def own_plan_fields(self) -> set[str]:

@@ -5,13 +5,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import robust_pca
+from privest.estimators.federation import Federated
 from privest.estimators.robust_pca import STOCHASTIC, Loss, Solver, Start
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import VectorsShape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind
-from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 
 
 class RobustPCARequest(EstimateRequest):
@@ -48,6 +49,7 @@ class RobustPCARequest(EstimateRequest):
     ] = None
     rate: Annotated[float | None, Field(gt=0, le=1, description="probability of a record in a batch")] = None
     sampling: Annotated[Scheme, Field(description="how batches are drawn")] = "poisson"
+    local_steps: LocalSteps = 1
     explained: Annotated[
         bool,
         Field(description="estimate also the share of variance along each direction, for 5 % of the budget"),
@@ -120,6 +122,6 @@ ROBUST_PCA = Kind(
     plan_view=RobustPCAPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in STOCHASTIC,
-    plans=TypeAdapter(robust_pca.RobustPCAPlan),
+    plans=TypeAdapter(robust_pca.RobustPCAPlan | Federated[robust_pca.RobustPCAPlan]),
     run=_run,
 )
