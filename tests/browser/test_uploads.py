@@ -65,7 +65,7 @@ def _fill(visitor: Visitor, kind: str, fields: dict[str, str], name: str, conten
 @pytest.mark.parametrize("kind", GOOD)
 def test_a_good_file_becomes_a_dataset(site: Server, visit: Visit, kind: str, java_script: bool) -> None:
     owner, visitor = owner_called(site, "Uploading"), visit(site, java_script=java_script)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     fields, name, content = GOOD[kind]
     _fill(visitor, kind, fields, name, content)
     visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
@@ -87,7 +87,7 @@ def test_a_bad_file_is_refused_at_its_record(
 ) -> None:
     owner, visitor = owner_called(site, "Mistaken"), visit(site, java_script=java_script)
     visitor.expects(415, 422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     kind, fields, file, content, words = BAD[name]
     _fill(visitor, kind, fields, file, content)
     alert = visitor.page.get_by_role("alert")
@@ -118,7 +118,7 @@ def test_a_bad_file_is_refused_at_its_record(
 def test_a_form_without_a_file_is_explained(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "In a hurry"), visit(site, java_script=False)
     visitor.expects(422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/datasets/new?kind=vectors")
     visitor.page.locator("[name=dim]").fill("3")
     visitor.page.get_by_role("button", name="Upload").click()
@@ -127,7 +127,7 @@ def test_a_form_without_a_file_is_explained(site: Server, visit: Visit) -> None:
 
 def test_progress_is_shown_while_a_file_is_on_its_way(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Large"), visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.page.add_init_script(
         """addEventListener("DOMContentLoaded", () => {
             const part = document.querySelector(".progress");
@@ -157,7 +157,7 @@ def test_a_dataset_is_deleted_after_a_second_question(site: Server, visit: Visit
     assert owner.grant(dataset, analyst).status_code == 200
     answered(analyst, dataset)
     before = owner.budget()["spent"]
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open(f"/dashboard/datasets/{dataset}")
     page = visitor.page
     page.get_by_role("link", name="Delete").click()
@@ -190,7 +190,7 @@ def test_same_rows_under_two_names_are_said_to_be_the_same(site: Server, visit: 
     rows = told_apart(40, apart=1.0)
     first = dataset_called(owner, "First name", rows, schema)
     second = dataset_called(owner, "Second name", rows, schema)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/datasets")
     assert visitor.page.get_by_text("same rows as another").count() == 1
     for dataset, other in ((first, "Second name"), (second, "First name")):
