@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -123,9 +124,15 @@ class Server:
             raise
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """End it and its workers at once, as a crash would: left alone, they would go on with their jobs."""
+        workers = list[psutil.Process]()
+        with suppress(psutil.NoSuchProcess):  # it ended by itself
+            workers = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
 
     @property
     def admin(self) -> "Caller":
