@@ -7,11 +7,14 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,7 +110,7 @@ class Server:
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()[-2000:]
         try:
-            return httpx.get(f"{self.url}/readyz").status_code == 200
+            return _client(self.url).get("/readyz").status_code == 200
         except httpx.TransportError:
             return False
 
@@ -121,9 +124,15 @@ class Server:
             raise
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """End it and its workers at once, as a crash would: left alone, they would go on with their jobs."""
+        workers = list[psutil.Process]()
+        with suppress(psutil.NoSuchProcess):  # it ended by itself
+            workers = psutil.Process(self.process.pid).children(recursive=True)
         self.process.kill()
         self.process.wait()
+        for worker in workers:
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
 
     @property
     def admin(self) -> "Caller":
@@ -144,7 +153,16 @@ class Server:
         return Caller(self, made.json()["id"], made.json()["key"])
 
 
-_clients: dict[str, httpx.Client] = {}
+PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For clients of servers without TLS: contexts of their own would read all certificates of this machine."""
+
+
+@cache
+def _client(url: str) -> httpx.Client:
+    """One for all who call a server."""
+    return httpx.Client(base_url=url, timeout=60, verify=PLAIN)
+
+
 _fresh = itertools.count()
 
 
@@ -159,7 +177,7 @@ class Caller:
 
     def __post_init__(self) -> None:
         self.headers = {"Authorization": f"Bearer {self.key}"}
-        self._http = _clients.setdefault(self.server.url, httpx.Client(base_url=self.server.url, timeout=60))
+        self._http = _client(self.server.url)
 
     def request(
         self, method: str, path: str, headers: dict[str, str] | None = None, **content: Any

@@ -18,7 +18,7 @@ def browser() -> Iterator[Browser]:
     """One browser for the tests of a module: no longer, as tests elsewhere need asyncio."""
     path = find_chromium()
     if path is None:
-        pytest.skip("there is no Chromium here; `apt-get install chromium` brings one")
+        pytest.skip("there is no Chromium here; `make chromium` brings one")
     with chromium(path) as running:
         yield running
 

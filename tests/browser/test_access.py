@@ -48,7 +48,8 @@ def test_nothing_serious_keeps_people_out_of_any_page(
 @on_both
 def test_nor_of_the_administrators(anna: Hospital, visit: Visit, scheme: str, viewport: str) -> None:
     visitor = visit(anna.server, scheme=scheme, viewport=viewport)
-    visitor.sign_in(ADMIN_KEY)
+    visitor.enter(ADMIN_KEY)
+    visitor.open("/dashboard/admin")
     visitor.check_accessibility()
     _fits(visitor.page)
 
@@ -96,7 +97,8 @@ def test_all_of_it_is_usable_without_scripts(site: Server, visit: Visit) -> None
 
 def test_the_first_stop_of_the_keyboard_leads_to_the_content(anna: Hospital, visit: Visit) -> None:
     visitor = visit(anna.server)
-    visitor.sign_in(anna.owner.key)
+    visitor.enter(anna.owner.key)
+    visitor.open("/dashboard")
     visitor.page.keyboard.press("Tab")
     focused = visitor.page.evaluate(WHAT_IS_FOCUSED)
     assert focused["text"] == "To the content"
@@ -109,7 +111,7 @@ def test_the_first_stop_of_the_keyboard_leads_to_the_content(anna: Hospital, vis
 def test_every_stop_of_the_keyboard_is_seen_and_named(anna: Hospital, visit: Visit, path: str) -> None:
     visitor = visit(anna.server)
     page = visitor.page
-    visitor.sign_in(anna.owner.key)
+    visitor.enter(anna.owner.key)
     visitor.open(f"/dashboard{path}")
     stops = []
     for _ in range(400):

@@ -23,7 +23,7 @@ PICTURES = {
 @pytest.mark.parametrize("what", PICTURES)
 def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None:
     visitor = visit(anna.server)
-    visitor.sign_in(anna.owner.key)
+    visitor.enter(anna.owner.key)
     visitor.open("/dashboard/answers")
     visitor.page.locator(f"a[href$='{anna.jobs[what]}']").click()
     visitor.page.wait_for_url(f"**/{anna.jobs[what]}")
@@ -62,7 +62,7 @@ def test_means_elsewhere_are_pictures_too(
 ) -> None:
     owner, visitor = owner_called(site, picture), visit(site)
     job = answered(owner, dataset_called(owner, "Rows", rows, schema), epsilon=1.0)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open(f"/dashboard/answers/{job}")
     assert visitor.page.locator("svg#mean title").first.text_content()
     visitor.check_accessibility()
@@ -70,7 +70,7 @@ def test_means_elsewhere_are_pictures_too(
 
 def test_whoever_asked_nothing_is_told_so(site: Server, visit: Visit) -> None:
     visitor = visit(site)
-    visitor.sign_in(owner_called(site, "Silent").key)
+    visitor.enter(owner_called(site, "Silent").key)
     visitor.open("/dashboard/answers")
     assert "You have asked nothing yet." in visitor.page.locator("main").inner_text()
     visitor.check_accessibility()

@@ -36,7 +36,7 @@ def _walk(page: Page) -> Iterator[int]:
 @pytest.fixture
 def at_ledger(anna: Hospital, visit: Visit) -> Visitor:
     visitor = visit(anna.server)
-    visitor.sign_in(anna.owner.key)
+    visitor.enter(anna.owner.key)
     visitor.open("/dashboard/ledger")
     return visitor
 
@@ -135,7 +135,7 @@ def test_what_was_tampered_with_is_seen(site: Server, visit: Visit) -> None:
     dataset = dataset_called(owner, "Rows")
     for epsilon in (0.1, 0.11, 0.12):
         answered(owner, dataset, epsilon=epsilon)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     page = visitor.page
 
     def verified() -> str:

@@ -174,7 +174,7 @@ def test_a_new_session_takes_the_place_of_the_one_before(site: Server) -> None:
 def test_a_change_before_the_page_listened_is_shown(site: Server, visit: Visit) -> None:
     owner = owner_called(site, "Early")
     visitor = visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     page = visitor.page
 
     def frozen_meanwhile(route: Any) -> None:
@@ -190,7 +190,8 @@ def test_a_change_before_the_page_listened_is_shown(site: Server, visit: Visit) 
 def test_a_part_in_use_is_renewed_once_it_is_left(site: Server, visit: Visit) -> None:
     owner = owner_called(site, "Reading")
     visitor = visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     page = visitor.page
     expect(page.locator("#live")).to_be_visible()
     page.locator("table.entries a").first.focus()
@@ -205,7 +206,7 @@ def test_no_page_that_answers_a_form_asks_again_by_itself(site: Server, visit: V
     owner = owner_called(site, "Once")
     dataset = dataset_called(owner, "Rows of once")
     visitor = visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/ledger")
     page, sent = visitor.page, list[str]()
     page.on("request", lambda request: sent.append(f"{request.method} {request.url}"))
@@ -219,7 +220,8 @@ def test_no_page_that_answers_a_form_asks_again_by_itself(site: Server, visit: V
 def test_pages_that_nobody_looks_at_hold_no_connection(site: Server, visit: Visit) -> None:
     owner = owner_called(site, "Many tabs")
     visitor = visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     page = visitor.page
     expect(page.locator("#live")).to_be_visible()
     turn = "Object.defineProperty(document, 'visibilityState', {value: '%s', configurable: true});"

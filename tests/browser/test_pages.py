@@ -34,7 +34,7 @@ def test_a_question_of_another_process_appears_by_itself(site: Server, visit: Vi
     dataset = dataset_called(owner, "Watched rows")
     assert owner.grant(dataset, analyst).status_code == 200
     visitor = visit(site)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     with visitor.page.expect_response("**/dashboard/events"):
         visitor.open(path)
     expect(visitor.page.locator("#live")).to_be_visible()
@@ -52,7 +52,8 @@ def test_a_question_of_another_process_appears_by_itself(site: Server, visit: Vi
 def test_a_frozen_budget_says_so_in_all_open_pages(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Frozen"), visit(site)
     dataset = dataset_called(owner, "Cold rows")
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     page = visitor.page
     page.get_by_role("button", name="Freeze the budget").click()
     expect(page.get_by_text("Your budget is frozen.")).to_be_visible()
@@ -73,7 +74,8 @@ def test_a_plan_foretells_what_is_spent_in_the_end(site: Server, visit: Visit) -
     owner, visitor = owner_called(site, "Planning"), visit(site)
     dataset = dataset_called(owner, "Planned rows")
     before = owner.budget()
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     page = visitor.page
     page.locator("input[name=epsilon]").fill("0.7")
     page.get_by_role("button", name="Plan it").click()
@@ -100,7 +102,7 @@ def test_a_plan_that_is_too_dear_says_what_would_fit(site: Server, visit: Visit,
     dataset = dataset_called(owner, "Dear rows")
     answered(owner, dataset, epsilon=0.3704, delta=1e-6)
     before = owner.budget()
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=3&delta=1e-6")
     alert = visitor.page.get_by_role("alert").inner_text()
     assert "would be refused" in alert
@@ -118,7 +120,7 @@ def test_a_plan_of_nonsense_is_explained(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Typing"), visit(site)
     dataset = dataset_called(owner, "Rows")
     visitor.expects(422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     for asked, words in {
         "epsilon=much": "number",
         "epsilon=-1": "greater than 0",
@@ -140,7 +142,7 @@ def test_a_grant_is_made_capped_and_revoked(site: Server, visit: Visit) -> None:
     owner, analyst = owner_called(site, "Granting"), analyst_called(site, "Ida Moreau")
     dataset, visitor = dataset_called(owner, "Shared rows"), visit(site)
     problem(analyst.estimate(dataset), 404, "not-found")
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/analysts")
     page = visitor.page
     assert "Nobody but you." in _main(page)
@@ -177,7 +179,7 @@ def test_a_grant_that_cannot_be_is_explained(site: Server, visit: Visit) -> None
     assert owner.grant(dataset, analyst).status_code == 200
     answered(analyst, dataset)
     visitor.expects(422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/analysts")
     page = visitor.page
     for who, epsilon, delta, words in (
@@ -216,7 +218,8 @@ def test_the_overview_warns_in_time(
     owner = owner_called(site, "Nearly there", 1.0, "basic")
     answered(owner, dataset_called(owner, "Rows"), epsilon=epsilon)
     visitor = visit(site, scheme=scheme)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     notices = visitor.page.locator("main .notice")
     if level is None:
         expect(notices).to_have_count(0)
@@ -233,7 +236,8 @@ def test_the_overview_warns_in_time(
 def test_a_budget_that_is_gone_says_so(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Done", 0.5, "basic"), visit(site)
     answered(owner, dataset_called(owner, "Rows"), epsilon=0.5)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
     assert "100 % of your budget is spent. Every further query is refused." in " ".join(
         visitor.page.locator("main .notice").inner_text().split()
     )
@@ -251,7 +255,8 @@ def test_the_administrator_sees_all_owners_and_stops_one(
     dataset = dataset_called(first, "Rows")
     answered(first, dataset, epsilon=0.5)
     visitor = visit(server)
-    visitor.sign_in(ADMIN_KEY)
+    visitor.enter(ADMIN_KEY)
+    visitor.open("/dashboard/admin")
     page = visitor.page
     row = page.locator("tbody tr").filter(has_text=first.id)
     assert "St. Anna Hospital" in row.inner_text()

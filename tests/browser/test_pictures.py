@@ -29,7 +29,7 @@ def seen(visit: Visit, anna: Hospital) -> Callable[..., Visitor]:
 
     def open_page(path: str, **how: str) -> Visitor:
         visitor = visit(anna.server, **how)
-        visitor.sign_in(anna.owner.key)
+        visitor.enter(anna.owner.key)
         visitor.open(f"/dashboard{path}")
         if visitor.page.locator("body[data-events]").count():
             expect(visitor.page.locator("#live")).to_be_visible()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import Visitor
-from playwright.sync_api import expect
+from playwright.sync_api import FilePayload, expect
 from scenes import analyst_called, answered, dataset_called, owner_called
 
 from harness import Server, csv_of, npy, problem, spd, told_apart
@@ -48,16 +48,18 @@ BAD: dict[str, tuple[str, dict[str, str], str, bytes, list[str]]] = {
 """Kind of form, what is filled in, file, and words of the fault."""
 
 
-def _fill(visitor: Visitor, kind: str, fields: dict[str, str], name: str, content: bytes) -> None:
+def _file(name: str, content: bytes) -> FilePayload:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": content}
+
+
+def _fill(visitor: Visitor, kind: str, fields: dict[str, str], file: FilePayload | Path) -> None:
     visitor.open(f"/dashboard/datasets/new?kind={kind}")
     page = visitor.page
     if kind == "points":
         page.locator("[name=manifold]").select_option("spd")
     for field, value in ({"name": f"By form: {kind}"} | fields).items():
         page.locator(f"[name={field}]").fill(value)
-    page.locator("input[name=file]").set_input_files(
-        [{"name": name, "mimeType": "application/octet-stream", "buffer": content}]
-    )
+    page.locator("input[name=file]").set_input_files(file)
     page.get_by_role("button", name="Upload").click()
 
 
@@ -65,9 +67,9 @@ def _fill(visitor: Visitor, kind: str, fields: dict[str, str], name: str, conten
 @pytest.mark.parametrize("kind", GOOD)
 def test_a_good_file_becomes_a_dataset(site: Server, visit: Visit, kind: str, java_script: bool) -> None:
     owner, visitor = owner_called(site, "Uploading"), visit(site, java_script=java_script)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     fields, name, content = GOOD[kind]
-    _fill(visitor, kind, fields, name, content)
+    _fill(visitor, kind, fields, _file(name, content))
     visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
     assert "records fit the schema, and are stored." in visitor.page.get_by_role("status").inner_text()
     assert visitor.page.locator("h1").inner_text() == f"By form: {kind}"
@@ -87,9 +89,9 @@ def test_a_bad_file_is_refused_at_its_record(
 ) -> None:
     owner, visitor = owner_called(site, "Mistaken"), visit(site, java_script=java_script)
     visitor.expects(415, 422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     kind, fields, file, content, words = BAD[name]
-    _fill(visitor, kind, fields, file, content)
+    _fill(visitor, kind, fields, _file(file, content))
     alert = visitor.page.get_by_role("alert")
     expect(alert).to_be_visible()
     for word in words:
@@ -108,9 +110,7 @@ def test_a_bad_file_is_refused_at_its_record(
             visitor.page.locator(f"[name={field}]").fill(value)
         if kind == "points":
             visitor.page.locator("[name=manifold]").select_option("spd")
-        visitor.page.locator("input[name=file]").set_input_files(
-            [{"name": right, "mimeType": "application/octet-stream", "buffer": whole}]
-        )
+        visitor.page.locator("input[name=file]").set_input_files(_file(right, whole))
         visitor.page.get_by_role("button", name="Upload").click()
         visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
 
@@ -118,16 +118,18 @@ def test_a_bad_file_is_refused_at_its_record(
 def test_a_form_without_a_file_is_explained(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "In a hurry"), visit(site, java_script=False)
     visitor.expects(422)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/datasets/new?kind=vectors")
     visitor.page.locator("[name=dim]").fill("3")
     visitor.page.get_by_role("button", name="Upload").click()
     assert "/new" in visitor.page.url, "the browser itself asks for the file"
 
 
-def test_progress_is_shown_while_a_file_is_on_its_way(site: Server, visit: Visit) -> None:
+def test_progress_is_shown_while_a_file_is_on_its_way(site: Server, visit: Visit, tmp_path: Path) -> None:
     owner, visitor = owner_called(site, "Large"), visit(site)
-    visitor.sign_in(owner.key)
+    large = tmp_path / "rows.npy"  # read by the browser itself: handed to it, it would take seconds to come
+    np.save(large, np.ones((10_000, 200)))
+    visitor.enter(owner.key)
     visitor.page.add_init_script(
         """addEventListener("DOMContentLoaded", () => {
             const part = document.querySelector(".progress");
@@ -140,7 +142,7 @@ def test_progress_is_shown_while_a_file_is_on_its_way(site: Server, visit: Visit
             }).observe(part, {attributes: true, childList: true, subtree: true});
         })"""
     )
-    _fill(visitor, "vectors", {"dim": "200"}, "rows.npy", npy(np.ones((10_000, 200))))
+    _fill(visitor, "vectors", {"dim": "200"}, large)
     visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
     seen: list[dict[str, Any]] = visitor.page.evaluate('JSON.parse(sessionStorage.getItem("seen"))')
     assert not any(each["hidden"] for each in seen)
@@ -157,7 +159,7 @@ def test_a_dataset_is_deleted_after_a_second_question(site: Server, visit: Visit
     assert owner.grant(dataset, analyst).status_code == 200
     answered(analyst, dataset)
     before = owner.budget()["spent"]
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open(f"/dashboard/datasets/{dataset}")
     page = visitor.page
     page.get_by_role("link", name="Delete").click()
@@ -190,7 +192,7 @@ def test_same_rows_under_two_names_are_said_to_be_the_same(site: Server, visit: 
     rows = told_apart(40, apart=1.0)
     first = dataset_called(owner, "First name", rows, schema)
     second = dataset_called(owner, "Second name", rows, schema)
-    visitor.sign_in(owner.key)
+    visitor.enter(owner.key)
     visitor.open("/dashboard/datasets")
     assert visitor.page.get_by_text("same rows as another").count() == 1
     for dataset, other in ((first, "Second name"), (second, "First name")):

@@ -122,10 +122,7 @@ def test_after_a_crash_what_was_reserved_runs_and_what_was_claimed_fails(
     running = owner.estimate(slow, **ENDLESS).json()["id"]
     state_of(owner, running, "claimed")
     waiting = owner.estimate(quick, wait=0).json()["id"]
-    left = psutil.Process(server.process.pid).children(recursive=True)
     server.kill()
-    for process in psutil.wait_procs(left, timeout=1)[1]:
-        process.kill()
 
     server = start_server()
     owner = Caller(server, owner.id, owner.key)
