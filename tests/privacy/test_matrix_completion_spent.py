@@ -178,6 +178,17 @@ def test_a_plan_that_went_through_json_runs_the_same(options):
     np.testing.assert_array_equal(*bases)
 
 
+@pytest.mark.parametrize("epsilon", [1e-300, 1e-148, 1e-145, 1e16])
+def test_targets_beyond_float64_are_refused_in_words_if_at_all(epsilon):
+    for options in OPTIONS:
+        try:
+            plan = plan_of(options, target=PrivacyTarget(epsilon, 1e-300))
+        except ValueError as refused:
+            assert "float64" in str(refused) or "too large" in str(refused)  # noqa: PT017
+        else:
+            assert np.isfinite([plan.expected_error.radius_95, *plan.step_sizes]).all()
+
+
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("delta", [1e-14, 1e-6, 0.5])
 @each

@@ -13,6 +13,7 @@ from test_subspaces import distance
 from harness import Caller, Server, csv_of, npy, problem
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.service import dummy_rows
 from privest_service.ledger.receipts import Receipt, signed_by
 
 GAPS = {"kind": "partial-vectors", "dim": 3}
@@ -219,6 +220,7 @@ def test_dummy_rows_have_gaps_and_answer(server: Server) -> None:
     rows = owner.get(f"/v1/datasets/{dataset}/dummy").json()["rows"]
     known = [value is not None for row in rows for value in row]
     assert 0.2 < np.mean(known) < 0.4
+    assert rows == json.loads(json.dumps(dummy_rows(SCHEMA.validate_python(schema)), allow_nan=False))
     answer = owner.post(
         "/v1/estimates/matrix-completion",
         headers={"Idempotency-Key": "d", "Prefer": "wait=50"},
@@ -238,6 +240,19 @@ def test_rows_with_gaps_come_with_the_question(server: Server) -> None:
         json=body,
     )
     assert answer.json()["state"] == "committed", answer.text
+
+
+@only_on_sqlite
+def test_several_rows_of_a_unit_are_one_record(server: Server) -> None:
+    owner = server.owner(epsilon=10.0)
+    rows, truth = planted(12_000)
+    table = b"\n".join(b"p%d,%s" % (i // 3, line) for i, line in enumerate(csv_with_gaps(rows).splitlines()))
+    head = ",".join(["who", *(f"x{i}" for i in range(20))]).encode() + b"\n"
+    schema = {"kind": "partial-vectors", "dim": 20, "unit": {"column": "who", "rows": 3}}
+    made = owner.upload(head + table, schema, "rows.csv").json()
+    assert made["n"] == 4000
+    job = owner.estimate(made["id"], **ASK).json()
+    assert distance(np.array(job["estimate"]["basis"]), truth) < 0.02
 
 
 def says(owner: Caller, dataset: str, **asked: Any) -> str:

@@ -15,7 +15,7 @@ _BENT = 0.36
 Measured, from above, for 5 to 30 of them."""
 
 _CURVATURE = 0.8
-"""Of the clipped loss, as a share of that of least squares: measured from a tenth to all."""
+"""Of the clipped loss, as a share of that of least squares: measured, a tenth of entries known to all."""
 
 _NEAREST = 0.1
 """Rows are not taken to be nearer to the subspace than this, as a share of their length: clips fall no
@@ -73,14 +73,15 @@ class Picture:
             count: of steps.
             longest: step there may be; r, a Newton step, unless it is given.
         """
-        # What a row's known entries leave to be seen once its coefficients are fitted, and so twice.
-        spread = max(0.0, 1 - self.rank / (self.known * self.dim))
-        curvature = _CURVATURE * spread**2 / self.rank
+        # Coefficients that are fitted to k known entries take r of them: as much less of a residual is seen,
+        # and as much less of it pulls the right way. The square is what was measured.
+        seen = max(0.0, 1 - self.rank / (self.known * self.dim))
+        curvature = _CURVATURE * seen**2 / self.rank
         longest = self.rank if longest is None else longest
         clips, steps = list[float](), list[float]()
         for _ in range(count):
             clip = max(sqrt(error), _NEAREST) / sqrt(self.rank * self.known)
-            noise = self.free * (deviation * clip) ** 2
+            noise = self.free * (deviation * clip) * (deviation * clip)  # infinite at worst, where ** raises
             step = min(longest, curvature * error / (curvature**2 * error + noise))
             error = min(right_angles(self.rank), (1 - curvature * step) ** 2 * error + step**2 * noise)
             clips.append(clip)
