@@ -81,7 +81,7 @@ class Picture:
         clips, steps = list[float](), list[float]()
         for _ in range(count):
             clip = max(sqrt(error), _NEAREST) / sqrt(self.rank * self.known)
-            noise = self.free * (deviation * clip) * (deviation * clip)  # infinite at worst, where ** raises
+            noise = self.free * (deviation * clip) ** 2
             step = min(longest, curvature * error / (curvature**2 * error + noise))
             error = min(right_angles(self.rank), (1 - curvature * step) ** 2 * error + step**2 * noise)
             clips.append(clip)
