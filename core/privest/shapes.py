@@ -151,6 +151,40 @@ class VectorsShape(Shape):
 
 
 @dataclass(frozen=True)
+class PartialVectorsShape(Shape):
+    """Vectors of `dim` numbers of which some are not known: NaN stands for those.
+
+    Attributes:
+        n: number of records.
+        dim: numbers in a record.
+        known: about the share of entries that are known, as declared; forecasts alone rest on it.
+    """
+
+    dim: int
+    known: float = 0.5
+
+    @property
+    def record(self) -> tuple[int, ...]:
+        return (self.dim,)
+
+    @property
+    def rules(self) -> Sequence[str]:
+        return ("finite, or not known",)
+
+    def broken_rule(self, rows: Array) -> Array:
+        return np.where(np.isinf(rows).any(axis=-1), 1, 0)
+
+    def canonical(self, rows: Array) -> Array:
+        """With one NaN for all: there are many of different bits."""
+        return np.where(np.isnan(rows), np.nan, rows)
+
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """Of length about 1 if all were known, each entry with the declared probability."""
+        rows = rng.standard_normal((count, self.dim)) / sqrt(self.dim)
+        return np.where(rng.random(rows.shape) < self.known, rows, np.nan)
+
+
+@dataclass(frozen=True)
 class LabelledShape(Shape):
     """Feature vectors, each with one of a few labels; a record's last number is the place of its label.
 

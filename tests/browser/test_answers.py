@@ -68,6 +68,22 @@ def test_means_elsewhere_are_pictures_too(
     visitor.check_accessibility()
 
 
+def test_the_subspace_of_rows_with_gaps_is_a_picture_too(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Gaps"), visit(site)
+    rows = np.random.default_rng(0).standard_normal((300, 6))
+    rows[::3, :3] = np.nan
+    dataset = dataset_called(owner, "Ratings", rows, {"kind": "partial-vectors", "dim": 6})
+    job = answered(owner, dataset, kind="matrix-completion", rank=2)
+    visitor.sign_in(owner.key)
+    visitor.open(f"/dashboard/answers/{job}")
+    assert visitor.page.locator("svg#basis title").first.text_content()
+    visitor.check_accessibility()
+    visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.5&rank=3")
+    assert visitor.page.locator("[name=rank]").input_value() == "3"
+    assert "diagonal" in visitor.page.locator("main").inner_text()
+    visitor.check_accessibility()
+
+
 def test_whoever_asked_nothing_is_told_so(site: Server, visit: Visit) -> None:
     visitor = visit(site)
     visitor.enter(owner_called(site, "Silent").key)

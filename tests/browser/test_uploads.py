@@ -20,6 +20,7 @@ JSON_SCHEMA = {"kind": "vectors", "dim": 3, "norm_bound": 2.0}
 GOOD: dict[str, tuple[dict[str, str], str, bytes]] = {
     "points": ({"dim": "2", "radius": "1.0", "center": "[[1, 0], [0, 1]]"}, "rows.npy", npy(spd(60, 2))),
     "vectors": ({"dim": "3", "norm_bound": "2"}, "rows.csv", csv_of(np.ones((20, 3)))),
+    "partial-vectors": ({"dim": "3", "known": "0.7"}, "rows.csv", b"1,,3\n,0.5,2\n" * 20),
     "labelled": (
         {"features": "age, dose", "label": "ill", "classes": "no, yes", "mean": "50, 1", "scale": "10, 0.5"},
         "rows.csv",

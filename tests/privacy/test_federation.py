@@ -10,9 +10,16 @@ import pytest
 from scipy.optimize import minimize
 from test_spent import Spy, exact_delta
 
-from privest.estimators import federation, frechet_mean, logistic_regression, robust_pca
+from privest.estimators import (
+    federation,
+    frechet_mean,
+    logistic_regression,
+    matrix_completion,
+    robust_pca,
+)
 from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.matrix_completion import MatrixCompletionSpec
 from privest.estimators.robust_pca import RobustPCASpec
 from privest.privacy.calibration import mu_for
 from privest.privacy.certificates import NoisySum, SampledSums
@@ -20,11 +27,12 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.sampling import SampledRun, certify
 from privest.records import Records
-from privest.shapes import LabelledShape, PointsShape, VectorsShape
+from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
 
 VECTORS = VectorsShape(1, 6)
 SPHERE = PointsShape(1, {"name": "sphere", "dim": 4}, radius=1.0)
 SPD = PointsShape(1, {"name": "spd", "dim": 2}, radius=1.0)
+PARTIAL = PartialVectorsShape(1, 8, 0.6)
 LABELLED = LabelledShape(1, ("a", "b"), "y", ("0", "1"), 1.0)
 
 GAUSSIAN = [
@@ -35,6 +43,8 @@ GAUSSIAN = [
     (robust_pca, RobustPCASpec(2, loss="absolute", start="random", steps=3, local_steps=4), VECTORS),
     (robust_pca, RobustPCASpec(2, center=True, explained=True, consensus=True, steps=3), VECTORS),
     (robust_pca, RobustPCASpec(2, solver="md-reaper", steps=4), VECTORS),
+    (matrix_completion, MatrixCompletionSpec(2), PARTIAL),
+    (matrix_completion, MatrixCompletionSpec(2, steps=3, local_steps=4), PARTIAL),
     (logistic_regression, LogisticSpec(), LABELLED),
     (logistic_regression, LogisticSpec(solver="newton"), LABELLED),
     (logistic_regression, LogisticSpec(solver="nag", steps=5, sampling_errors=True), LABELLED),

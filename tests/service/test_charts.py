@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -180,6 +180,7 @@ def test_large_matrices_stay_small_pages() -> None:
 
 
 @few
+@example(6.1686264645080744e16, 4.0, 2)
 @given(st.floats(-1e300, 1e300), st.floats(0, 1e300), st.integers(2, 9))
 def test_linear_ticks(low: float, span: float, most: int) -> None:
     scale = Linear(low, low + span, 0, 100)

@@ -280,6 +280,15 @@ def test_all_other_estimates_take_several_datasets_too(server: Server) -> None:
     fitted = them.ask(kind="logistic-regression", ranked=False).json()["estimate"]
     assert fitted["coefficients"][0] > 0.5
     told = {"coefficients": fitted["coefficients"], "intercept": fitted["intercept"]}
+    partial = {"kind": "partial-vectors", "dim": 5, "known": 0.7}
+    rng = np.random.default_rng(6)
+    rows = rng.standard_normal((3000, 2)) @ TRUTH.T
+    rows[rng.uniform(size=rows.shape) > 0.7] = np.nan
+    ours = three(server, partial, rows)
+    space = manifolds.get("grassmann", dim=5, rank=2)
+    for how in ({}, {"local_steps": 3, "steps": 5}):
+        completed = ours.ask(kind="matrix-completion", epsilon=1.0, **how).json()["estimate"]
+        assert space.dist(np.array(completed["basis"]), TRUTH) < 0.2
     scored = them.ask(kind="classifier-score", ranked=False, metric="accuracy", **told).json()["estimate"]
     assert scored["value"] == pytest.approx(0.84, abs=0.05)
 

@@ -16,6 +16,7 @@ SPACES = [
     {"name": "lorentz", "dim": 3},
     {"name": "stiefel", "dim": 4, "rank": 2},
     {"name": "grassmann", "dim": 4, "rank": 2},
+    {"name": "oblique", "dim": 3, "rank": 2},
 ]
 RADIUS = 0.8
 
@@ -70,6 +71,8 @@ def test_points_off_the_manifold_are_named_by_record(server: Server, space: dict
         schema({"name": "grassmann", "dim": 3, "rank": 4}),
         schema({"name": "grassmann", "dim": 3, "rank": 3}),
         schema({"name": "stiefel", "dim": 3}),
+        schema({"name": "oblique", "dim": 1, "rank": 2}),
+        schema({"name": "oblique", "dim": 3, "rank": 0}),
         schema({"name": "lorentz", "dim": 0}),
         schema({"name": "sphere", "dim": 3, "rank": 1}),
         schema({"name": "poincare-ball", "dim": 3}, radius=0),

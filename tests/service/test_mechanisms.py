@@ -12,7 +12,7 @@ from sqlalchemy import select
 from harness import SIGNER
 from privest.privacy import sampling
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import LabelledShape, PointsShape, Shape, VectorsShape
+from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.kinds import KINDS
@@ -25,6 +25,7 @@ from privest_service.ledger.verify import verify
 
 POINTS = PointsShape(3000, {"name": "spd", "dim": 2}, None, 1.0)
 VECTORS = VectorsShape(5000, 4, 1.0)
+PARTIAL = PartialVectorsShape(5000, 8)
 LABELLED = LabelledShape(20_000, ("a", "b"), "y", ("0", "1"), 1.0, (0.0, 0.0), (1.0, 1.0))
 CLASSIFIER = {"coefficients": [1.0, -1.0], "intercept": 0.0}
 GAUSSIAN, LAPLACE = PrivacyTarget(0.7, 1e-6), PrivacyTarget(0.7, 0.0)
@@ -48,6 +49,7 @@ ASKED: list[tuple[str, Shape, PrivacyTarget, dict[str, Any]]] = [
         for start in ("random", "analyze-gauss", "sketch")
         for target in (GAUSSIAN, LAPLACE)
     ],
+    *[("matrix-completion", PARTIAL, GAUSSIAN, {"rank": 2} | more) for more in ({}, {"steps": 5})],
     *[
         ("logistic-regression", LABELLED, target, {"solver": solver} | more)
         for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")

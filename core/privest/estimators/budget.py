@@ -156,6 +156,7 @@ _IN_WORDS = {
     "moments": "class means and second moment",
     "location": "the mean pull on the centre",
     "moment": "the second moment",
+    "hollow": "the second moment without its diagonal",
     "sketch": "the sketch",
     "tilt": "the candidates' gradients",
     "objective": "the candidates' losses",

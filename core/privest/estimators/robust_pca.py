@@ -476,7 +476,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
         (
-            1 <= (steps or 1) * spec.local_steps <= _MOST_STEPS,
+            1 <= (1 if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
             f"steps times local_steps must be between 1 and {_MOST_STEPS}",
         ),
         (

@@ -35,6 +35,10 @@ _NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
 ERRORS = {
     "frechet-mean": ("Error to expect", "distance by which the noise alone moves the mean, root mean square"),
     "robust-pca": ("Error to expect", "angles by which the noise alone turns the subspace, root mean square"),
+    "matrix-completion": (
+        "Error to expect",
+        "angles between the answer and the subspace, root mean square, for rows in it exactly",
+    ),
     "logistic-regression": (
         "Noise of the last release",
         "on a coordinate, for features at most one long; errors of the coefficients come with the answer",

@@ -127,6 +127,8 @@ def _checked(
         faults += block.faults
         for at in range(0, len(block.rows), step):
             rows = block.rows[at : at + step]
+            if intake.layout.partial:
+                rows = intake.shape.canonical(rows)  # fingerprints know one NaN
             records = _records(rows, intake, start, faults)
             if not faults:
                 if units is not None and block.units is not None:
@@ -186,7 +188,7 @@ def _field(record: Array, intake: Intake) -> str | None:
     if record.shape != layout.raw:
         return None
     if layout.names is None:
-        places = np.argwhere(~np.isfinite(record))
+        places = np.argwhere(np.isinf(record) if layout.partial else ~np.isfinite(record))
         return "".join(f"[{i}]" for i in places[0]) if len(places) else None
     for place, value in enumerate(record):
         if not np.isfinite(value) or (value < 0 and layout.is_text(place)):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
 
 from privest.records import MOST_PLACES
-from privest.shapes import LabelledShape, PointsShape, Shape, VectorsShape
+from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Layout
@@ -68,8 +68,16 @@ class FramesSpace(Input):
         return self
 
 
+class ObliqueSpace(Input):
+    """dim×rank matrices with columns of unit length."""
+
+    name: Literal["oblique"]
+    dim: Annotated[int, Field(ge=2, le=10_000)]
+    rank: Annotated[int, Field(ge=1, le=100)]
+
+
 Space = Annotated[
-    EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace,
+    EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace | ObliqueSpace,
     Field(discriminator="name"),
 ]
 
@@ -186,6 +194,28 @@ class VectorsSchema(Input):
         return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
 
 
+class PartialVectorsSchema(Input):
+    """Vectors of `dim` numbers of which some are not known; a table's columns in file order.
+
+    An entry that is not known is an empty cell, null, or NaN. `known` is public knowledge: about the share of
+    entries that are known. Forecasts rest on it; it is never checked against records, nor read off them.
+    """
+
+    kind: Literal["partial-vectors"]
+    dim: Annotated[int, Field(ge=2, le=100_000)]
+    known: Annotated[float, Field(gt=0, le=1)] = 0.5
+    unit: Unit | None = None
+
+    def shape(self, n: int) -> PartialVectorsShape:
+        """The public shape of n records under this schema."""
+        return PartialVectorsShape(n, self.dim, self.known)
+
+    def intake(self) -> Intake:
+        """How files become records."""
+        layout = Layout((self.dim,), unit=_column(self.unit), partial=True)
+        return _intake(layout, self.shape(0), self.unit)
+
+
 class LabelledSchema(Input):
     """Feature vectors with labels; a table's columns by their names, of an array the label last.
 
@@ -286,7 +316,9 @@ def _intake(layout: Layout, shape: Shape, unit: Unit | None, transform: Transfor
     return Intake(layout, shape, transform, unit.rows if unit else None)
 
 
-DatasetSchema = Annotated[PointsSchema | VectorsSchema | LabelledSchema, Field(discriminator="kind")]
+DatasetSchema = Annotated[
+    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema, Field(discriminator="kind")
+]
 """What an owner declares about records."""
 
 SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)

@@ -352,4 +352,5 @@ def dummy_rows(schema: DatasetSchema) -> list[object]:
     """Synthetic records; the schema is all they know."""
     width = int(np.prod(schema.shape(1).record))
     count = max(2, min(_DUMMY_ROWS, _DUMMY_NUMBERS // width))
-    return schema.shape(count).dummy(count, np.random.default_rng(0)).tolist()
+    rows = schema.shape(count).dummy(count, np.random.default_rng(0))
+    return np.where(np.isnan(rows), np.array(None), rows).tolist()  # JSON has no NaN

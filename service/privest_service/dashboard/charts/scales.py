@@ -36,7 +36,7 @@ class Linear:
     def ticks(self, most: int = 5) -> list[float]:
         """At most so many multiples of 1, 2, 2.5 or 5 times a power of ten, ascending."""
         span = self.high / most - self.low / most
-        if span <= 1e-300:  # beside which float has no finer steps
+        if span <= max(1e-300, 1e-14 * max(abs(self.low), abs(self.high))):  # finer steps float has not
             return [self.low]
         power = decade(span)
         for mantissa in (1.0, 2.0, 2.5, 5.0, 10.0):

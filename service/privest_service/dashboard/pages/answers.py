@@ -166,6 +166,7 @@ def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
 _PICTURES = {
     "frechet-mean": _mean,
     "robust-pca": _subspace,
+    "matrix-completion": _subspace,
     "logistic-regression": _classifier,
     "classifier-score": _score,
 }

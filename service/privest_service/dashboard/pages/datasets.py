@@ -26,9 +26,9 @@ from privest_service.security.models import Analyst
 
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
 
-SchemaKind = Literal["points", "vectors", "labelled", "json"]
+SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
-_MANIFOLDS = ("sphere", "spd", "euclidean", "poincare-ball", "lorentz", "stiefel", "grassmann")
+_MANIFOLDS = ("sphere", "spd", "euclidean", "poincare-ball", "lorentz", "stiefel", "grassmann", "oblique")
 _METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
 
 
@@ -109,11 +109,13 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
         manifold: dict[str, Any] = {"name": fields.get("manifold", ""), **_numbers(fields, "dim", "rank")}
         if manifold["name"] == "spd" and "metric" in fields:
             manifold["metric"] = fields["metric"]
-        if manifold["name"] not in ("stiefel", "grassmann"):
+        if manifold["name"] not in ("stiefel", "grassmann", "oblique"):
             manifold.pop("rank", None)
         declared |= {"manifold": manifold, **_numbers(fields, "center", "radius")}
     elif kind == "vectors":
         declared |= _numbers(fields, "dim", "norm_bound")
+    elif kind == "partial-vectors":
+        declared |= _numbers(fields, "dim", "known")
     else:
         declared |= {name: _names(fields.get(name, "")) for name in ("features", "classes")}
         declared |= {"label": fields.get("label", "")}

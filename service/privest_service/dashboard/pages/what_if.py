@@ -48,7 +48,12 @@ _POINTS = 9
 _RANK = 2
 """Of a subspace, unless another is asked for: two directions make a picture."""
 
-_USUAL = {"points": "frechet-mean", "vectors": "robust-pca", "labelled": "logistic-regression"}
+_USUAL = {
+    "points": "frechet-mean",
+    "vectors": "robust-pca",
+    "partial-vectors": "matrix-completion",
+    "labelled": "logistic-regression",
+}
 """Of a kind of dataset, what is mostly asked."""
 
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -75,7 +76,7 @@ def _block(rows: list[Any], layout: Layout, columns: _Columns | None, start: int
             shape = ", ".join(map(str, layout.raw))
             raise refusal(f"must be nested lists of numbers of shape ({shape})", record=start + at)
         try:
-            numbers = np.array(row)
+            numbers = np.array([nan if part is None else part for part in row] if layout.partial else row)
         except ValueError:  # ragged
             numbers = np.empty(0, dtype=object)
         if numbers.dtype.kind not in "iuf" or numbers.shape != layout.raw:
@@ -103,7 +104,13 @@ def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> 
         if layout.names is None and row.keys() != columns.all:
             raise refusal("must have the columns of the first record", record=start + at)
     units = None if columns.unit is None else _texts([row[columns.unit] for row in rows])
-    return block_of([_texts([row[name] for row in rows]) for name in columns.names], units, layout, start)
+    found = [_texts([row[name] for row in rows]) for name in columns.names]
+    if layout.partial:  # where null alone is missing
+        for name, texts in zip(columns.names, found, strict=True):
+            for at in np.flatnonzero(texts == None).tolist():  # noqa: E711 - of each
+                if rows[at][name] is not None:
+                    raise refusal("must be a number or null", record=start + at, field=name)
+    return block_of(found, units, layout, start)
 
 
 def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:

@@ -26,12 +26,14 @@ class Layout:
         names: of its columns in a table, in the record's order; None where all columns in file order are it.
         categories: of columns that hold no numbers, by name: their places become the numbers.
         unit: the column that names whose row it is.
+        partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
     """
 
     raw: tuple[int, ...]
     names: tuple[str, ...] | None = None
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     unit: str | None = None
+    partial: bool = False
 
     @property
     def width(self) -> int:
@@ -116,7 +118,7 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
         if layout.is_text(place):
             rows[:, place] = _coded(column, layout.coder(place))
         elif column.dtype == object:
-            rows[:, place], wrong = _parsed(column)
+            rows[:, place], wrong = _parsed(column, layout)
             faults.extend(
                 Fault(record=start + at, field=layout.field(place), rule="must be a number") for at in wrong
             )
@@ -176,13 +178,15 @@ def _coded(column: Array | Texts, code: Callable[[Any], float]) -> Array:
     return np.array([code(v) if isfinite(v) else v for v in values.tolist()], dtype=np.float64)[places]
 
 
-def _parsed(column: Array | Texts) -> tuple[Array, list[int]]:
+def _parsed(column: Array | Texts, layout: Layout) -> tuple[Array, list[int]]:
     """Numbers, and the places of what is none."""
     found, wrong = np.full(len(column), nan), list[int]()
     for at, text in enumerate(column):
         try:
             if isinstance(text, str) and "_" in text:  # of programs, not of data
                 raise ValueError
+            if layout.partial and isinstance(text, str) and not text.strip():
+                continue
             found[at] = nan if text is None else float(text)
         except (ValueError, TypeError, OverflowError):
             wrong.append(at)

@@ -45,14 +45,14 @@ def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
     texts = {name: pa.string() for name in names}
     start = 0
     try:
-        for batch in _csv_batches(source, names, texts | numbers, skipped):
+        for batch in _csv_batches(source, names, texts | numbers, skipped, layout):
             yield _block(batch, chosen, unit, layout, start)
             start += batch.num_rows
     except pa.ArrowInvalid:
         # Not what Arrow takes for a number: the rest as texts, where Python's word counts, and to say where.
         done, start = start, 0
         try:
-            for batch in _csv_batches(source, names, texts, skipped):
+            for batch in _csv_batches(source, names, texts, skipped, layout):
                 if start >= done:
                     yield _block(batch, chosen, unit, layout, start)
                 start += batch.num_rows
@@ -61,7 +61,7 @@ def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
 
 
 def _csv_batches(
-    source: Path, names: list[str], types: dict[str, Any], skipped: int
+    source: Path, names: list[str], types: dict[str, Any], skipped: int, layout: Layout
 ) -> Iterator[pa.RecordBatch]:
     wrong: list[int] = []
 
@@ -81,7 +81,11 @@ def _csv_batches(
             ),
             arrow_csv.ParseOptions(newlines_in_values=False, invalid_row_handler=note),
             arrow_csv.ConvertOptions(
-                column_types=types, null_values=[], true_values=[], false_values=[], strings_can_be_null=False
+                column_types=types,
+                null_values=[""] if layout.partial else [],
+                true_values=[],
+                false_values=[],
+                strings_can_be_null=False,
             ),
         )
         yield from reader
@@ -201,7 +205,8 @@ def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array |
     if _is_text(kind) or (layout.is_text(place) and not pa.types.is_floating(kind)):
         return _texts(column, start)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if not number and not pa.types.is_boolean(kind):
+    unknown = layout.partial and pa.types.is_null(kind)  # all of them
+    if not (number or unknown or pa.types.is_boolean(kind)):
         raise refusal("must be a number", record=start, field=layout.field(place))
     return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 

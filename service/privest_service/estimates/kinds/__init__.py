@@ -15,6 +15,7 @@ from privest_service.estimates.kinds.classifier_score import CLASSIFIER_SCORE
 from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
 from privest_service.estimates.kinds.kind import Kind, Plan
 from privest_service.estimates.kinds.logistic_regression import LOGISTIC_REGRESSION
+from privest_service.estimates.kinds.matrix_completion import MATRIX_COMPLETION
 from privest_service.estimates.kinds.robust_pca import ROBUST_PCA
 from privest_service.estimates.schemas import SecondOpinion
 
@@ -23,7 +24,10 @@ __all__ = ["KINDS", "Kind", "OpenRows", "Plan", "opinion_job", "plan_job", "run_
 OpenRows = Callable[[str, Shape], Records]
 """Opens the rows in a file, of a public shape."""
 
-KINDS = {kind.name: kind for kind in (FRECHET_MEAN, ROBUST_PCA, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)}
+KINDS = {
+    kind.name: kind
+    for kind in (FRECHET_MEAN, ROBUST_PCA, MATRIX_COMPLETION, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)
+}
 
 
 def plan_job(kind: str, options: dict[str, Any], about: Sequence[tuple[Shape, PrivacyTarget]]) -> str:
