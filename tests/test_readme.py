@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("docs/data.md", "docs/ledger.md")
+PAGES = ("docs/data.md", "docs/several-owners.md", "docs/ledger.md")
 """Which show the calls that the README leaves to them."""
 
 

@@ -6,7 +6,7 @@ from privest.arrays import Array
 
 
 class SmoothLoss(Protocol):
-    """f(x; z) of a vector x and a record z, twice differentiable in x, with bounds that hold for every record.
+    """f(x; z) of a vector x and a record z, twice differentiable in x, with bounds for every record.
 
     The bounds follow from public facts. They steer steps and batches, and clips enforce what privacy needs of
     them: no guarantee rests on a record's keeping them.
