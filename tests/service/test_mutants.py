@@ -24,7 +24,7 @@ from privest_service.problems import BudgetExceeded
 
 Plant = Callable[[pytest.MonkeyPatch, Database], None]
 
-_debit, _move, _in_force = ledger.debit, ledger._move, ledger.accounts_in_force
+_debit, _move, _accounts_of = ledger.debit, ledger._move, ledger.accounts_of
 _run, _commit, _fail = Database.run, ledger.commit, ledger.fail
 
 
@@ -261,10 +261,10 @@ def _not_held(session: Session, accounts: Any) -> list[Account]:
 
 
 def _accounts_not_held(patch: pytest.MonkeyPatch, _: Database) -> None:
-    def in_force(*given: Any, lock: bool = False) -> list[Account]:
-        return _in_force(*given)
+    def accounts_of(*given: Any, lock: bool = False) -> list[Account]:
+        return _accounts_of(*given)
 
-    patch.setattr(ledger, "accounts_in_force", in_force)
+    patch.setattr(ledger, "accounts_of", accounts_of)
 
 
 def _run_again_after_commit(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -289,10 +289,10 @@ def _refusals_run(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 def _without(scope: str) -> Plant:
     def plant(patch: pytest.MonkeyPatch, _: Database) -> None:
-        def in_force(*given: Any, lock: bool = False) -> list[Account]:
-            return [account for account in _in_force(*given, lock=lock) if account.scope != scope]
+        def accounts_of(*given: Any, lock: bool = False) -> list[Account]:
+            return [account for account in _accounts_of(*given, lock=lock) if account.scope != scope]
 
-        patch.setattr(ledger, "accounts_in_force", in_force)
+        patch.setattr(ledger, "accounts_of", accounts_of)
 
     return plant
 
