@@ -5,6 +5,7 @@ from benchmarks import (
     dashboard,
     exact_mean,
     federated,
+    federated_private,
     figure2,
     figure3,
     figures_acceleration,
@@ -38,5 +39,6 @@ for benchmark in (
     coverage,
     figures_acceleration,
     federated,
+    federated_private,
 ):
     benchmark.main()

@@ -396,7 +396,7 @@ def dash(value: float | None, form: str = ",.0f") -> str:
 
 def power(value: float) -> str:
     """1e-6, not 1e-06."""
-    return f"{value:.0e}".replace("e-0", "e-")
+    return f"{value:.0e}".replace("e-0", "e-") if value < 0.1 else f"{value:.2g}"
 
 
 def target_table(found: Found) -> str:

@@ -177,7 +177,7 @@ def test_a_thing_asked_of_one_gate_and_of_several_alike_costs_root_of_their_numb
     assert ratio == pytest.approx(sqrt(10), rel=1e-6)
 
 
-def risk(weights, counts, noise, unlike=0.2):
+def risk(weights, counts, noise, unlike=0.5):
     shares = counts / counts.sum()
     return np.sum(weights**2 * noise) + unlike**2 * np.sum((weights - shares) ** 2)
 
@@ -295,3 +295,14 @@ def test_the_whole_is_as_private_as_its_least_private_part():
     assert plan.target == PrivacyTarget(3.0, 1e-5)
     assert plan.cost.mu_squared == max(part.cost.mu_squared for part in plan.parts)
     assert plan.releases == plan.parts[2].releases
+
+
+def test_answers_are_weighed_as_planned():
+    """Of a mean in a plane, all but without noise: the weighted mean of the owners' means."""
+    plane = PointsShape(1, {"name": "euclidean", "dim": 2}, radius=4.0)
+    targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
+    plan = planned((frechet_mean, FrechetMeanSpec(), plane), targets, [100, 300])
+    rows = [np.tile([1.0, 0.0], (100, 1)), np.tile([0.0, 1.0], (300, 1))]
+    found = federation.run(plan, frechet_mean.run, gates_over(plan, rows))
+    np.testing.assert_allclose(found, plan.weights, atol=0.01)
+    assert abs(plan.weights[0] - 0.25) < 0.05

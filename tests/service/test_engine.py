@@ -95,7 +95,7 @@ def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
     uploads = list[Future[httpx.Response]]()
 
     def intake() -> psutil.Process | None:
-        """The worker that writes the accepted rows; if it was too quick to be seen, that of another upload."""
+        """The worker that writes accepted rows; if one was too quick to be seen, that of another upload."""
         if not uploads or uploads[-1].done():
             uploads.append(pool.submit(upload))
         for process in psutil.Process(server.process.pid).children(recursive=True):

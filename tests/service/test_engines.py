@@ -452,8 +452,15 @@ def test_jobs_small_and_large_end_to_end(served: Server) -> None:
     rows = np.random.default_rng(1).standard_normal((90_000, 100)) / 10 + 0.02
     assert rows.nbytes > 2**26
     plane = {"kind": "points", "manifold": {"name": "euclidean", "dim": 100}, "radius": 3.0}
-    large = owner.estimate(owner.dataset(rows, plane), epsilon=1.0).json()
+    dataset = owner.dataset(rows, plane)
+    large = owner.estimate(dataset, epsilon=1.0).json()
     assert large["state"] == "committed"
+    both = {"dataset": [{"id": dataset}, {"id": owner.dataset(rows[:500] + 0.2, plane)}]}
+    headers = {"Idempotency-Key": "both", "Prefer": "wait=50"}
+    asked = both | {"privacy": {"epsilon": 1.0, "delta": 1e-6}}
+    found = owner.post("/v1/estimates/frechet-mean", headers=headers, json=asked).json()
+    assert found["state"] == "committed"
+    assert len(found["charges"]) == 2
     assert np.abs(np.array(large["estimate"]["point"]) - rows.mean(axis=0)).max() < 0.01
     assert owner.get(f"/v1/jobs/{large['id']}/receipt").status_code == 200
     assert list((served.data_dir / "permits").iterdir()) == []
