@@ -37,7 +37,7 @@ from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
 from privest_service.ledger.receipts import Signer, new_signing_key
-from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
 
@@ -79,9 +79,8 @@ class Chain:
         """The next entry."""
         self.seq += 1
         self.sums["queries"] += ledger.QUERIES[kind]
-        for name, moved in vars(amounts).items():
-            spent = self.sums[f"{name}_spent"] + moved
-            self.sums[f"{name}_spent"] = min(spent, ledger.INFORMATIVE_CAP)
+        for name, amount in vars(amounts).items():
+            self.sums[f"{name}_spent"] = moved(self.sums[f"{name}_spent"], amount)
         entry = Entry(
             account_id=self.id,
             seq=self.seq,

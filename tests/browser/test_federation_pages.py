@@ -1,4 +1,4 @@
-"""Pages on questions about several datasets: an owner reads of its own part, and of its own questions whole."""
+"""Pages on questions about several datasets: of its own part to each owner, whole to one who asked."""
 
 import numpy as np
 from scenes import Desk

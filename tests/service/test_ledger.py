@@ -20,7 +20,7 @@ from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account, Job
-from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, Limits
+from privest_service.ledger.units import EPSILON, INFORMATIVE_CAP, MU_SQUARED, PROBABILITY, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 
 
@@ -136,7 +136,7 @@ def test_the_largest_charges_do_not_overflow(books: Books) -> None:
     account = books.open(basic(10, 10))
     for _ in range(3):
         books.reserve({account: Charge(1, 1, most, most)})
-    assert books.account(account).mu_squared_spent == ledger.INFORMATIVE_CAP
+    assert books.account(account).mu_squared_spent == INFORMATIVE_CAP
     with pytest.raises(BudgetExceeded):
         books.reserve({account: Charge(most, most, most, most)})
     assert books.faults() == []

@@ -15,7 +15,8 @@ from privest_service.inputs import Id
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, Job, Mechanism
 from privest_service.ledger.receipts import Receipt, Signer, is_signature, signed_by
-from privest_service.ledger.service import INFORMATIVE_CAP, QUERIES, SUMS_AFTER
+from privest_service.ledger.service import QUERIES, SUMS_AFTER
+from privest_service.ledger.units import moved
 from privest_service.problems import NotFound
 
 _STRETCH = 10_000
@@ -165,8 +166,8 @@ def _sums_after(earlier: Entry, later: Entry) -> tuple[int, ...]:
     """The sums that an entry must bear after the one before it."""
     *spent, queries = (getattr(earlier, name) for name in SUMS_AFTER)
     if later.kind != "limit":
-        moved = (later.epsilon, later.delta, later.mu_squared, later.slack)
-        spent = [min(a + b, INFORMATIVE_CAP) for a, b in zip(spent, moved, strict=True)]
+        amounts = (later.epsilon, later.delta, later.mu_squared, later.slack)
+        spent = list(map(moved, spent, amounts))
     return (*spent, queries + QUERIES[later.kind])
 
 

@@ -18,15 +18,12 @@ from privest_service.database import now
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Mechanism, Transition
 from privest_service.ledger.receipts import signer_of
-from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound
 
 Scope = Literal["owner", "dataset", "analyst"]
 """Whose budget: the owner's, that of the same rows (by fingerprint), that of one analyst's grant."""
-
-INFORMATIVE_CAP = 2**62
-"""Sums in the currency that an account does not limit stop here instead of overflowing."""
 
 _KEEP = {
     "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
@@ -257,8 +254,7 @@ def _append(
 def _move_by(account: Account, amount: Charge) -> None:
     """Add to the sums; no limit guards the currency that the account does not count in, so it is capped."""
     for name in _SUMS:
-        spent = getattr(account, f"{name}_spent") + getattr(amount, name)
-        setattr(account, f"{name}_spent", min(spent, INFORMATIVE_CAP))
+        setattr(account, f"{name}_spent", moved(getattr(account, f"{name}_spent"), getattr(amount, name)))
 
 
 def require_room(accounts: Sequence[Account], charges: Sequence[Charge]) -> None:

@@ -25,6 +25,15 @@ _SLACK_SHARE = 10
 """One part in this many of a gdp budget's δ is kept for slack."""
 
 
+INFORMATIVE_CAP = 2**62
+"""Sums in the currency that an account does not limit stop here instead of overflowing."""
+
+
+def moved(spent: int, amount: int) -> int:
+    """A sum of an account after a movement."""
+    return min(spent + amount, INFORMATIVE_CAP)
+
+
 def _decimal(value: float | Decimal) -> Decimal:
     """The number as it was written: the shortest decimal that is this float."""
     return value if isinstance(value, Decimal) else Decimal(repr(value))

@@ -10,8 +10,8 @@ from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, M
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
-from privest_service.ledger.service import INFORMATIVE_CAP, QUERIES, SUMS_AFTER
-from privest_service.ledger.units import Charge
+from privest_service.ledger.service import QUERIES, SUMS_AFTER
+from privest_service.ledger.units import Charge, moved
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
 
@@ -118,7 +118,7 @@ def _entry(
         yield from _sums_after(chain, line)
         return
     for name in _AMOUNTS:
-        chain.sums[name] = min(chain.sums[name] + getattr(amounts, name), INFORMATIVE_CAP)
+        chain.sums[name] = moved(chain.sums[name], getattr(amounts, name))
     counted = ("mu_squared", "slack") if chain.stated.composition == "gdp" else ("epsilon", "delta")
     if any(chain.sums[name] > chain.limits[name] for name in counted):
         yield f"entry {line.seq} goes beyond the limit"
