@@ -4,6 +4,7 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ import pytest
 from harness import SPD3, Server, body_of, csv_of, npy, problem, spd
 from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
-from privest.privacy.cost import Cost
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest_service.estimates import service as estimates
+from privest_service.estimates.kinds import KINDS
+from privest_service.security.principals import Principal
 
 MU_SQUARED = 10**12
 
@@ -377,3 +381,27 @@ def test_a_body_without_delta_is_the_body_that_names_none(server: Server) -> Non
     bodies = [body_of(dataset, 0.1), body_of(dataset, 0.1, delta=None)]
     answers = [owner.post("/v1/estimates/frechet-mean", headers=headers, json=body) for body in bodies]
     assert answers[0].content == answers[1].content
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "dummy", "body", "question"),
+    [
+        ("frechet-mean", {}, False, "b984c2ffbc4c6181", "4bbc6c42861997fe"),
+        ("frechet-mean", {}, True, "95d5f19abdfbbdd8", "6188415a20c2f899"),
+        ("robust-pca", {"rank": 2}, False, "1db6d8cde8bdc33b", "3c9d290810fd2beb"),
+        ("logistic-regression", {}, False, "506fe743dff4ee07", "5d2219ab106a527a"),
+    ],
+)
+def test_keys_and_answers_of_former_versions_are_found_again(
+    kind: str, more: dict, dummy: bool, body: str, question: str
+) -> None:
+    """By digests as they were before requests had choices that they have now."""
+    found = KINDS[kind]
+    about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
+    request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)
+    nothing: Any = None
+    ask = estimates.asked(nothing, Principal("analyst", "an_x"), found, request, "k")
+    assert ask.digest.startswith(body)
+    subject = estimates.Subject("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
+    asked = estimates.Question(found, (subject,), found.options(request), dummy)
+    assert asked.digest.startswith(question)

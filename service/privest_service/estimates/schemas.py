@@ -1,6 +1,6 @@
 """Requests and answers about estimates; each kind's own part is in `kinds`."""
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
@@ -102,11 +102,21 @@ LocalSteps = Annotated[
 class EstimateRequest(Input):
     """What every kind of estimate is asked with."""
 
+    LATER: ClassVar[frozenset[str]] = frozenset()
+    """Choices that a kind did not always have. Keys are bound to digests of requests for ever, so these leave
+    them out at their defaults: see `as_ever`."""
+
     dataset: About
     privacy: RequestedPrivacy
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
     ] = True
+
+
+def as_ever(request: type[EstimateRequest], told: dict[str, Any]) -> dict[str, Any]:
+    """What a request says, without choices that it could not have told before and does not make."""
+    left = {name for name in request.LATER if told[name] == request.model_fields[name].default}
+    return {name: value for name, value in told.items() if name not in left}
 
 
 class Privacy(BaseModel):

@@ -31,6 +31,7 @@ from privest_service.estimates.schemas import (
     InlineRows,
     RequestedPrivacy,
     SecondOpinion,
+    as_ever,
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
@@ -77,7 +78,8 @@ class Question:
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
         about = facts[0] if len(facts) == 1 else {"datasets": facts}
         dummy = {"dummy": True} if self.dummy else {}
-        return _digest({"kind": self.kind.name, "options": self.options} | about | dummy)
+        options = as_ever(self.kind.request, self.options)
+        return _digest({"kind": self.kind.name, "options": options} | about | dummy)
 
 
 def resolve(
@@ -233,7 +235,7 @@ class Asked:
 
 def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Asked:
     """A request with what its key is bound to."""
-    body = request.model_dump(mode="json")
+    body = as_ever(kind.request, request.model_dump(mode="json"))
     if isinstance(request.dataset, InlineRef):
         # Not everything in rows has a canonical form; and their digest outlives them, so it has a key.
         rows = json.dumps(request.dataset.inline.rows).encode()
