@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cache, cached_property, reduce
 from math import prod
 from typing import Literal
 
@@ -92,7 +92,7 @@ class Records:
         size, part = self._size, range(self.chunks) if part is None else part
         chunks = (self._rows[at * size : (at + 1) * size] for at in part)
         threaded = self._threads > 1 and len(part) > 1
-        return _total(self._pool.map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
+        return _total(_pool(self._threads).map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
         """The exact integer sum of `of_pieces` over some of the rows, a chunk of them at a time.
@@ -108,10 +108,11 @@ class Records:
         for start in range(0, len(chunk), self._size):
             yield self._rows.take(chunk[start : start + self._size], axis=0)
 
-    @cached_property
-    def _pool(self) -> ThreadPoolExecutor:
-        """The threads of this dataset; they end with it."""
-        return ThreadPoolExecutor(self._threads, thread_name_prefix="chunks")
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """The threads of this process: one set for all datasets, as their stacks count as its memory."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="chunks")
 
 
 def blocks(chunk: Array) -> list[Array]:

@@ -11,21 +11,32 @@ depends_on = None
 _ANSWERED = "(state = 'committed') = (result IS NOT NULL)"
 _WHOLE = "(state = 'committed' AND part_of IS NULL) = (result IS NOT NULL)"
 _OF_ONE_DATASET = ("owner_id", "dataset_id")
+_NEW = {
+    "owner_of_dataset": "(owner_id IS NULL) = (dataset_id IS NULL)",
+    "place_of_part": "(part_of IS NULL) = (place IS NULL)",
+    "dataset_of_part": "part_of IS NULL OR dataset_id IS NOT NULL",
+}
+_FIRST = "CONSTRAINT ck_jobs_result_when_committed"
+_WITH_NEW = "".join(f"CONSTRAINT ck_jobs_{name} CHECK ({rule}), " for name, rule in _NEW.items()) + _FIRST
 
 
 def upgrade() -> None:
     if op.get_bind().dialect.name == "sqlite":
         op.execute("ALTER TABLE jobs ADD part_of VARCHAR(40) CONSTRAINT fk_jobs_part_of REFERENCES jobs (id)")
+        op.add_column("jobs", sa.Column("place", sa.Integer(), nullable=True))
         _rewrite(_ANSWERED, _WHOLE)
+        _rewrite(_FIRST, _WITH_NEW)
         for name in _OF_ONE_DATASET:
             _rewrite(f"{name} VARCHAR(40) NOT NULL", f"{name} VARCHAR(40)")
     else:
         op.add_column("jobs", sa.Column("part_of", sa.String(length=40), nullable=True))
+        op.add_column("jobs", sa.Column("place", sa.Integer(), nullable=True))
         op.create_foreign_key(op.f("fk_jobs_part_of"), "jobs", "jobs", ["part_of"], ["id"])
         _check(_WHOLE)
         for name in _OF_ONE_DATASET:
             op.alter_column("jobs", name, nullable=True)
-    op.add_column("jobs", sa.Column("place", sa.Integer(), nullable=True))
+        for name, rule in _NEW.items():
+            op.create_check_constraint(op.f(f"ck_jobs_{name}"), "jobs", rule)
     op.create_index(op.f("ix_jobs_part_of"), "jobs", ["part_of"])
 
 
@@ -34,10 +45,13 @@ def downgrade() -> None:
         raise RuntimeError("there are jobs on several datasets, for which the former tables have no place")
     op.drop_index(op.f("ix_jobs_part_of"), table_name="jobs")
     if op.get_bind().dialect.name == "sqlite":
+        _rewrite(_WITH_NEW, _FIRST)
         _rewrite(_WHOLE, _ANSWERED)
         for name in _OF_ONE_DATASET:
             _rewrite(f"{name} VARCHAR(40)", f"{name} VARCHAR(40) NOT NULL")
     else:
+        for name in _NEW:
+            op.drop_constraint(op.f(f"ck_jobs_{name}"), "jobs", type_="check")
         _check(_ANSWERED)
         for name in _OF_ONE_DATASET:
             op.alter_column("jobs", name, nullable=False)

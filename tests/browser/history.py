@@ -246,7 +246,7 @@ def _lived(
 
     def live(session: Session) -> None:
         set_clock(moment)
-        job = estimates._reserve(session, ask, question, plan).job_id
+        job = estimates._reserve(session, ask, question, estimates._Draft.of(question, plan)).job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
             assert ledger.void(session, job)

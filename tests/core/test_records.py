@@ -1,5 +1,7 @@
 """Sums over fixed chunks: exact, complete, and the same whatever the threads."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,13 @@ def test_wide_rows_are_taken_a_few_at_a_time():
 
     assert Records(rows).sum_of(np.arange(100), of_pieces) == 100
     assert max(sizes) == 2
+
+
+def test_any_number_of_datasets_share_the_threads():
+    """The stacks of more would count as memory that a worker may take."""
+    before = threading.active_count()
+    many = [Records(np.ones((3 * CHUNK, 2)), threads=5) for _ in range(40)]
+    assert [rows.sum(lambda chunk: chunk.sum(axis=0).astype(np.int64))[0] for rows in many] == [
+        3 * CHUNK
+    ] * 40
+    assert threading.active_count() - before <= 5

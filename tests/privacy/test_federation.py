@@ -80,7 +80,7 @@ def planned(case, targets=TARGETS, counts=COUNTS):
 
 def rows_for(plan, seed=0):
     rng = np.random.default_rng(seed)
-    return [part.shape.dummy(part.shape.n, rng) for part in plan.parts]
+    return [shape.dummy(shape.n, rng) for shape in plan.shapes]
 
 
 def gates_over(plan, rows, noises=None):
@@ -143,7 +143,7 @@ def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
             (r.noise, r.scale, r.size) for r in part.releases for _ in range(r.count)
         )
         assert {it for it in spy.drawn if not isinstance(it[0], str)} == {
-            (part.shape.n, r.rate, r.scheme) for r in batches
+            (part.n, r.rate, r.scheme) for r in batches
         }
         again = certify(runs, part.cost.slack)
         assert full + again.mu_squared <= part.cost.mu_squared * (1 + 1e-3)
@@ -306,3 +306,56 @@ def test_answers_are_weighed_as_planned():
     found = federation.run(plan, frechet_mean.run, gates_over(plan, rows))
     np.testing.assert_allclose(found, plan.weights, atol=0.01)
     assert abs(plan.weights[0] - 0.25) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("case", "counts", "targets"),
+    [
+        (GAUSSIAN[0], [23, 166], [PrivacyTarget(199.0, 6e-14), PrivacyTarget(2.3e-6, 7e-9)]),
+        (GAUSSIAN[0], [100, 100], [PrivacyTarget(1.0, 1e-6), PrivacyTarget(1e-6, 1e-9)]),
+        (PURE[0], [2434, 111, 11], [PrivacyTarget(e, 0.0) for e in (2688.0, 0.001, 0.012)]),
+    ],
+)
+def test_owners_who_allow_next_to_nothing_hinder_nobody(case, counts, targets):
+    plan = planned(case, targets, counts)
+    for part, target in zip(plan.parts, targets, strict=True):
+        assert part.target == target
+    assert max(plan.weights) > 0.999
+
+
+def test_what_float64_cannot_carry_is_refused_in_words():
+    for epsilons in ([1e300, 1e300], [1e-200, 1e-200]):
+        targets = [PrivacyTarget(epsilon, 0.0) for epsilon in epsilons]
+        with pytest.raises(ValueError, match=r"epsilon|privacy"):
+            planned(PURE[0], targets, [100, 100])
+
+
+@pytest.mark.parametrize(
+    ("module", "spec", "shape"),
+    [
+        (frechet_mean, FrechetMeanSpec(local_steps=1_000_000), SPHERE),
+        (frechet_mean, FrechetMeanSpec(local_steps=1_000, steps=1_000), SPHERE),
+        (robust_pca, RobustPCASpec(2, loss="absolute", local_steps=10_000), VECTORS),
+        (robust_pca, RobustPCASpec(2, local_steps=200), VectorsShape(10**6, 100)),
+        (matrix_completion, MatrixCompletionSpec(2, local_steps=1_000), PARTIAL),
+    ],
+)
+def test_local_steps_pass_by_no_limit(module, spec, shape):
+    fields = type(shape).__dataclass_fields__
+    of = {name: getattr(shape, name) for name in fields} | {"n": max(shape.n, 500)}
+    with pytest.raises(ValueError, match="steps"):
+        module.plan(spec, type(shape)(**of), PrivacyTarget(1.0, 1e-6))
+
+
+def test_plans_over_many_datasets_stay_small():
+    with pytest.raises(ValueError, match="too many noisy sums"):
+        planned((frechet_mean, FrechetMeanSpec(steps=1000), SPHERE), TARGETS[:1] * 11, [300] * 11)
+    plan = planned(GAUSSIAN[0], TARGETS[:1] * 100, [300] * 100)
+    assert len(plan.parts) == 100
+    assert not hasattr(plan.parts[0], "center")
+
+
+def test_an_owner_is_told_of_its_own_weak_delta():
+    plan = planned(GAUSSIAN[2], [PrivacyTarget(1.0, 1e-6), PrivacyTarget(1.0, 0.01)], [300, 300])
+    assert plan.parts[0].warnings == ()
+    assert "delta is at least 1/n" in plan.parts[1].warnings[0]

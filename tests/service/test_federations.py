@@ -1,5 +1,6 @@
 """Questions on datasets of several owners: one answer, each owner charged its own, or nobody."""
 
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,8 @@ import numpy as np
 import pytest
 from alembic import command
 from directly import Books, held
-from sqlalchemy import select
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from harness import Caller, Server, books_balance, problem, slow_rows, until
@@ -496,3 +498,71 @@ def test_parts_are_not_forgotten_by_a_downgrade(database: Database) -> None:
     reserve_on_both(books, [each.open(Limits("gdp", 1, 1, 35, 10)) for each in books])
     with pytest.raises(RuntimeError, match="several datasets"):
         command.downgrade(config(database), "0005")
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_withdrawal_that_voids_several_jobs_holds_all_their_accounts_first(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Jobs on {A, C} and {A, B} are voided while a charge waits for B and C: neither waits for the other."""
+    books = [Books(database) for _ in range(3)]
+    accounts = [each.open(Limits("gdp", 1, 1, 10**6, 10**6)) for each in books]
+    a, b, c = zip(books, accounts, strict=True)
+    jobs = [reserve_on_both(*map(list, zip(a, other, strict=True)))[0] for other in (c, b)]
+    void, begun = ledger.void, threading.Event()
+
+    def waits() -> bool:
+        with database.read() as session:
+            blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            return bool(session.scalar(text(blocked)))
+
+    def slow(session: Session, job_id: str) -> bool:
+        done = void(session, job_id)
+        if not begun.is_set():
+            begun.set()
+            until(waits)
+        return done
+
+    monkeypatch.setattr(ledger, "void", slow)
+
+    def withdraw() -> None:
+        with database.write() as session:
+            ledger.void_waiting(session, dataset_id=books[0].dataset)
+
+    def charge() -> None:
+        begun.wait(30)
+        with database.write() as session:
+            held(session, accounts[1:])
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(withdraw), pool.submit(charge)]:
+            done.result(60)
+    assert states(database, jobs) == {"voided"}
+    assert [each.account(account).mu_squared_spent for each, account in (a, b, c)] == [0, 0, 0]
+
+
+def test_a_job_belongs_to_a_dataset_or_has_parts(database: Database) -> None:
+    books = [Books(database), Books(database)]
+    reserve_on_both(books, [each.open(Limits("gdp", 1, 1, 35, 10)) for each in books])
+    for wrong in (
+        "owner_id = NULL",
+        "dataset_id = NULL",
+        "place = NULL",
+        "owner_id = NULL, dataset_id = NULL",
+    ):
+        with pytest.raises(IntegrityError), database.write() as session:
+            session.execute(text(f"UPDATE jobs SET {wrong} WHERE part_of IS NOT NULL"))  # noqa: S608
+
+
+def test_datasets_whose_records_are_made_otherwise_are_refused(server: Server) -> None:
+    """What was made of raw rows, and what a record is, do not show in a shape."""
+    owner = server.owner()
+
+    def windows(scale: float) -> str:
+        raw = {"transform": "window-covariance", "length": 8, "channels": 2, "scale": scale}
+        schema = {"kind": "points", "manifold": {"name": "spd", "dim": 2}, "raw": raw}
+        return owner.dataset(np.random.default_rng(0).standard_normal((40, 8, 2)), schema)
+
+    body = {"dataset": [{"id": windows(1.0)}, {"id": windows(100.0)}], "privacy": {"epsilon": 0.5}}
+    told = problem(owner.post("/v1/estimates/frechet-mean/plan", json=body), 422, "invalid")
+    assert "differ in raw" in told["detail"]

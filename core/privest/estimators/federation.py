@@ -13,7 +13,7 @@ several owners without knowing of it. With δ = 0 the same holds of ε.
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import fsum, sqrt
+from math import fsum, inf, isfinite, sqrt
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -45,8 +45,35 @@ Measured on digits that are sorted among owners, and shuffled: docs/reproduction
 _STANDS_FOR = 1e-6
 """δ of a course's own target at most; that stands for its μ, and is promised to nobody."""
 
+_MOST_RELEASES = 10_000
+"""Of all datasets together, each with noise of its own: they are stored, and shown."""
+
 _SAFE = 1 - 4e-9
 """Of an owner's noise budget, for what the course's target may be off from the μ that it stands for."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a run over several datasets is for the owner of one.
+
+    Attributes:
+        n: number of that owner's records.
+        target: (ε, δ) of theirs.
+        releases: the noisy sums of the course, with that owner's noise.
+        cost: of all of these together.
+        warnings: what that owner, too, should know.
+    """
+
+    n: int
+    target: PrivacyTarget
+    releases: tuple[Release, ...]
+    cost: Cost
+    warnings: tuple[str, ...]
+
+    @property
+    def mechanism(self) -> str:
+        """In words."""
+        return in_words(self.releases)
 
 
 @dataclass(frozen=True)
@@ -56,14 +83,20 @@ class Federated(Generic[P]):
     Attributes:
         course: what is done, planned for all records and for the noise that all gates have together.
         weights: of the owners' answers, of sum one.
-        parts: the same plan as each owner knows it: with the owner's records, target, releases and cost.
+        parts: what it is for each owner.
         warnings: what the analyst should know.
     """
 
     course: P
     weights: tuple[float, ...]
-    parts: tuple[P, ...]
+    parts: tuple[Part, ...]
     warnings: tuple[str, ...]
+
+    @property
+    def shapes(self) -> tuple[Shape, ...]:
+        """Public facts of each dataset."""
+        whole: Any = self.course.shape
+        return tuple(replace(whole, n=part.n) for part in self.parts)
 
     @property
     def target(self) -> PrivacyTarget:
@@ -93,7 +126,7 @@ class Federated(Generic[P]):
         return self.most.releases
 
     @property
-    def most(self) -> P:
+    def most(self) -> Part:
         """The part that is charged most."""
         return max(self.parts, key=lambda part: part.cost.mu_squared)
 
@@ -132,18 +165,20 @@ def plan(
     spend = np.array([t.epsilon if pure else mu_for(t.epsilon, t.delta) for t in targets])
     whole = replace(cast("Any", shapes[0]), n=int(counts.sum()))
 
-    def course_for(weights: Array) -> P:
+    best = plan_one(whole, targets[int(np.argmax(spend))])
+    size = max(release.size for release in best.releases)
+    with np.errstate(over="ignore", under="ignore", divide="ignore"):
+        # Where float64 has no words for the noise, it is as much or as little as weights can tell apart.
+        noise = np.clip(4.0 * size * (size + 1 if pure else 1) / (counts * spend) ** 2, 1e-100, 1e100)
+        weights = _weights(counts, noise)
         worth = 1 / float(np.linalg.norm(weights / (counts * spend)))
-        return plan_one(whole, _stands_for(worth, whole.n, pure=pure))
-
-    alike = counts / counts.sum()
-    size = max(release.size for release in course_for(alike).releases)
-    weights = _weights(counts, 4.0 * size * (size + 1 if pure else 1) / (counts * spend) ** 2)
-    course = course_for(weights)
-    parts = tuple(_part(course, shape, target) for shape, target in zip(shapes, targets, strict=True))
+    course = plan_one(whole, _stands_for(worth, whole.n, pure=pure))
+    if len(shapes) * len(course.releases) > _MOST_RELEASES:
+        raise ValueError("these are too many noisy sums over too many datasets: ask for fewer steps")
+    parts = tuple(_part(course, shape.n, target) for shape, target in zip(shapes, targets, strict=True))
     warnings = [*course.warnings]
     for place, part in enumerate(parts, start=1):
-        warnings += [f"dataset {place}: {told}" for told in weak_delta(part.target, part.shape.n)]
+        warnings += [f"dataset {place}: {told}" for told in part.warnings]
     warnings.append(_of_somebody_in_all(parts))
     return Federated(course, tuple(weights.tolist()), parts, tuple(warnings))
 
@@ -170,11 +205,18 @@ def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
 
 
 def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
-    """The target for n records whose noise is that of so many records times μ, or times ε."""
-    if pure:
-        return PrivacyTarget(worth / n, 0.0)
-    delta = min(_STANDS_FOR, n**-1.5)
-    return PrivacyTarget(epsilon_within(worth / n, delta), delta)
+    """The target for n records whose noise is that of so many records times μ, or times ε.
+
+    Raises:
+        ValueError: there is none in float64.
+    """
+    delta = 0.0 if pure else min(_STANDS_FOR, n**-1.5)
+    epsilon = 0.0
+    if isfinite(worth):
+        epsilon = worth / n if pure else epsilon_within(worth / n, delta)
+    if not 0.0 < epsilon < inf:
+        raise ValueError("no common course can be planned for epsilons as small, or as large, as these")
+    return PrivacyTarget(epsilon, delta)
 
 
 def _weights(counts: Array, noise: Array) -> Array:
@@ -191,17 +233,10 @@ def _weights(counts: Array, noise: Array) -> Array:
     return found / found.sum()
 
 
-def _part(course: P, shape: Shape, target: PrivacyTarget) -> P:
-    """A course as one owner knows it."""
-    releases = _releases(course, shape.n, target)
-    return replace(
-        cast("Any", course),
-        shape=replace(cast("Any", course.shape), n=shape.n),
-        target=target,
-        releases=releases,
-        cost=cost_of_all(releases, target),
-        mechanism=in_words(releases),
-    )
+def _part(course: Plan, n: int, target: PrivacyTarget) -> Part:
+    """A course for the owner of n records."""
+    releases = _releases(course, n, target)
+    return Part(n, target, releases, cost_of_all(releases, target), tuple(weak_delta(target, n)))
 
 
 def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
@@ -281,7 +316,7 @@ def _batches(
     return [_sampled(r, n, rate, found.noise) for r, found in zip(together, runs, strict=True)]
 
 
-def _of_somebody_in_all(parts: Sequence[Plan]) -> str:
+def _of_somebody_in_all(parts: Sequence[Part]) -> str:
     """Whose records lie with several owners is known to nobody here; asking the rows would tell of them."""
     delta = fsum(part.target.delta for part in parts)
     if delta == 0:

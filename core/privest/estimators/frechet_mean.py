@@ -181,6 +181,8 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         )
     else:
         course = full_gradients(facts, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
+    if spec.local_steps * len(course.releases) > most and spec.local_steps > 1:
+        raise ValueError(f"local_steps times {len(course.releases)} steps must be at most {most}")
     step = course.schedule.step_size
     if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
@@ -218,10 +220,15 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
         space = planned.shape.space
         assert isinstance(space, Embedded)  # noqa: S101 - others are refused
         rounds = [planned.step_size] * len(planned.releases)
-        found = owners_descent(
-            space, gate, asked=lambda at: at, start=start, lengths=rounds, local_steps=planned.local_steps
+        return owners_descent(
+            space,
+            gate,
+            asked=lambda at: at,
+            start=start,
+            lengths=rounds,
+            local_steps=planned.local_steps,
+            within=lambda point: ball.nearest(point)[0],
         )
-        return ball.nearest(found)[0]
     if planned.epochs is None:
         return gradient_descent(ball, gate, start=start, step_size=planned.step_size)
     return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
@@ -244,8 +251,8 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     Raises:
         ValueError: an option of a solver that does not run.
     """
-    if not 1 <= (spec.steps or 1) * spec.local_steps <= MOST_STEPS or spec.local_steps < 1:
-        raise ValueError(f"local_steps must be at least 1, and times steps at most {MOST_STEPS}")
+    if spec.local_steps < 1:
+        raise ValueError("local_steps must be at least 1")
     if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
         raise ValueError(
             "local_steps belongs to the solver rgd, on a sphere, stiefel, grassmann or oblique manifold"

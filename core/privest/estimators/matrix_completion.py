@@ -227,9 +227,10 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: Priv
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "matrix-completion adds Gaussian noise: delta must be above 0"),
         (spec.local_steps >= 1, "local_steps must be at least 1"),
+        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
         (
-            1 <= (1 if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
-            f"steps times local_steps must be between 1 and {_MOST_STEPS}",
+            (_STEPS if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
+            f"steps times local_steps must be at most {_MOST_STEPS}",
         ),
         (step_size is None or 1e-9 <= step_size <= 1e3, "step_size must be between 1e-9 and 1000"),
     )

@@ -1,7 +1,7 @@
 """Private robust PCA: the subspace that most rows lie near, whatever the others do."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal
 
@@ -433,6 +433,8 @@ def plan(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> Rob
         cost, step_sizes, error = cost + descent.cost, descent.step_sizes, descent.error
     if not covers(cost, target):
         raise ValueError("this privacy cannot be certified in float64")
+    if spec.local_steps > 1:
+        _refuse_long(replace(spec, steps=len(step_sizes)), shape)
     warnings: list[str] = []
     if error >= _USEFUL * right_angles(spec.rank):
         warnings.append("the noise may hide the subspace: ask with a larger epsilon, or for a smaller rank")
@@ -475,10 +477,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
         (spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}"),
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
-        (
-            1 <= (1 if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
-            f"steps times local_steps must be between 1 and {_MOST_STEPS}",
-        ),
+        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
         (
             spec.local_steps >= 1 and (spec.local_steps == 1 or not relaxed),
             "local_steps must be at least 1, and belongs to the solvers ggd and sggd",
@@ -514,6 +513,17 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
     for holds, rule in rules:
         if not holds:
             raise ValueError(rule)
+    _refuse_long(spec, shape)
+
+
+def _refuse_long(spec: RobustPCASpec, shape: VectorsShape) -> None:
+    """Refuse what takes too long.
+
+    Raises:
+        ValueError: this would.
+    """
+    if (spec.steps or 0) * spec.local_steps > _MOST_STEPS:
+        raise ValueError(f"steps times local_steps must be at most {_MOST_STEPS}")
     if _work(spec, shape) > _LONGEST_RUN:
         raise ValueError("this run would take too long: ask for fewer steps")
 

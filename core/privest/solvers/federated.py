@@ -159,6 +159,7 @@ def owners_descent(
     start: Array,
     lengths: Sequence[float],
     local_steps: int,
+    within: Callable[[Array], Array] = lambda point: point,
 ) -> Array:
     """Algorithm 1 on the noisy gradients of all gates behind one, each of which every owner pays for.
 
@@ -172,6 +173,7 @@ def owners_descent(
         start: (*shape) first point.
         lengths: η_g·η·τ of every round: how far it goes along the mean gradient.
         local_steps: τ.
+        within: draws points back to where they are sought.
 
     Returns:
         (*shape) the last point.
@@ -187,4 +189,6 @@ def owners_descent(
         everyone(len(whole), len(owners)), local_steps, own / local_steps, whole / own, np.array(weights)
     )
     gradients = [gradient_of(owner) for owner in owners]
-    return federated_descent(space.project, gradients, start=start, federation=federation)
+    return federated_descent(
+        lambda x: within(space.project(x)), gradients, start=start, federation=federation
+    )

@@ -55,8 +55,8 @@ _PLAN_SECONDS = 60.0
 _LOST = (WorkerTimeoutError, ProcessExpired, CancelledError, OSError)
 """What a call of a worker that came to no end raises."""
 
-_REMEMBERED = 256
-"""Plans that took long, kept for the query that follows a look at one."""
+_REMEMBERED = 2**25
+"""Characters of plans that took long, kept for the query that follows a look at one."""
 
 log = structlog.get_logger()
 
@@ -200,8 +200,9 @@ class Engine:
         """What was made under a key before, if it is among the last of them, else what is made now."""
         if (found := self._made.get(key)) is None:
             found = self._made[key] = make()
-            while len(self._made) > _REMEMBERED:
-                self._made.pop(next(iter(self._made)), None)
+            kept = sum(map(len, list(self._made.values())))
+            while kept > _REMEMBERED and (oldest := next(iter(self._made), None)) is not None:
+                kept -= len(self._made.pop(oldest, ""))
         return found
 
     def notify(self) -> None:
@@ -297,7 +298,9 @@ class Engine:
             return []
         with self._database.read() as session:
             about = [(each.owner_id, each.dataset_id) for each in ledger.parts_of(session, job) or [job]]
-        return [str(self._store.path(owner, dataset)) for owner, dataset in about if owner and dataset]
+        if not all(owner and dataset for owner, dataset in about):
+            raise RuntimeError("a job without rows, which is no dummy")
+        return [str(self._store.path(str(owner), str(dataset))) for owner, dataset in about]
 
     def _over(self, job_id: str, run: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""

@@ -12,7 +12,7 @@ import rfc8785
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest_service.database.tables import new_id
@@ -20,7 +20,7 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import LEAST_RECORDS
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers.layout import unit_of
-from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.estimates.kinds import Kind, Plan, opinion_job, plan_job
 from privest_service.estimates.schemas import (
     FINAL,
@@ -35,7 +35,7 @@ from privest_service.estimates.schemas import (
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.owners.models import Owner
 from privest_service.problems import BudgetExceeded, IdempotencyKeyReused, Invalid, NotFound, Unavailable
@@ -100,13 +100,27 @@ def resolve(
     """
     caller.must_be("owner", "analyst")
     named = _named(request) if rows is None else [DatasetPart(id=rows)]
-    about = list[Subject]()
+    about, schemas = list[Subject](), list[DatasetSchema]()
     for part in named:
         dataset = datasets.require(session, caller, part.id)
-        shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
-        privacy = part.privacy or request.privacy
+        schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
+        privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
+    _refuse_unlike(schemas)
     return Question(kind, tuple(about), kind.options(request), named[0].dummy)
+
+
+def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
+    """Refuse datasets whose records are not of one kind: what was made of raw rows, and what a record is.
+
+    Raises:
+        Invalid: these are not.
+    """
+    first, *others = (schema.model_dump() for schema in schemas)
+    unlike = {name for other in others for name in first if other.get(name) != first[name]}
+    if unlike:
+        told = ", ".join(sorted(unlike))
+        raise Invalid(f"datasets of one question must have the same schema; these differ in {told}")
 
 
 def _named(request: EstimateRequest) -> list[DatasetPart]:
@@ -191,12 +205,11 @@ def second_opinion(services: Services, question: Question, planned: Plan) -> Sec
     Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
     is on the one that gives most.
     """
-    if isinstance(planned, Federated):
-        planned = planned.most
+    asked = planned.most if isinstance(planned, Federated) else planned
     try:
         told = services.engine.remembered(
             f"second opinion on {question.digest}",
-            lambda: services.engine.call_worker(opinion_job, planned.releases, planned.target.delta),
+            lambda: services.engine.call_worker(opinion_job, asked.releases, asked.target.delta),
         )
     except Unavailable:
         return None
@@ -277,9 +290,10 @@ def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
         question = resolve(session, ask.caller, ask.kind, ask.request, rows)
         _refuse_if_full(session, services, question, ask.caller)
     planned = plan(services, question)
+    draft = _Draft.of(question, planned)  # which takes a while on many datasets, and no lock
     try:
         answer = services.database.run(
-            lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, planned)
+            lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, draft)
         )
     except BudgetExceeded as refused:
         # Of an owner's budgets an analyst knows its own cap alone.
@@ -350,6 +364,43 @@ class _Access:
         return (self.grant or self.dataset).created_at
 
 
+@dataclass(frozen=True)
+class _Draft:
+    """What is written of a planned question, made before any lock is held.
+
+    Attributes:
+        planned: the plan.
+        digest: of the question.
+        plan: as it is stored.
+        parts: of it, likewise, where it is on several datasets.
+        charges: what each dataset is charged, and for what.
+    """
+
+    planned: Plan
+    digest: str
+    plan: str
+    parts: list[str]
+    charges: list[tuple[Charge, Mechanism]]
+
+    @classmethod
+    def of(cls, question: Question, planned: Plan) -> "_Draft":
+        """All of it."""
+        kind = question.kind
+        parts = planned.parts if isinstance(planned, Federated) else ()
+        charges = [
+            (
+                Charge.of(each.target, each.cost),
+                mechanism(kind.name, subject.dataset_id, each.target, each.releases),
+            )
+            for subject, each in zip(question.about, parts or [planned], strict=True)
+        ]
+
+        def written(plan: Plan | Part) -> str:
+            return kind.plans.dump_json(plan).decode()
+
+        return cls(planned, question.digest, written(planned), [written(part) for part in parts], charges)
+
+
 def _held(session: Session, ask: Asked, question: Question) -> list[_Access]:
     """The datasets of a question, which none of its parties can withdraw now.
 
@@ -363,16 +414,16 @@ def _held(session: Session, ask: Asked, question: Question) -> list[_Access]:
     return [found[subject.dataset_id] for subject in question.about]
 
 
-def _reserve_free(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
+def _reserve_free(session: Session, ask: Asked, question: Question, draft: _Draft) -> Answer:
     """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
     accesses = _held(session, ask, question)
     bound, known = _bound(session, ask, question, accesses)
     if known:
         return known
-    job, parts = _jobs(ask.caller, question, planned)
+    job, parts = _jobs(ask.caller, question, draft)
     bound.job_id = job.id
     ledger.reserve_free(session, job, bound, parts)
-    return Answer(job.id, reused=False, fresh=Reservation(job, planned, []))
+    return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, []))
 
 
 def _bound(
@@ -390,40 +441,39 @@ def _bound(
     return bound, None
 
 
-def _jobs(caller: Principal, question: Question, planned: Plan) -> tuple[Job, list[Job]]:
+def _jobs(caller: Principal, question: Question, draft: _Draft) -> tuple[Job, list[Job]]:
     """The job of a question and, on several datasets, a part of it for each."""
-    kind = question.kind
 
-    def job(plan: Plan, digest: str, **of: Any) -> Job:
+    def job(plan: str, digest: str, **of: Any) -> Job:
         return Job(
             id=new_id("job"),
-            kind=kind.name,
+            kind=question.kind.name,
             submitter_id=caller.id,
             spec_digest=digest,
-            plan=kind.plans.dump_json(plan).decode(),
+            plan=plan,
             dummy=question.dummy,
             **of,
         )
 
-    if not isinstance(planned, Federated):
+    if not draft.parts:
         (subject,) = question.about
-        return job(planned, question.digest, owner_id=subject.owner_id, dataset_id=subject.dataset_id), []
-    whole = job(planned, question.digest)
+        return job(draft.plan, draft.digest, owner_id=subject.owner_id, dataset_id=subject.dataset_id), []
+    whole = job(draft.plan, draft.digest)
     parts = [
         job(
             plan,
-            _digest({"part of": question.digest, "place": place}),  # that no question has
+            _digest({"part of": draft.digest, "place": place}),  # that no question has
             part_of=whole.id,
             place=place,
             owner_id=subject.owner_id,
             dataset_id=subject.dataset_id,
         )
-        for place, (subject, plan) in enumerate(zip(question.about, planned.parts, strict=True))
+        for place, (subject, plan) in enumerate(zip(question.about, draft.parts, strict=True))
     ]
     return whole, parts
 
 
-def _reserve(session: Session, ask: Asked, question: Question, planned: Plan) -> Answer:
+def _reserve(session: Session, ask: Asked, question: Question, draft: _Draft) -> Answer:
     """Charge a planned question, in one transaction with its job and its key: every owner or none.
 
     Raises:
@@ -437,23 +487,20 @@ def _reserve(session: Session, ask: Asked, question: Question, planned: Plan) ->
     bound, known = _bound(session, ask, question, accesses)
     if known:
         return known
-    job, parts = _jobs(ask.caller, question, planned)
+    job, parts = _jobs(ask.caller, question, draft)
     bound.job_id = job.id
-    plans = planned.parts if isinstance(planned, Federated) else [planned]
     debits = list[ledger.Debits]()
-    for each, plan, (owner, subjects) in zip(parts or [job], plans, concerned, strict=True):
+    for each, (charge, why), (owner, subjects) in zip(parts or [job], draft.charges, concerned, strict=True):
         own = {"owner": "", **subjects}
         theirs = [a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject]
-        charges = [Charge.of(plan.target, plan.cost)] * len(theirs)
-        why = mechanism(each.kind, str(each.dataset_id), plan.target, plan.releases)
-        debits.append(ledger.Debits(each, theirs, charges, why))
+        debits.append(ledger.Debits(each, theirs, [charge] * len(theirs), why))
     ledger.reserve(session, job, debits, bound)
     charged = [
         (account, each.job.dataset_id, charge)
         for each in debits
         for account, charge in zip(each.accounts, each.charges, strict=True)
     ]
-    return Answer(job.id, reused=False, fresh=Reservation(job, planned, charged))
+    return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, charged))
 
 
 def _concerned(

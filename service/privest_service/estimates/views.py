@@ -8,7 +8,7 @@ from math import sqrt
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.privacy.certificates import Release, SampledSums
 from privest_service.estimates.kinds import KINDS, Plan
 from privest_service.estimates.schemas import (
@@ -49,18 +49,19 @@ def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
 def _view(
     caller: Principal,
     job: Job,
-    plan: Plan,
+    plan: Plan | Part,
     charged: Iterable[tuple[Account, str | None, Entry | Charge]],
     reused: bool,
 ) -> JobView:
     kind = KINDS[job.kind]
     answered = caller.id == job.submitter_id and job.result is not None
+    foretold = None if isinstance(plan, Part) else plan.expected_error
     return kind.job(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
         estimate=json.loads(job.result) if answered and job.result else None,
-        uncertainty=asdict(plan.expected_error) if answered else None,
+        uncertainty=asdict(foretold) if answered and foretold else None,
         privacy=_privacy(plan),
         charges=[
             ChargeView(
@@ -80,7 +81,7 @@ def _view(
     )
 
 
-def _privacy(plan: Plan) -> Privacy:
+def _privacy(plan: Plan | Part) -> Privacy:
     """What a plan guarantees."""
     return Privacy(
         epsilon=plan.target.epsilon,

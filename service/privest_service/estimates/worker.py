@@ -13,8 +13,8 @@ from privest.records import CHUNK, Records, Repeated
 from privest.shapes import Shape
 from privest_service.estimates.kinds import OpenRows, Plan
 
-_DUMMY_BYTES = 2**24
-"""Of synthetic rows that differ."""
+_DUMMY_BYTES = 2**20
+"""Of synthetic rows that differ, for each of up to a hundred datasets."""
 
 
 class PermitGoneError(RuntimeError):
@@ -35,12 +35,12 @@ def use_up(permit: str) -> None:
 
 def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> list[Gate]:
     """A gate over the rows of each file, or without files over synthetic ones; each has its own generator."""
-    parts: Sequence[Plan] = plan.parts if isinstance(plan, Federated) else [plan]
     opener = records or opened
-    return [
-        Gate(opener(path, part.shape), plan.statistics, part.releases)
-        for path, part in zip(paths or [""] * len(parts), parts, strict=True)
-    ]
+    if not isinstance(plan, Federated):
+        (path,) = paths or [""]
+        return [Gate(opener(path, plan.shape), plan.statistics, plan.releases)]
+    each = zip(paths or [""] * len(plan.parts), plan.shapes, plan.parts, strict=True)
+    return [Gate(opener(path, shape), plan.statistics, part.releases) for path, shape, part in each]
 
 
 def opened(path: str, shape: Shape) -> Records:

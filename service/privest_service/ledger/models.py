@@ -111,6 +111,9 @@ class Job(Base):
         CheckConstraint(
             "(state = 'committed' AND part_of IS NULL) = (result IS NOT NULL)", name="result_when_committed"
         ),
+        CheckConstraint("(owner_id IS NULL) = (dataset_id IS NULL)", name="owner_of_dataset"),
+        CheckConstraint("(part_of IS NULL) = (place IS NULL)", name="place_of_part"),
+        CheckConstraint("part_of IS NULL OR dataset_id IS NOT NULL", name="dataset_of_part"),
         Index("ix_jobs_waiting", "state", "created_at"),
         Index("ix_jobs_reuse", "submitter_id", "spec_digest"),
         Index("ix_jobs_submitted", "submitter_id", "created_at"),

@@ -450,7 +450,14 @@ def void_waiting(session: Session, *, dataset_id: str, submitter_id: str | None 
     found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)
     if submitter_id is not None:
         found = found.where(Job.submitter_id == submitter_id)
-    for job_id in session.scalars(found.distinct()).all():
+    # All jobs first and then all accounts, in order of id, as jobs may concern other owners' accounts too.
+    waiting = select(Job.id).where(Job.id.in_(found), Job.state == "reserved").order_by(Job.id)
+    jobs = session.scalars(waiting.with_for_update()).all()
+    theirs = select(Job.id).where(or_(Job.id.in_(jobs), Job.part_of.in_(jobs)))
+    charged = select(Entry.account_id).where(Entry.job_id.in_(theirs))
+    held = select(Account.id).where(Account.id.in_(charged)).order_by(Account.id)
+    session.scalars(held.with_for_update()).all()
+    for job_id in jobs:
         void(session, job_id)
 
 

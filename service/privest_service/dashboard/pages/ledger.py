@@ -9,6 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Part
 from privest_service.dashboard import entries
 from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.entries import Search
@@ -153,6 +154,7 @@ def entry(
         dataset_names=datasets,
         title=title(job.kind) if job else None,
         plan=plan,
+        records=plan and (plan.n if isinstance(plan, Part) else plan.shape.n),
         releases=[noise(release) for release in told.get("releases", ())],
         mechanism=json.dumps(told, indent=2, ensure_ascii=False) if told else None,
     )

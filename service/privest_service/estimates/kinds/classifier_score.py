@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import classifier_score
 from privest.estimators.classifier_score import Metric
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
@@ -116,6 +116,6 @@ CLASSIFIER_SCORE = Kind(
     plan_view=ClassifierScorePlanView,
     plan=_plan,
     is_heavy=lambda _: False,
-    plans=TypeAdapter(classifier_score.ScorePlan | Federated[classifier_score.ScorePlan]),
+    plans=TypeAdapter(classifier_score.ScorePlan | Federated[classifier_score.ScorePlan] | Part),
     run=_run,
 )

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import frechet_mean
 from privest.estimators.courses import Solver
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PointsShape
@@ -89,6 +89,6 @@ FRECHET_MEAN = Kind(
     plan_view=FrechetMeanPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in ("rsgd", "rsvrg"),
-    plans=TypeAdapter(frechet_mean.FrechetMeanPlan | Federated[frechet_mean.FrechetMeanPlan]),
+    plans=TypeAdapter(frechet_mean.FrechetMeanPlan | Federated[frechet_mean.FrechetMeanPlan] | Part),
     run=_run,
 )

@@ -30,7 +30,7 @@ class Kind:
     is_heavy: Callable[[dict[str, Any]], bool]
     """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
-    """On one dataset, or on several."""
+    """On one dataset or on several, and parts of the latter."""
     run: Callable[[Any, Oracle], BaseModel]
 
     def options(self, request: EstimateRequest) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import logistic_regression
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.estimators.logistic_regression import Solver
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
@@ -131,6 +131,6 @@ LOGISTIC_REGRESSION = Kind(
     plan_view=LogisticRegressionPlanView,
     plan=_plan,
     is_heavy=lambda options: options["batch_size"] is not None,
-    plans=TypeAdapter(logistic_regression.LogisticPlan | Federated[logistic_regression.LogisticPlan]),
+    plans=TypeAdapter(logistic_regression.LogisticPlan | Federated[logistic_regression.LogisticPlan] | Part),
     run=_run,
 )

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import matrix_completion
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.estimators.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PartialVectorsShape
@@ -77,6 +77,6 @@ MATRIX_COMPLETION = Kind(
     plan_view=MatrixCompletionPlanView,
     plan=_plan,
     is_heavy=lambda _: False,
-    plans=TypeAdapter(MatrixCompletionPlan | Federated[MatrixCompletionPlan]),
+    plans=TypeAdapter(MatrixCompletionPlan | Federated[MatrixCompletionPlan] | Part),
     run=_run,
 )

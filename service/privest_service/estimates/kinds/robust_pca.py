@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import robust_pca
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.estimators.robust_pca import STOCHASTIC, Loss, Solver, Start
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
@@ -124,6 +124,6 @@ ROBUST_PCA = Kind(
     plan_view=RobustPCAPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in STOCHASTIC,
-    plans=TypeAdapter(robust_pca.RobustPCAPlan | Federated[robust_pca.RobustPCAPlan]),
+    plans=TypeAdapter(robust_pca.RobustPCAPlan | Federated[robust_pca.RobustPCAPlan] | Part),
     run=_run,
 )
