@@ -324,7 +324,7 @@ def test_owners_who_allow_next_to_nothing_hinder_nobody(case, counts, targets):
 
 
 def test_what_float64_cannot_carry_is_refused_in_words():
-    for epsilons in ([1e300, 1e300], [1e-200, 1e-200]):
+    for epsilons in ([1e300, 1e300], [1e170, 1e170], [1e-200, 1e-200]):
         targets = [PrivacyTarget(epsilon, 0.0) for epsilon in epsilons]
         with pytest.raises(ValueError, match=r"epsilon|privacy"):
             planned(PURE[0], targets, [100, 100])

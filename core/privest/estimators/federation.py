@@ -171,7 +171,7 @@ def plan(
         # Where float64 has no words for the noise, it is as much or as little as weights can tell apart.
         noise = np.clip(4.0 * size * (size + 1 if pure else 1) / (counts * spend) ** 2, 1e-100, 1e100)
         weights = _weights(counts, noise)
-        worth = 1 / float(np.linalg.norm(weights / (counts * spend)))
+        worth = float(1 / np.linalg.norm(weights / (counts * spend)))
     course = plan_one(whole, _stands_for(worth, whole.n, pure=pure))
     if len(shapes) * len(course.releases) > _MOST_RELEASES:
         raise ValueError("these are too many noisy sums over too many datasets: ask for fewer steps")
