@@ -15,6 +15,7 @@ from benchmarks import (
     planning,
     popres,
     private_steps,
+    robust_labels,
     robust_pca,
     scaling,
     tangent_sampling,
@@ -38,5 +39,6 @@ for benchmark in (
     coverage,
     figures_acceleration,
     federated,
+    robust_labels,
 ):
     benchmark.main()

@@ -1,4 +1,4 @@
-"""Losses of one score: derivatives against mpmath, bounds as suprema that are kept and reached, hostile rows."""
+"""Losses of one score: derivatives against mpmath, bounds that are kept and reached, hostile rows."""
 
 import warnings
 from math import sqrt
@@ -51,9 +51,7 @@ def rows_for(loss, n=40, seed=0):
 
 def value(loss, point, row):
     """f at a point, in mpmath, from what it says in words."""
-    exact = next(
-        exact for profile, exact in PROFILES.values() if profile is loss.profile or profile == loss.profile
-    )
+    exact = next(exact for profile, exact in PROFILES.values() if profile == loss.profile)
     x = loss.design.features(row[None])[0]
     score = mpmath.fdot(x.tolist(), point)
     t = (2 * row[-1] - 1) * score if isinstance(loss, MarginLoss) else row[-1] - score
