@@ -31,6 +31,9 @@ Loss = Literal["logistic"] | NonconvexLoss
 _PENALTY = 0.01
 """λ of descents that nobody gave one (paper 004, Section 5)."""
 
+_BOUNDED_PENALTY = 0.001
+"""And of `logistic-nonconvex`, chosen like the constants of `escape`: with more, too many weights go to 0."""
+
 _QUIET = 0.02
 """Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
 
@@ -58,7 +61,8 @@ class LogisticSpec:
             and `masg-opt` divide the noise and count the steps by the bound on their error. Of another loss
             than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points.
         penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
-            not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²); not of the bounded losses.
+            not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²), 0.001 by default; not of the
+            bounded losses.
         steps: T; with `-opt` the most that are considered.
         step_scale: c of step lengths c/L.
         batch_size: m, of a descent's random batches: with δ = 0 their size, else their expected size; by
@@ -246,8 +250,8 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     convex: Solver = "newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped"
     solver: Solver = spec.solver or (convex if spec.loss == "logistic" else "escape")
     _refuse(spec, shape, solver)
-    penalised = solver in DESCENTS or spec.loss == "logistic-nonconvex"
-    penalty = spec.penalty if spec.penalty is not None else (_PENALTY if penalised else 0.0)
+    usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
+    penalty = usual if spec.penalty is None else spec.penalty
     draft = LogisticPlan(
         target=target,
         shape=shape,
