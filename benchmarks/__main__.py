@@ -16,6 +16,7 @@ from benchmarks import (
     planning,
     popres,
     private_steps,
+    robust_labels,
     robust_pca,
     scaling,
     tangent_sampling,
@@ -40,5 +41,6 @@ for benchmark in (
     figures_acceleration,
     federated,
     federated_private,
+    robust_labels,
 ):
     benchmark.main()

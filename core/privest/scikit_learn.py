@@ -18,12 +18,13 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 
 from privest.arrays import Array
 from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec, Solver
+from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec, Loss, Solver
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 from privest.shapes import LabelledShape
 
+_LOSSES: tuple[Loss, ...] = tuple(name for part in get_args(Loss) for name in get_args(part))
 _SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name in get_args(part))
 
 
@@ -50,6 +51,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         intercept: whether there is one.
         standardisation: by `mean` and `scale`, or with these as bounds by private ones.
         sampling_errors: whether to learn what sampling adds to `standard_errors_`.
+        loss: what is minimised.
 
     Attributes:
         classes_: sorted.
@@ -85,6 +87,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         intercept: bool = True,
         standardisation: Literal["public", "private"] = "public",
         sampling_errors: bool = False,
+        loss: Loss = "logistic",
     ) -> None:
         self.epsilon = epsilon
         self.delta = delta
@@ -100,6 +103,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.intercept = intercept
         self.standardisation: Literal["public", "private"] = standardisation
         self.sampling_errors = sampling_errors
+        self.loss: Loss = loss
 
     def fit(self, X: Any, y: Any) -> Self:
         """Plan from public facts, then fit to the gate's noisy answers.
@@ -163,6 +167,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         bound = self.norm_bound
         rules = (
             (self.solver is None or self.solver in _SOLVERS, f"solver must be one of {', '.join(_SOLVERS)}"),
+            (self.loss in _LOSSES, f"loss must be one of {', '.join(_LOSSES)}"),
             (bound is None or 0 < bound < inf, "norm_bound must be positive and finite"),
             (scale is None or min(scale) > 0, "scale must be positive"),
         )
@@ -180,6 +185,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
             intercept=self.intercept,
             standardisation=self.standardisation,
             sampling_errors=self.sampling_errors,
+            loss=self.loss,
         )
         delta = n**-1.5 if self.delta is None else self.delta
         return logistic_regression.plan(spec, shape, PrivacyTarget(self.epsilon, delta))

@@ -130,9 +130,10 @@ def test_all_that_is_asked_for_is_planned():
         "standardisation": "private",
         "sampling_errors": True,
     }
-    assert set(asked) == {field.name for field in fields(LogisticSpec)}
+    assert {*asked, "loss"} == {field.name for field in fields(LogisticSpec)}
     planned = classifier([0, 1], **asked, norm_bound=2.0, delta=0.0).fit(X, y).plan_
     assert planned.spec == LogisticSpec(**asked)
+    assert classifier([0, 1], loss="sigmoid").fit(X, y).plan_.spec == LogisticSpec(loss="sigmoid")
     assert planned.shape.norm_bound == 2.0
     assert (planned.shape.mean, planned.shape.scale) == ((0.0, 0.0), (3.0, 3.0))
     assert (planned.target.epsilon, planned.target.delta) == (20.0, 0.0)

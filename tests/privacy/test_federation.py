@@ -34,6 +34,7 @@ SPHERE = PointsShape(1, {"name": "sphere", "dim": 4}, radius=1.0)
 SPD = PointsShape(1, {"name": "spd", "dim": 2}, radius=1.0)
 PARTIAL = PartialVectorsShape(1, 8, 0.6)
 LABELLED = LabelledShape(1, ("a", "b"), "y", ("0", "1"), 1.0)
+ONE_FEATURE = LabelledShape(1, ("a",), "y", ("0", "1"), 1.0)
 
 GAUSSIAN = [
     (frechet_mean, FrechetMeanSpec(), SPD),
@@ -48,6 +49,8 @@ GAUSSIAN = [
     (logistic_regression, LogisticSpec(), LABELLED),
     (logistic_regression, LogisticSpec(solver="newton"), LABELLED),
     (logistic_regression, LogisticSpec(solver="nag", steps=5, sampling_errors=True), LABELLED),
+    (logistic_regression, LogisticSpec(loss="sigmoid"), LABELLED),
+    (logistic_regression, LogisticSpec(loss="logistic-nonconvex", intercept=False), ONE_FEATURE),
 ]
 BATCHES = [
     (frechet_mean, FrechetMeanSpec(solver="rsgd", rate=0.1, steps=20), SPD),

@@ -57,6 +57,39 @@ def test_every_solver_answers_and_is_charged_what_the_plan_said(
 
 
 @only_on_sqlite
+@pytest.mark.parametrize("loss", ["sigmoid", "savage", "logistic-nonconvex"])
+def test_losses_that_are_not_convex_are_planned_charged_and_run(asked: tuple[Caller, str], loss: str) -> None:
+    owner, dataset = asked
+    options = {"loss": loss, "reuse": False}
+    planned = owner.plan(dataset, **ASK, **options).json()
+    assert planned["solver"] == "escape"
+    assert [release["statistic"] for release in planned["releases"]] == ["gradient", "hessian", "gradient"]
+    job = owner.estimate(dataset, **ASK, **options).json()
+    assert job["state"] == "committed"
+    assert job["charges"][0]["mu_squared"] == pytest.approx(planned["privacy"]["mu"] ** 2, abs=3e-12)
+    rows, found = told_apart(), job["estimate"]
+    scores = rows[:, :2] @ np.array(found["coefficients"]) + found["intercept"]
+    assert np.mean((scores > 0) == rows[:, 2]) > 0.95
+    assert found["sampling"] is None
+
+
+@only_on_sqlite
+def test_the_default_loss_named_is_the_same_question(asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    first = owner.estimate(dataset, **ASK, solver="clipped").json()
+    again = owner.estimate(dataset, **ASK, solver="clipped", loss="logistic").json()
+    assert again["reused"]
+    assert again["estimate"] == first["estimate"]
+
+
+@only_on_sqlite
+def test_bounded_losses_are_for_two_classes(server: Server) -> None:
+    owner = server.owner()
+    dataset = owner.dataset(told_apart(), LABELLED | {"classes": ["0", "1", "2"]})
+    problem(owner.plan(dataset, **ASK, loss="sigmoid"), 422, "invalid")
+
+
+@only_on_sqlite
 def test_more_than_two_classes_have_a_row_each(server: Server) -> None:
     owner = server.owner(epsilon=20.0)
     rows = told_apart(3000)
@@ -165,6 +198,14 @@ def test_what_rows_hold_changes_nothing_but_the_numbers(server: Server, hard: np
         {"batch_size": 20},
         {"solver": "nag", "batch_size": 0},
         {"solver": "nag", "batch_size": 2001},
+        {"loss": "hinge"},
+        {"loss": None},
+        {"loss": "sigmoid", "solver": "newton"},
+        {"loss": "sigmoid", "penalty": 0.1},
+        {"loss": "savage", "steps": 5},
+        {"loss": "logistic-nonconvex", "penalty": 0.0},
+        {"loss": "logistic-nonconvex", "sampling_errors": True},
+        {"solver": "escape"},
         {"intercept": "yes"},
         {"rank": 2},
     ],

@@ -57,6 +57,11 @@ ASKED: list[tuple[str, Shape, PrivacyTarget, dict[str, Any]]] = [
         for more in ({}, {"batch_size": 500}, {"standardisation": "private", "sampling_errors": True})
     ],
     *[
+        ("logistic-regression", LABELLED, target, {"loss": loss})
+        for loss in ("sigmoid", "savage", "logistic-nonconvex")
+        for target in (GAUSSIAN, LAPLACE)
+    ],
+    *[
         ("classifier-score", LABELLED, target, {"metric": metric} | CLASSIFIER)
         for metric in ("accuracy", "auc")
         for target in (GAUSSIAN, LAPLACE)

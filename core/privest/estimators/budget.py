@@ -161,6 +161,7 @@ _IN_WORDS = {
     "tilt": "the candidates' gradients",
     "objective": "the candidates' losses",
     "gradient": "the mean gradient",
+    "hessian": "the mean Hessian",
     "change": "the mean change of gradients",
     "explained": "the second moment in the subspace",
     "right": "the share of right answers",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 from scipy.special import softmax
@@ -11,6 +11,7 @@ from privest.arrays import Array
 from privest.estimators.budget import Allowance, cost_of_all, in_words, weak_delta
 from privest.estimators.clipped_course import ClippedCourse
 from privest.estimators.descents import DESCENTS, MOST_STEPS, Descent, DescentSolver
+from privest.estimators.escape_course import EscapeCourse, NonconvexLoss
 from privest.estimators.fit import Fit
 from privest.estimators.newton_course import NewtonCourse, released
 from privest.losses.logistic import ClassMoments, LogLoss
@@ -23,10 +24,15 @@ from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.newton import ScoreModel, mean_of
 
-Solver = Literal["newton", "clipped"] | DescentSolver
+Solver = Literal["newton", "clipped", "escape"] | DescentSolver
+
+Loss = Literal["logistic"] | NonconvexLoss
 
 _PENALTY = 0.01
 """λ of descents that nobody gave one (paper 004, Section 5)."""
+
+_BOUNDED_PENALTY = 0.001
+"""And of `logistic-nonconvex`, chosen like the constants of `escape`: with more, too many weights go to 0."""
 
 _QUIET = 0.02
 """Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
@@ -52,9 +58,11 @@ class LogisticSpec:
         solver: `newton` (of noisy moments, then of noisy gradients if there are records enough), `clipped`
             (descent on clipped gradients, in steps as long as their noise allows), or a descent of paper 004:
             `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps); `nag-opt`
-            and `masg-opt` divide the noise and count the steps by the bound on their error.
+            and `masg-opt` divide the noise and count the steps by the bound on their error. Of another loss
+            than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points.
         penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
-            not of `clipped`.
+            not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²), 0.001 by default; not of the
+            bounded losses.
         steps: T; with `-opt` the most that are considered.
         step_scale: c of step lengths c/L.
         batch_size: m, of a descent's random batches: with δ = 0 their size, else their expected size; by
@@ -64,6 +72,8 @@ class LogisticSpec:
             and half the width of their bounds, and a fifth of the budget to learn better ones.
         sampling_errors: whether to learn what sampling adds to the errors of coefficients. With `newton` that
             is known in any case; of other solvers it takes a fifth of the budget.
+        loss: `logistic`; or, of two classes, one that is bounded, so that no wrong label can pull for ever:
+            `sigmoid` or `savage`; or `logistic-nonconvex`, with a penalty that is bounded instead.
     """
 
     solver: Solver | None = None
@@ -74,6 +84,7 @@ class LogisticSpec:
     intercept: bool = True
     standardisation: Literal["public", "private"] = "public"
     sampling_errors: bool = False
+    loss: Loss = "logistic"
 
 
 @dataclass(frozen=True)
@@ -134,7 +145,7 @@ class LogisticPlan:
         return _allowance(self.spec, self.shape, self.target)
 
     @property
-    def course(self) -> NewtonCourse | ClippedCourse | Descent:
+    def course(self) -> NewtonCourse | ClippedCourse | EscapeCourse | Descent:
         """The solver with its constants, on what the rest leaves."""
         spec, shape, allowed = self.spec, self.shape, self.allowance
         allowed = allowed.part(1 - _SPREAD_SHARE * self.standardises - _MOMENTS_SHARE * self.informs)
@@ -142,6 +153,9 @@ class LogisticPlan:
             return NewtonCourse(shape, allowed, self.penalty, spec.intercept)
         if self.solver == "clipped":
             return ClippedCourse(shape, allowed, spec.intercept)
+        if self.solver == "escape":
+            loss = cast("NonconvexLoss", spec.loss)  # as `_refuse` has seen to
+            return EscapeCourse(shape, allowed, loss, self.penalty, spec.intercept)
         design = Standardised.of(shape, shape.usual_length, intercept=spec.intercept)
         loss = LogLoss(design.size, len(shape.classes))
         steps = (spec.steps, spec.step_scale, spec.batch_size)
@@ -175,7 +189,9 @@ class LogisticRegression:
     Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
     plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
     moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
-    of `clipped` is a bound. docs/benchmarks.md tells how often intervals hold.
+    of `clipped` is a bound; of `escape` it is what the steps added, which curvature may since have made more
+    of. Scores of the losses `sigmoid` and `savage` tell sides and no chances. docs/benchmarks.md tells how
+    often intervals hold.
 
     Attributes:
         coefficients: (d,), or (classes, d), in the units of the uploaded features.
@@ -231,9 +247,11 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         raise ValueError("a classifier needs at least one record")
     allowed = _allowance(spec, shape, target)
     quiet = NewtonCourse(shape, allowed, 0.0, spec.intercept).loudness < _QUIET
-    solver: Solver = spec.solver or ("newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped")
+    convex: Solver = "newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped"
+    solver: Solver = spec.solver or (convex if spec.loss == "logistic" else "escape")
     _refuse(spec, shape, solver)
-    penalty = spec.penalty if spec.penalty is not None else (_PENALTY if solver in DESCENTS else 0.0)
+    usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
+    penalty = usual if spec.penalty is None else spec.penalty
     draft = LogisticPlan(
         target=target,
         shape=shape,
@@ -275,10 +293,34 @@ def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver) -> None:
     Raises:
         ValueError: one of these.
     """
-    descent = solver in DESCENTS
+    descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
     rules = (
+        (
+            spec.loss == "logistic" or solver == "escape",
+            f"the loss {spec.loss} is for the solver escape: leave solver out, or ask for the loss logistic",
+        ),
+        (
+            spec.loss != "logistic" or solver != "escape",
+            "escape is for the losses sigmoid, savage and logistic-nonconvex: name one",
+        ),
+        (
+            spec.loss == "logistic" or len(shape.classes) == 2,
+            f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
+        ),
+        (
+            spec.loss == "logistic" or not spec.sampling_errors,
+            "sampling_errors are those of the loss logistic: of others they are not known",
+        ),
+        (
+            spec.penalty is None or not bounded,
+            f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
+        ),
         (spec.penalty is None or 0 <= spec.penalty <= 1e6, "penalty must be between 0 and a million"),
         (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
+        (
+            spec.loss != "logistic-nonconvex" or spec.penalty is None or spec.penalty >= 1e-9,
+            "logistic-nonconvex needs a penalty above 0",
+        ),
         (
             spec.penalty is None or solver != "clipped",
             "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
@@ -325,6 +367,8 @@ def _warnings(shape: LabelledShape, target: PrivacyTarget) -> tuple[str, ...]:
 def _why(spec: LogisticSpec, solver: Solver) -> str:
     if spec.solver is not None:
         return "it was asked for"
+    if solver == "escape":
+        return "escape: the loss is not convex"
     if solver == "newton":
         return "newton: the noise on a second moment is small enough to divide by it"
     return "clipped: a second moment would be mostly noise, and few long steps find more"

@@ -1,6 +1,6 @@
 """Requests and answers about estimates; each kind's own part is in `kinds`."""
 
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
@@ -24,7 +24,10 @@ class DatasetRef(Input):
     id: Id
     dummy: Annotated[
         bool,
-        Field(description="answer from synthetic rows, made of the schema alone: free, and marked"),
+        Field(
+            description="answer from synthetic rows, made of the schema alone: free, and marked",
+            exclude_if=lambda dummy: not dummy,
+        ),
     ] = False
 
 
@@ -94,29 +97,24 @@ LocalSteps = Annotated[
     int,
     Field(
         ge=1,
+        exclude_if=lambda steps: steps == 1,
         description="that each owner of several datasets takes by itself in a step, corrected for its drift",
     ),
 ]
 
 
 class EstimateRequest(Input):
-    """What every kind of estimate is asked with."""
+    """What every kind of estimate is asked with.
 
-    LATER: ClassVar[frozenset[str]] = frozenset()
-    """Choices that a kind did not always have. Keys are bound to digests of requests for ever, so these leave
-    them out at their defaults: see `as_ever`."""
+    Keys are bound to digests of requests for ever: choices that came later leave themselves out of these
+    (`exclude_if`) where they are not made.
+    """
 
     dataset: About
     privacy: RequestedPrivacy
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
     ] = True
-
-
-def as_ever(request: type[EstimateRequest], told: dict[str, Any]) -> dict[str, Any]:
-    """What a request says, without choices that it could not have told before and does not make."""
-    left = {name for name in request.LATER if told[name] == request.model_fields[name].default}
-    return {name: value for name, value in told.items() if name not in left}
 
 
 class Privacy(BaseModel):

@@ -31,7 +31,6 @@ from privest_service.estimates.schemas import (
     InlineRows,
     RequestedPrivacy,
     SecondOpinion,
-    as_ever,
 )
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
@@ -78,8 +77,7 @@ class Question:
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
         about = facts[0] if len(facts) == 1 else {"datasets": facts}
         dummy = {"dummy": True} if self.dummy else {}
-        options = as_ever(self.kind.request, self.options)
-        return _digest({"kind": self.kind.name, "options": options} | about | dummy)
+        return _digest({"kind": self.kind.name, "options": self.options} | about | dummy)
 
 
 def resolve(
@@ -248,14 +246,12 @@ class Asked:
 
 def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Asked:
     """A request with what its key is bound to."""
-    body = as_ever(kind.request, request.model_dump(mode="json"))
+    body = request.model_dump(mode="json")
     if isinstance(request.dataset, InlineRef):
         # Not everything in rows has a canonical form; and their digest outlives them, so it has a key.
         rows = json.dumps(request.dataset.inline.rows).encode()
         secret = services.settings.secret
         body["dataset"]["inline"]["rows"] = hmac.new(secret, rows, hashlib.sha256).hexdigest()
-    elif isinstance(request.dataset, DatasetRef) and not request.dataset.dummy:
-        del body["dataset"]["dummy"]  # as bodies were before there were dummies: keys are bound for ever
     return Asked(caller, kind, request, key, _digest({"kind": kind.name, "body": body}))
 
 

@@ -20,8 +20,6 @@ from privest_service.inputs import Point
 class FrechetMeanRequest(EstimateRequest):
     """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
-    LATER = frozenset({"local_steps"})
-
     start: Annotated[Point | None, Field(description="first iterate, as nested lists")] = None
     clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
     step_size: Annotated[float | None, Field(gt=0, le=100)] = None

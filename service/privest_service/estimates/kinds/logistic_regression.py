@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 
 from privest.estimators import logistic_regression
 from privest.estimators.federation import Federated, Part
-from privest.estimators.logistic_regression import Solver
+from privest.estimators.logistic_regression import Loss, Solver
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
@@ -19,10 +19,19 @@ class LogisticRegressionRequest(EstimateRequest):
 
     solver: Annotated[
         Solver | None,
-        Field(description="by default `newton` where there are records enough, else `clipped`"),
+        Field(
+            description="by default `newton` where there are records enough, else `clipped`; of another loss "
+            "than `logistic` always `escape`"
+        ),
     ] = None
     penalty: Annotated[
-        float | None, Field(ge=0, le=1e6, description="λ of λ|w|², for features in units of the norm bound")
+        float | None,
+        Field(
+            ge=0,
+            le=1e6,
+            description="λ of λ|w|², for features in units of the norm bound; with `logistic-nonconvex` of "
+            "λ Σ w²/(1 + w²)",
+        ),
     ] = None
     steps: Annotated[int | None, Field(ge=1, description="of a descent; with `-opt` the most of them")] = None
     step_scale: Annotated[float | None, Field(gt=0, le=1, description="c of step lengths c/L")] = None
@@ -45,6 +54,15 @@ class LogisticRegressionRequest(EstimateRequest):
             "any case, of other solvers it takes a fifth of the budget"
         ),
     ] = False
+    loss: Annotated[
+        Loss,
+        Field(
+            description="`sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; "
+            "`logistic-nonconvex` has a bounded penalty; these three are for two classes",
+            # So that a question of before there was a choice is still the same question.
+            exclude_if=lambda loss: loss == "logistic",
+        ),
+    ] = "logistic"
 
 
 class SpreadView(BaseModel):

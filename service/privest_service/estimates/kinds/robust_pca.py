@@ -21,8 +21,6 @@ class RobustPCARequest(EstimateRequest):
     Of the choices, what is left out follows from public facts.
     """
 
-    LATER = frozenset({"local_steps"})
-
     rank: Annotated[int, Field(ge=1, description="dimension of the subspace")]
     loss: Annotated[
         Loss,
