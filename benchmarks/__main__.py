@@ -16,6 +16,7 @@ from benchmarks import (
     popres,
     private_steps,
     robust_pca,
+    saddles,
     scaling,
     tangent_sampling,
 )
@@ -38,5 +39,6 @@ for benchmark in (
     coverage,
     figures_acceleration,
     federated,
+    saddles,
 ):
     benchmark.main()

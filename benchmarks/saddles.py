@@ -1,15 +1,18 @@
 """Saddle points with known answers: how private descent leaves them, and how its error scales (paper 003)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
 import numpy as np
 
+from benchmarks.figures_robust_pca import PICTURES, saved, styled
+from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.prefix_sums import column, variances
 from privest.records import Records
 from privest.solvers.spider import Descent, spider
 from privest.solvers.spider_schedule import Problem, SpiderPlan, plan
@@ -21,20 +24,23 @@ RUNS, FEW = 100, 10
 LOOSE = 30.0
 """ε at which sampling, not noise, decides the error."""
 
-TEXT_ESCAPES = """The start is exactly the saddle. *left*: the answer has at least half of what there is to gain. *α* is
-what the plan guarantees at worst. Runs without the escape stage leave these saddles as well: the noise on gradients
-alone pushes them off, only later (with no noise, and no escape stage, they stay: `tests/core/test_spider.py`). Steps
-inside an escape ask the gate for nothing. The least eigenvalue at a matrix's square root is 0 by rotation."""
+TEXT_ESCAPES = """The start is exactly the saddle. *left*: the answer has at least half of what there is to
+gain. *α* is what the plan guarantees at worst. Runs without the escape stage leave these saddles as well: the
+noise on gradients alone pushes them off, only later (with no noise, and no escape stage, they stay:
+`tests/core/test_spider.py`). Steps inside an escape ask the gate for nothing. At a square root of a matrix
+the least eigenvalue is 0, by rotation."""
 
-TEXT_SCALING = """The theory says n^−⅓ and (√d/(nε))^½. *α* is of the plan; the error of gradients is measured on the
-whole way, and the gradient where the run answers; ten runs a column, n from 10⁴ to 10⁶, ε from 1 to 0.01."""
+TEXT_SCALING = """The theory says n^−⅓ and (√d/(nε))^½. *α* is of the plan; the error of gradients is measured
+on the whole way, and the gradient where the run answers. Ten runs a column; n from 10⁴ to 10⁶, ε from 1 to
+0.01."""
 
-TEXT_HESSIANS = """What an escape sees of a Hessian, H(x − anchor) at a distance Ξ, carries noise of this length (by the
-certificates at one budget and one batch). As printed, H stays in the gate, and each of τΓ products is charged to the same record;
-released once, with noise on all of its entries, it is free from then on, and needs no refresh."""
+TEXT_HESSIANS = """What an escape sees of a Hessian, H(x − anchor) at a distance Ξ, carries noise of this
+length, by the certificates at one budget and one batch. As printed, H stays in the gate, and each of τΓ
+products is charged to the same record; released once, with noise on all of its entries, it is free from then
+on, and needs no refresh."""
 
-TEXT_PREFIXES = """Prefix sums: standard deviation of the noise at equal cost (sensitivity and μ of 1), the largest over all
-prefixes and the root mean square."""
+TEXT_PREFIXES = """Prefix sums: standard deviation of the noise at equal cost (sensitivity and μ of 1), the
+largest over all prefixes and the root mean square."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent
 from dp_accounting.pld.pld_privacy_accountant import PLDAccountant
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import chi2
@@ -32,6 +32,7 @@ from privest.privacy.prefix_sums import (
 )
 from privest.records import CHUNK, Records
 
+RUN = settings(deadline=None, derandomize=True, max_examples=60)
 BOTH = pytest.mark.parametrize("factorisation", ["tree", "square-root"])
 FALSE_ALARM = 1e-6
 """Of every statistical test here; seeds are fixed besides."""
@@ -99,6 +100,7 @@ def gate(rows, release, noise=None):
 # The two factorisations
 
 
+@RUN
 @given(t=st.integers(1, 5000))
 def test_nodes_are_the_fewest_dyadic_intervals_up_to_t(t):
     found = nodes(t)
@@ -110,6 +112,7 @@ def test_nodes_are_the_fewest_dyadic_intervals_up_to_t(t):
     assert len(found) == t.bit_count()
 
 
+@RUN
 @given(leaves=st.integers(1, 700))
 def test_the_height_of_a_tree_is_how_many_nodes_see_a_leaf(leaves):
     read = {node for t in range(1, leaves + 1) for node in nodes(t)}
@@ -301,6 +304,7 @@ def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(fac
 
 
 @BOTH
+@RUN
 @given(
     leaves=st.integers(1, 60),
     mu=st.floats(-2, 1).map(lambda e: 10.0**e),
@@ -466,6 +470,7 @@ def test_a_replaced_record_moves_every_product_by_at_most_the_certified_length()
     assert 2.0 - 1e-6 < worst <= release.sensitivity
 
 
+@RUN
 @given(count=st.integers(1, 50), mu=st.floats(-2, 1).map(lambda e: 10.0**e))
 def test_the_noise_drawn_pays_for_all_products_that_see_a_record(count, mu):
     release = products(count=count, mu=mu)

@@ -57,7 +57,7 @@ class Gradients:
         if point.before is not None:
             vectors = vectors - loss.gradients(point.before, rows)
             longest = loss.smoothness * point.moved
-        return clipped_sum(vectors / point.records, min(clip, longest / point.records))
+        return _clipped_mean(vectors, point, clip, longest)
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,14 @@ class Hessians:
         if point.before is not None:
             matrices = matrices - loss.hessians(point.before, rows)
             largest = loss.bend * point.moved
-        vectors = SymmetricCoordinates(loss.size).of(matrices) / point.records
-        return clipped_sum(vectors, min(clip, sqrt(self.rank) * largest / point.records))
+        return _clipped_mean(
+            SymmetricCoordinates(loss.size).of(matrices), point, clip, sqrt(self.rank) * largest
+        )
+
+
+def _clipped_mean(vectors: Array, point: Leaf, clip: float, longest: float) -> Array:
+    """Over the batch that the point names, of vectors clipped to `longest`; zero if it did not move."""
+    clip = min(clip, longest / point.records)
+    if clip == 0.0:
+        return np.zeros(vectors.shape[1])
+    return clipped_sum(vectors / point.records, clip)

@@ -146,7 +146,7 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
     """
     loss = problem.loss
     coarsest = _COARSEST * loss.steepest
-    alpha = 1 / largest(lambda a: _needed(problem, 1 / a) <= problem.n, 1 / coarsest, 1e6 / coarsest)
+    alpha = coarsest / largest(lambda finer: _needed(problem, coarsest / finer) <= problem.n, 1.0, 1e6)
     sizes = _sizes(problem, alpha)
     if sizes.batch + sizes.hessian_batch > problem.n:
         raise ValueError(_refusal(problem, coarsest))
