@@ -168,6 +168,7 @@ _IN_WORDS = {
     "objective": "the candidates' losses",
     "gradient": "the mean gradient",
     "change": "the mean change of gradients",
+    "hessian": "the mean Hessian",
     "explained": "the second moment in the subspace",
     "right": "the share of right answers",
     "histogram": "shares of scores by class and bin",
@@ -186,10 +187,10 @@ def in_words(releases: Sequence[Release]) -> str:
         kind = "Gaussian noise, σ" if found[0].noise == "gaussian" else "Laplace noise, scale"
         spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
         count = sum(r.count for r in found)
-        batch = (
-            f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
-            if isinstance(found[0], SampledSums)
-            else ""
-        )
+        batch = ""
+        if isinstance(found[0], SampledSums):
+            batch = f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
+        elif isinstance(found[0], PrefixSums | PrefixProducts):
+            batch = " of records that are seen once, for each answer that may see one"
         parts.append(f"{kind} = {spread} on {name}{batch}, {count} step{'s' * (count != 1)}")
     return "; ".join(parts)

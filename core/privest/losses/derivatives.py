@@ -9,6 +9,9 @@ from privest.arrays import Array, SymmetricCoordinates
 from privest.losses.clipping import any_floats, clipped_sum
 from privest.losses.smooth import SmoothLoss
 
+_BLOCK = 2**17
+"""Numbers in Hessians that are made at a time: they stay in the cache, and there is room for them."""
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -81,23 +84,29 @@ class Hessians:
         """By the triangle inequality."""
         return 2 * clip
 
-    @any_floats
     def clipped_sum(self, point: Leaf, rows: Array, clip: float) -> Array:
         """The sum over (n, ...) rows, in `SymmetricCoordinates`: (d(d+1)/2,)."""
+        block = max(1, _BLOCK // self.loss.size**2)
+        total = np.zeros(self.size)
+        for start in range(0, len(rows), block):
+            total += self._of_block(point, rows[start : start + block], clip)
+        return total
+
+    @any_floats
+    def _of_block(self, point: Leaf, rows: Array, clip: float) -> Array:
         loss = self.loss
         matrices = loss.hessians(point.point, rows)
         largest = loss.smoothness
         if point.before is not None:
             matrices = matrices - loss.hessians(point.before, rows)
             largest = loss.bend * point.moved
-        return _clipped_mean(
-            SymmetricCoordinates(loss.size).of(matrices), point, clip, sqrt(self.rank) * largest
-        )
+        vectors = SymmetricCoordinates(loss.size).of(matrices)
+        return _clipped_mean(vectors, point, clip, sqrt(self.rank) * largest)
 
 
 def _clipped_mean(vectors: Array, point: Leaf, clip: float, longest: float) -> Array:
     """Over the batch that the point names, of vectors clipped to `longest`; zero if it did not move."""
     clip = min(clip, longest / point.records)
     if clip == 0.0:
-        return np.zeros(vectors.shape[1])
+        vectors, clip = np.zeros_like(vectors), 1.0
     return clipped_sum(vectors / point.records, clip)
