@@ -121,6 +121,9 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
         gate: with the streams of the schedule.
         start: x₀, (d,), public.
         schedule: public constants.
+
+    Raises:
+        ValueError: not one batch fits into the gate's records.
     """
     estimates = _Estimates(gate, schedule)
     points, gradients, left = list[Array](), list[Array](), list[int]()

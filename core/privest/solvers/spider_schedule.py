@@ -234,10 +234,10 @@ def _refusal(problem: Problem, alpha: float) -> str:
     """Not one batch fits: with which n it would, or with which ε."""
 
     def batches(epsilon: float) -> int:
-        asked = replace(problem, target=replace(problem.target, epsilon=epsilon))
-        sizes = _sizes(asked, alpha)
+        sizes = _sizes(replace(problem, target=replace(problem.target, epsilon=epsilon)), alpha)
         return sizes.batch + sizes.hessian_batch
 
-    least = 1 / largest(lambda e: batches(1 / e) <= problem.n, 1e-3, 1 / problem.target.epsilon)
+    asked = problem.target.epsilon
+    least = 1.05 / largest(lambda e: batches(1 / e) <= problem.n, min(1e-3, 1 / asked), 1 / asked)
     or_else = f", or epsilon {least:.2g}" if batches(least) <= problem.n else ""
-    return f"not one batch fits into {problem.n} records: it takes {batches(problem.target.epsilon)}{or_else}"
+    return f"not one batch fits into {problem.n} records: it takes {batches(asked)}{or_else}"
