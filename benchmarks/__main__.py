@@ -18,6 +18,7 @@ from benchmarks import (
     private_steps,
     robust_labels,
     robust_pca,
+    saddles,
     scaling,
     tangent_sampling,
 )
@@ -42,5 +43,6 @@ for benchmark in (
     federated,
     federated_private,
     robust_labels,
+    saddles,
 ):
     benchmark.main()

@@ -100,7 +100,7 @@ def test_without_a_source_the_noise_is_fresh_every_time():
 def test_rows_cannot_be_read_from_a_gate():
     gate = Gate(Records(ROWS), STATISTICS, [release()])
     public = {name for name in dir(gate) if not name.startswith("_")}
-    assert public == {"answered", "mean", "pick", "remaining"}
+    assert public == {"answered", "extend", "mean", "pick", "prefix", "product", "remaining", "unused"}
 
 
 def batches(count=1, n=50, size=3, clip=10.0, rate=0.2, scheme="poisson", statistic="gradient", noise=1.0):

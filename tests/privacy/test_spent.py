@@ -44,6 +44,9 @@ class Spy:
     def indices(self, n, size):
         return self.source.indices(n, size)
 
+    def permutation(self, n):
+        return self.source.permutation(n)
+
 
 def exact_delta(epsilon, mu):
     def tail(x):

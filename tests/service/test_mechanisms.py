@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from benchmarks.saddles import Quartic
 from directly import Books, held
 from sqlalchemy import select
 
@@ -13,6 +14,9 @@ from harness import SIGNER
 from privest.privacy import sampling
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.solvers import spider_schedule
+from privest.solvers.spider import Escape
+from privest.solvers.spider_schedule import Problem
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.kinds import KINDS
@@ -107,6 +111,21 @@ def test_every_cost_is_found_again_from_the_noise(plans: list[tuple[str, Any]]) 
         batches = "laplace" if name == "logistic-regression" else "gaussian"
         assert (name, batches, "fixed") in met, name
         assert ((name, "laplace", "full") in met) == (name != "robust-pca")
+
+
+@pytest.mark.parametrize("escape", ["released", "products"])
+def test_the_cost_of_streams_is_found_again(escape: Escape) -> None:
+    """That of the costlier one, as their records are different ones."""
+    loss = Quartic(4)
+    plan = spider_schedule.plan(Problem(loss, 4, loss.excess, 50_000, GAUSSIAN), escape=escape)
+    kept = mechanism("second-order", "data", GAUSSIAN, plan.releases)
+    charged = max((release.cost for release in plan.releases), key=lambda cost: cost.mu_squared)
+    assert cost_again(kept.content) == Charge.of(GAUSSIAN, charged)
+    noisier = json.loads(kept.content)
+    noisier["releases"][0]["scale"] *= 2
+    noisier["releases"][1]["scale"] /= 2
+    with pytest.raises(ValueError, match="certified"):
+        cost_again(json.dumps(noisier))
 
 
 def test_less_noise_is_a_higher_cost_or_none(plans: list[tuple[str, Any]]) -> None:

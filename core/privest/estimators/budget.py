@@ -7,6 +7,7 @@ from math import fsum, inf, nextafter, sqrt
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.certificates import NoisySum, Release, SampledSums, Scheme, noisy_sum, sampled_sums
 from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.statistic import Statistic
 
 _SLACK_SHARE = 200
@@ -123,15 +124,20 @@ def cost_of_batches(blocks: tuple[SampledSums, ...], slack: float) -> Cost:
 def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     """The cost of full sums, of batches with Laplace noise one by one, and of all others in one certificate.
 
+    Of streams the costliest counts: a gate hands a record to one leaf of one stream.
+
     Raises:
         ValueError: it is more than (ε, δ), which only rounding can bring about.
     """
-    cost, together = Cost(), list[SampledSums]()
+    cost, together, streams = Cost(), list[SampledSums](), [Cost()]
     for release in releases:
         if isinstance(release, SampledSums) and release.noise == "gaussian":
             together.append(release)
+        elif isinstance(release, PrefixSums | PrefixProducts):
+            streams.append(release.cost)
         else:
             cost += release.cost
+    cost += max(streams, key=lambda stream: stream.mu_squared)
     if together:
         cost += cost_of_batches(tuple(together), gaussian_budget(target)[1])
     if target.delta == 0:
@@ -181,10 +187,10 @@ def in_words(releases: Sequence[Release]) -> str:
         kind = "Gaussian noise, σ" if found[0].noise == "gaussian" else "Laplace noise, scale"
         spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
         count = sum(r.count for r in found)
-        batch = (
-            f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
-            if isinstance(found[0], SampledSums)
-            else ""
-        )
+        batch = ""
+        if isinstance(found[0], SampledSums):
+            batch = f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
+        elif isinstance(found[0], PrefixSums | PrefixProducts):
+            batch = " of records that are seen once, for each answer that may see one"
         parts.append(f"{kind} = {spread} on {name}{batch}, {count} step{'s' * (count != 1)}")
     return "; ".join(parts)

@@ -259,6 +259,8 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
     for release in course.releases:
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
+        elif not isinstance(release, SampledSums):
+            raise ValueError("streams are of one dataset")
         elif release.noise == "gaussian":
             found.append(next(batches))
         else:

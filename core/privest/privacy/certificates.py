@@ -7,6 +7,7 @@ from typing import Literal
 from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
 from privest.privacy.cost import Cost
+from privest.privacy.prefix_sums import Stream
 
 Noise = Literal["gaussian", "laplace"]
 
@@ -146,7 +147,7 @@ class SampledSums:
         return sqrt(self.variance) / self.divisor
 
 
-Release = NoisySum | SampledSums
+Release = NoisySum | SampledSums | Stream
 
 
 def amplified(epsilon: float, rate: float) -> float:

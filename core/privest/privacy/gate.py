@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.certificates import Release, SampledSums
+from privest.privacy.certificates import NoisySum, Release, SampledSums
 from privest.privacy.grid import Grid
 from privest.privacy.noise import NoiseSource, SystemNoise
+from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.statistic import Statistic
+from privest.privacy.streams import Prefixes, Products
 from privest.records import Records, blocks
 
 
@@ -59,6 +61,9 @@ class ChunkSum:
 class Gate:
     """Answers the releases of one plan, each as often as it allows and in order, and nothing else.
 
+    Streams (`prefix_sums`) grow when the solver says, by as many records. No record is handed out twice in a
+    run, and the order in which they are was drawn before any was read.
+
     Args:
         records: the rows; the gate keeps them to itself.
         statistics: what may be summed, by the names that the releases use.
@@ -80,24 +85,36 @@ class Gate:
             raise ValueError("the plan is for other data")
         self._records = records
         self._statistics = statistics
-        self._noise = noise or SystemNoise(sum(r.size * r.count for r in releases))
+        sums = [r for r in releases if isinstance(r, NoisySum | SampledSums)]
+        self._noise = noise or SystemNoise(sum(r.size * r.count for r in sums))
         self._owed = {
-            name: chain.from_iterable([repeat(r, r.count) for r in releases if r.statistic == name])
+            name: chain.from_iterable([repeat(r, r.count) for r in sums if r.statistic == name])
             for name in statistics
         }
-        self._answered = 0
-        self._total = sum(r.count for r in releases)
+        self._answered, self._streamed = 0, 0
+        self._total = sum(r.count for r in sums)
         self._last: tuple[Any, tuple[str, float, float], NDArray[np.int64]] | None = None
+        streams = [r for r in releases if isinstance(r, PrefixSums | PrefixProducts)]
+        self._prefixes = {r.statistic: Prefixes(r, self._noise) for r in streams if isinstance(r, PrefixSums)}
+        self._products = {
+            r.statistic: Products(r, self._noise) for r in streams if not isinstance(r, PrefixSums)
+        }
+        self._fresh = self._noise.permutation(len(records)) if streams else np.empty(0, dtype=np.int64)
 
     @property
     def answered(self) -> int:
-        """Releases made so far."""
-        return self._answered
+        """Releases made so far, by streams as well."""
+        return self._answered + self._streamed
 
     @property
     def remaining(self) -> int:
-        """Releases that the plan still allows."""
+        """Releases that the plan still allows, those of streams left out."""
         return self._total - self._answered
+
+    @property
+    def unused(self) -> int:
+        """Records that streams may still see."""
+        return len(self._fresh)
 
     def mean(self, point: Any, statistic: str = "gradient") -> Array:
         """The statistic's next release: noisy clipped sum at `point` over its (expected) count. (size,)
@@ -109,8 +126,8 @@ class Gate:
         if release is None:
             raise GateExhaustedError("the plan allows no further release")
         self._answered += 1
-        sampled = isinstance(release, SampledSums)
-        exact = self._batch(release, point) if sampled else self._whole(release, point)
+        whole = isinstance(release, NoisySum)
+        exact = self._whole(release, point) if whole else self._batch(release, point)
         grid = Grid(release.spacing)
         noise = self._noise.draw(release.noise, release.scale, release.size)
         integers = grid.quantise(noise)
@@ -118,6 +135,50 @@ class Gate:
         answer = grid.values(integers)
         answer /= release.divisor
         return answer
+
+    def extend(self, stream: str, point: Any, records: int, *, anew: bool = False) -> None:
+        """Adds a leaf to a stream: the clipped sum at `point` over so many records that none has seen.
+
+        Args:
+            stream: its statistic.
+            point: what the statistic is taken at.
+            records: how many, chosen in view of nothing but what was released.
+            anew: whether the leaf is the first of a new segment.
+
+        Raises:
+            GateExhaustedError: fewer records are left, or the segment has all its leaves.
+        """
+        kept = self._prefixes.get(stream) or self._products[stream]
+        if not 1 <= records <= self.unused or (kept.full and not anew):
+            raise GateExhaustedError("the plan allows no such leaf")
+        batch, self._fresh = self._fresh[:records], self._fresh[records:]
+        if anew:
+            kept.begin()
+        kept.add(self._records.sum_of(batch, self._sum(kept.release, point).of_pieces))
+
+    def prefix(self, stream: str) -> Array:
+        """The noisy sum of the leaves that a stream has had in its segment; the same until it grows. (size,)
+
+        Raises:
+            GateExhaustedError: it has had none.
+        """
+        kept = self._prefixes[stream]
+        if kept.empty:
+            raise GateExhaustedError("the stream has no leaf yet")
+        self._streamed += 1
+        return kept.read()
+
+    def product(self, stream: str, direction: Array) -> Array:
+        """The noisy product of a stream's running sum, a matrix, with a vector of length one at most. (rows,)
+
+        Raises:
+            GateExhaustedError: the segment has had all its products.
+        """
+        kept = self._products[stream]
+        if kept.empty:
+            raise GateExhaustedError("the plan allows no further product")
+        self._streamed += 1
+        return kept.read(direction)
 
     def pick(self, count: int) -> int:
         """A number below `count` that depends on nothing, for solvers that return a random iterate."""
@@ -127,7 +188,7 @@ class Gate:
         statistic = self._statistics[release.statistic]
         return ChunkSum(statistic, point, release.clip, release.spacing, self._records.grouped)
 
-    def _whole(self, release: Release, point: Any) -> NDArray[np.int64]:
+    def _whole(self, release: NoisySum, point: Any) -> NDArray[np.int64]:
         """The sum over all records; asked for again at the same point, it is not computed again."""
         what = (release.statistic, release.clip, release.spacing)
         if self._last is not None and self._last[0] is point and self._last[1] == what:
@@ -148,4 +209,4 @@ def _covers(release: Release, statistic: Statistic, n: int) -> bool:
     """Whether a release was planned, and certified, for this statistic of so many records."""
     if release.n != n or release.size != statistic.size:
         return False
-    return isinstance(release, SampledSums) or statistic.diameter(release.clip) <= release.diameter
+    return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter

@@ -30,6 +30,10 @@ class NoiseSource(Protocol):
         """Independent uniform numbers below n."""
         ...
 
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """The numbers below n, in random order."""
+        ...
+
 
 def _generator() -> np.random.Generator:
     """AES in counter mode where the processor has it, else ChaCha20; keyed, never seeded."""
@@ -90,6 +94,10 @@ class SystemNoise:
             self._index_limit, self._index_used = n, 0
         self._index_used += size
         return self._index_block[self._index_used - size : self._index_used]
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """The numbers below n, in random order."""
+        return self._generator.permutation(n)
 
     def _count(self, n: int, rate: float) -> int:
         """Size of a Poisson batch, drawn ahead in blocks."""

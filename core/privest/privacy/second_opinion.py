@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from privest.privacy.certificates import NoisySum, Release, amplified
+from privest.privacy.certificates import NoisySum, Release, SampledSums, amplified
+from privest.privacy.prefix_sums import Stream
 
 _HIGHEST_ORDER = 3000.0
 """Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
@@ -60,16 +61,29 @@ def second_opinion(releases: Sequence[Release], delta: float) -> Opinion:
 
 
 def _scheme(release: Release) -> str | None:
-    return None if isinstance(release, NoisySum) else release.scheme
+    return release.scheme if isinstance(release, SampledSums) else None
 
 
 def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
     """All releases as one mechanism of autodp, with a record replaced or one that is there or not."""
     composition: Any = import_module("autodp.transformer_zoo").Composition()
-    return composition([_mechanism(r, replaced=replaced) for r in releases], [r.count for r in releases])
+    sums = [r for r in releases if isinstance(r, NoisySum | SampledSums)]
+    mechanisms, counts = [_mechanism(r, replaced=replaced) for r in sums], [r.count for r in sums]
+    streams = [r for r in releases if not isinstance(r, NoisySum | SampledSums)]
+    if streams:  # which see different records: the costliest counts
+        costliest = max(streams, key=lambda r: r.cost.mu_squared)
+        mechanisms.append(_stream(costliest, replaced=replaced))
+        counts.append(1)
+    return composition(mechanisms, counts)
 
 
-def _mechanism(release: Release, *, replaced: bool) -> Any:
+def _stream(release: Stream, *, replaced: bool) -> Any:
+    """What one record can be seen of in a whole stream: one normal vector of the mechanism's right factor."""
+    zoo: Any = import_module("autodp.mechanism_zoo")
+    return zoo.ExactGaussianMechanism((1.0 if replaced else 2.0) / sqrt(release.cost.mu_squared))
+
+
+def _mechanism(release: NoisySum | SampledSums, *, replaced: bool) -> Any:
     """One release as a mechanism of autodp.
 
     Sampling never costs, so that the bound without it holds as well. A record that is there or not moves

@@ -1,0 +1,252 @@
+"""What paper 003 prints and this package does not build: each formula fails the law that ours keeps."""
+
+from dataclasses import dataclass, replace
+from math import ceil, log, sqrt
+
+import numpy as np
+import pytest
+
+from privest.arrays import SymmetricCoordinates
+from privest.losses.derivatives import Gradients, Hessians, Leaf
+from privest.privacy.gate import Gate
+from privest.privacy.noise import SystemNoise
+from privest.privacy.prefix_sums import PrefixProducts, PrefixSums, nodes, prefix_products, prefix_sums
+from privest.privacy.streams import Prefixes
+from privest.records import Records
+
+N, BATCH = 24, 6
+SYMMETRIC = SymmetricCoordinates(3)
+
+
+@dataclass(frozen=True)
+class Linear:
+    """f(x; z) = ⟨z, x⟩ + ½ xᵀZx, as far from its bounds as the rows are."""
+
+    size: int = 3
+    steepest: float = 1.0
+    smoothness: float = 1.0
+    bend: float = 1.0
+
+    def gradients(self, point, rows):
+        return rows[:, :3] + (SYMMETRIC.matrix(rows[:, 3:]) @ point)
+
+    def hessians(self, _, rows):
+        return SYMMETRIC.matrix(rows[:, 3:])
+
+
+class Silence:
+    def draw(self, *release):
+        return np.zeros(release[-1])
+
+    def permutation(self, n):
+        return np.arange(n)
+
+
+def streams(mu=1.0, products=12):
+    gradients = prefix_sums("square-root", statistic="gradient", n=N, size=3, clip=1 / BATCH, leaves=4, mu=mu)
+    hessians = prefix_products(statistic="hessian", n=N, rows=3, clip=1 / BATCH, count=products, mu=mu)
+    return gradients, hessians
+
+
+def answers(rows, releases, statistics, products):
+    """Four leaves of gradients, or one of Hessians and so many products with e₁."""
+    gate = Gate(Records(rows), statistics, releases, Silence())
+    zero = np.zeros(3)
+    if not products:
+        seen = []
+        for k in range(4):
+            before = zero if k else None
+            gate.extend("gradient", Leaf(zero + (k > 0) * np.eye(3)[0], before, BATCH), BATCH)
+            seen.append(gate.prefix("gradient"))
+        return seen
+    gate.extend("hessian", Leaf(zero, None, BATCH), BATCH)
+    return [gate.product("hessian", np.eye(3)[0]) for _ in range(products)]
+
+
+def moved_by_one_record(release, statistic, products=0, size=1.0):
+    """μ² that the answers are worth, of the worst record found, for the noise of the release."""
+    worst = 0.0
+    rng = np.random.default_rng(0)
+    for place in (0, 7, 23):
+        for _ in range(20):
+            rows = np.zeros((N, 9))
+            rows[place, :3], rows[place, 3:] = np.eye(3)[0] * size, SYMMETRIC.of(np.diag([size, 0, 0]))
+            other = rows.copy()
+            other[place] *= -1
+            rows[:, 3:] += 1e-3 * rng.standard_normal(6)
+            other[:, 3:] = np.where(np.arange(N)[:, None] == place, other[:, 3:], rows[:, 3:])
+            found = [answers(r, [release], {release.statistic: statistic}, products) for r in (rows, other)]
+            change = np.array(found[0]) - found[1]
+            if products:
+                worst = max(worst, np.sum(change**2) / release.scale**2)
+            else:
+                k = np.arange(4)
+                c = np.cumprod([1, 1 / 2, 3 / 4, 5 / 6])
+                root = np.where(k[:, None] >= k, c[np.abs(k[:, None] - k)], 0)
+                worst = max(worst, np.sum(np.linalg.solve(root, change) ** 2) / release.scale**2)
+    return worst
+
+
+# Laws
+
+
+def a_stream_costs_what_one_record_moves(release):
+    statistic = Gradients(Linear()) if isinstance(release, PrefixSums) else Hessians(Linear(), 1)
+    products = 0 if isinstance(release, PrefixSums) else 12
+    assert moved_by_one_record(release, statistic, products) <= release.cost.mu_squared
+
+
+def whatever_records_are_the_cost_stays(statistic):
+    release = streams()[0]
+    assert moved_by_one_record(release, statistic, size=50.0) <= release.cost.mu_squared
+
+
+def every_prefix_is_noisy(kind):
+    release = streams()[0]
+    stream = kind(release, SystemNoise(0))
+    for _ in range(4):
+        stream.add(np.zeros(3, dtype=np.int64))
+        assert (stream.read() != 0).all()  # but for 2^-30 each
+
+
+def nodes_cover_the_stream(of):
+    for length in range(1, 70):
+        for t in range(1, length + 1):
+            assert [k for first, last in of(t, length) for k in range(first, last + 1)] == list(
+                range(1, t + 1)
+            )
+
+
+def noise_is_known_before_the_run(scale_of):
+    """The same for two datasets, and so for whatever they answer."""
+    calm, steep = np.full((9, 3), 0.1), np.full((9, 3), 0.9)
+    assert scale_of(calm) == scale_of(steep)
+
+
+def no_leaf_is_more_sensitive_than_the_first(size_of):
+    """G/b and M|Δx|/b_t, over steps of every length, G = M = 1."""
+    for length in np.geomspace(1e-4, 1.0, 60):
+        assert length / size_of(length) <= 1 / FIRST * (1 + 1e-12)
+
+
+# What is printed
+
+
+@dataclass(frozen=True)
+class HalfSums(PrefixSums):
+    """Proof of Lemma 3.13: G/b and M|Δx|/b_t."""
+
+    @property
+    def sensitivity(self):
+        return super().sensitivity / 2
+
+
+@dataclass(frozen=True)
+class HalfProducts(PrefixProducts):
+    """The same of Hessians: M/b."""
+
+    @property
+    def sensitivity(self):
+        return super().sensitivity / 2
+
+
+@dataclass(frozen=True)
+class ChargedOnce(PrefixProducts):
+    """(M/b + …)·Ξ a step, and not for all τΓ steps that see the same records."""
+
+    @property
+    def cost(self):
+        return replace(HESSIANS, count=1).cost
+
+
+class NoiseInOneBranch(Prefixes):
+    """Algorithm 3, line 6: O₁ is used as it is."""
+
+    def read(self):
+        noisy = super().read()
+        return noisy if len(self._drawn) > 1 else self._total * self.release.spacing
+
+
+class AsAssumed(Gradients):
+    """Algorithm 4: plain means, G and M taken for granted."""
+
+    def clipped_sum(self, point, rows, _):
+        change = self.loss.gradients(point.point, rows)
+        if point.before is not None:
+            change = change - self.loss.gradients(point.before, rows)
+        return change.sum(axis=0) / point.records
+
+
+def printed_nodes(t, length):
+    """Algorithm 1: i from 1 to ⌈log Σ⌉, k′ = k + 2^(⌈log Σ⌉ − i)."""
+    found, k, levels = [], 0, ceil(log(length, 2) - 1e-12)
+    for i in range(1, levels + 1):
+        if k < t and k + 2 ** (levels - i) <= t:
+            found.append((k + 1, k + 2 ** (levels - i)))
+            k = found[-1][1]
+    return found
+
+
+def printed_scale(rows):
+    """Lemma 3.13: (G/b + max |∇̃_t|/b_t)·log(1/δ)/ε."""
+    gradients = np.cumsum(rows, axis=0) / 9
+    return (1 / 9 + np.linalg.norm(gradients, axis=1).max() / 3) * log(1e6)
+
+
+ALPHA = 0.27
+FIRST = ceil(1 / ALPHA + 1 / ALPHA**2 + 1 + 1 / ALPHA)
+"""b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
+
+
+def printed_size(length):
+    """Lemma 3.14, likewise: max{|g|√d/(αε), κ|g|/α², ρκ|g|/(M²α), 1}."""
+    return max(length / ALPHA, length / ALPHA**2, 1)
+
+
+GRADIENTS, HESSIANS = streams()
+ERRATA = {
+    "a factor of two": (a_stream_costs_what_one_record_moves, GRADIENTS, HalfSums(**vars(GRADIENTS))),
+    "a factor of two, of Hessians": (
+        a_stream_costs_what_one_record_moves,
+        HESSIANS,
+        HalfProducts(**vars(HESSIANS)),
+    ),
+    "each escape step sees the records again": (
+        a_stream_costs_what_one_record_moves,
+        HESSIANS,
+        ChargedOnce(**vars(HESSIANS)),
+    ),
+    "a raw gradient": (every_prefix_is_noisy, Prefixes, NoiseInOneBranch),
+    "nothing is clipped": (
+        whatever_records_are_the_cost_stays,
+        Gradients(Linear()),
+        AsAssumed(Linear()),
+    ),
+    "the last leaf of a tree": (nodes_cover_the_stream, lambda t, _: nodes(t), printed_nodes),
+    "noise from the answers": (noise_is_known_before_the_run, lambda _: GRADIENTS.scale, printed_scale),
+    "small batches": (
+        no_leaf_is_more_sensitive_than_the_first,
+        lambda length: max(1, ceil(FIRST * length)),
+        printed_size,
+    ),
+}
+
+
+@pytest.mark.parametrize(("law", "ours", "printed"), ERRATA.values(), ids=ERRATA)
+def test_the_law_fails_where_the_paper_is_followed(law, ours, printed):
+    law(ours)
+    with pytest.raises(AssertionError):
+        law(printed)
+
+
+@pytest.mark.parametrize("tau", ["as printed", "at least one"])
+def test_refreshes_after_escapes_are_not_of_the_order_that_lemma_3_15_states(tau):
+    """b·B/(Φτ) against bBM/(κγ), all constants 1: their ratio grows without bound as γ falls."""
+    ratios = []
+    for gamma in (1e-1, 1e-2, 1e-3):
+        phi = gamma**1.5
+        often = gamma**1.5 if tau == "as printed" else 1.0
+        ratios.append(1 / (phi * often) / (1 / gamma))
+    assert ratios[1] > 3 * ratios[0]
+    assert ratios[2] > 3 * ratios[1]
+    assert ratios[0] >= sqrt(10) * 0.99
