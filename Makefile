@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve chromium test check bench prove openapi
+.PHONY: help install demo serve chromium test check bench prove openapi image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -65,3 +65,6 @@ bench: install ## timings and accuracy, into docs/benchmarks.md
 
 prove: install ## the long proofs
 	$(PYTEST) -m prove
+
+image: ## the container's image, built, run and proven without a Docker engine, where that can be done
+	@$(PYTHON) scripts/prove-image

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _serve(host: str, port: int) -> int:
+    # While it starts, or waits for another's migration; uvicorn hands the signal back when it has ended. Else
+    # the first process of a container would ignore it, and anywhere else a proper end would look like a kill.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
     import uvicorn  # noqa: PLC0415 - each command imports what it needs
 
     from privest_service import telemetry  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""Settings of one service, from the environment alone."""
+"""Settings of one service, from the environment, and from files where what it holds should not be seen."""
 
 import os
 import re
@@ -45,9 +45,15 @@ def _key_set(place: str) -> str:
 
 
 class Settings(BaseSettings):
-    """Read from `PRIVEST_…`; every default suits one machine with SQLite."""
+    """Read from `PRIVEST_…`; every default suits one machine with SQLite.
 
-    model_config = SettingsConfigDict(env_prefix="PRIVEST_", extra="ignore")
+    A file in `PRIVEST_SECRETS_DIR` that is named as a variable, as `privest_admin_key`, stands for one that
+    is not set: environments are shown by `docker inspect`, and every worker inherits them.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="PRIVEST_", extra="ignore", secrets_dir=os.environ.get("PRIVEST_SECRETS_DIR")
+    )
 
     admin_key: Annotated[SecretStr, Field(min_length=16)]
     """Opens everything an administrator may do; any string of 16 characters or more."""

@@ -1,0 +1,264 @@
+"""What deploys the service agrees with what it deploys: image, ports, probes, settings, user, time to end."""
+
+import re
+import subprocess
+import sys
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from privest_service.app import create_app
+from privest_service.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+MANIFESTS = sorted((ROOT / "deploy/kubernetes").glob("*.yaml"))
+TEMPLATE = ROOT / "deploy/kubernetes/secret.yaml.template"
+DOCKERFILE = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
+OLDEST = "1.29"
+
+
+def instructions(name: str) -> list[str]:
+    """Arguments of the last stage's instructions of one name."""
+    stage = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
+    return re.findall(rf"^{name} +(.*)$", stage, re.MULTILINE)
+
+
+def listed(name: str) -> list[str]:
+    """The list that the last instruction of this name holds."""
+    return yaml.safe_load(instructions(name)[-1][instructions(name)[-1].index("[") :])
+
+
+UID, GID = map(int, instructions("USER")[-1].split(":"))
+PORT = int(instructions("EXPOSE")[-1])
+DATA = instructions("VOLUME")[-1]
+NAMES = {f"PRIVEST_{name.upper()}" for name in Settings.model_fields} | {"PRIVEST_SECRETS_DIR"}
+PATHS = {route.path for route in create_app(None).routes if hasattr(route, "path")} | set(
+    create_app(None).openapi()["paths"]
+)
+CALLERS = int(
+    re.findall(r"timeout_graceful_shutdown=(\d+)", (ROOT / "service/privest_service/cli.py").read_text())[0]
+)
+JOB_TIMEOUT = Settings.model_fields["job_timeout"].default
+
+
+def seconds(duration: str) -> int:
+    """Of a duration as compose writes it."""
+    return sum(int(n) * {"m": 60, "s": 1}[unit] for n, unit in re.findall(r"(\d+)([ms])", duration))
+
+
+def manifest(kind: str) -> dict[str, Any]:
+    """The one manifest of a kind."""
+    found = [one for path in MANIFESTS if (one := yaml.safe_load(path.read_text()))["kind"] == kind]
+    assert len(found) == 1
+    return found[0]
+
+
+COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
+OURS = {name: service for name, service in COMPOSE["services"].items() if service["image"] == "privest"}
+
+
+# The image
+
+
+def test_the_image_runs_the_service_itself_as_a_user_without_a_name_to_look_up() -> None:
+    assert listed("CMD") == ["privest", "serve", "--host", "0.0.0.0", "--port", str(PORT)]  # noqa: S104 - inside
+    assert UID >= 10000
+    assert not instructions("ENTRYPOINT")
+    assert instructions("WORKDIR") == [DATA]
+
+
+def test_its_health_is_asked_where_it_listens() -> None:
+    asked = listed("HEALTHCHECK")[-1]
+    address, path = re.findall(r"http://([\w.:]+)(/\w+)", asked)[0]
+    assert address == f"127.0.0.1:{PORT}"
+    assert path in PATHS
+
+
+def test_its_settings_are_settings() -> None:
+    named = set(re.findall(r"PRIVEST_\w+", " ".join(instructions("ENV"))))
+    assert named == {"PRIVEST_DATA_DIR"}
+    assert f"PRIVEST_DATA_DIR={DATA}" in instructions("ENV")[-1]
+    assert not re.search(r"KEY|SECRET|PASSWORD|TOKEN", " ".join(instructions("ENV") + instructions("ARG")))
+
+
+def test_all_stages_stand_on_one_base_and_the_same_python() -> None:
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert len(set(bases)) == 1
+    python = re.findall(r"^python:(\d+\.\d+)-", bases[0])[0]
+    assert set(re.findall(r"/lib/python(\d+\.\d+)/", DOCKERFILE)) == {python}
+
+
+def test_the_context_of_a_build_is_what_the_build_copies() -> None:
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
+    assert lines[0] == "*"
+    let_in = {line[1:] for line in lines if line.startswith("!")}
+    copied = set[str]()
+    for arguments in re.findall(r"^COPY (?!--from)(.*)$", DOCKERFILE, re.MULTILINE):
+        copied |= set(arguments.split()[:-1])
+    assert let_in == copied
+    # And no file of the project is kept out of it.
+    files = subprocess.run(
+        ["git", "ls-files", *let_in], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    kept_out = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    assert files
+    assert not [file for file in files for part in file.split("/") for out in kept_out if fnmatch(part, out)]
+
+
+# Compose
+
+
+def test_all_containers_are_confined() -> None:
+    for service in COMPOSE["services"].values():
+        assert service["read_only"]
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "healthcheck" in service or service is OURS["privest"]  # which has the image's own
+        assert "stop_grace_period" in service or "worker" in service["profiles"]
+
+
+def test_compose_names_settings_ports_and_places_that_there_are() -> None:
+    service = OURS["privest"]
+    assert set(service["environment"]) <= NAMES
+    assert service["ports"][0].rpartition(":")[2] == str(PORT)
+    assert f"data:{DATA}" in service["volumes"]
+    assert f"data:{DATA}" in OURS["worker"]["volumes"]
+    secrets = {service["environment"][name] for name in ("PRIVEST_SECRET_FILE", "PRIVEST_SIGNING_KEY_FILE")}
+    directory = service["environment"]["PRIVEST_SECRETS_DIR"]
+    assert secrets <= {f"{directory}/{name}" for name in service["secrets"]}
+
+
+def test_the_workers_are_where_the_engine_looks() -> None:
+    scheduler = OURS["scheduler"]["command"]
+    port = scheduler[scheduler.index("--port") + 1]
+    assert f"tcp://scheduler:{port}" in OURS["worker"]["command"]
+    assert f"PRIVEST_ENGINE=dask://scheduler:{port} " in (ROOT / "compose.yaml").read_text()
+    assert f"'127.0.0.1', {port})" in OURS["scheduler"]["healthcheck"]["test"][-1]
+    own = next(
+        part.partition("=")[2] for part in OURS["worker"]["command"] if part.startswith("--worker-port")
+    )
+    assert f"'127.0.0.1', {own})" in OURS["worker"]["healthcheck"]["test"][-1]
+    assert "--extra dask" in DOCKERFILE
+
+
+def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
+    script = ROOT / "scripts/make-secrets"
+    subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)
+    made = {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()}
+    assert {f"deploy/secrets/{name}" for name in made} == {
+        each["file"] for each in COMPOSE["secrets"].values()
+    }
+    assert set(COMPOSE["secrets"]) == set(made)
+    for service in COMPOSE["services"].values():
+        assert set(service.get("secrets", ())) <= set(made)
+    assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
+    # The service takes them, and nothing replaces them.
+    probe = "from privest_service.settings import Settings as S; s = S(); s.secret, s.signer; print(s.url)"
+    environment = {
+        "PRIVEST_SECRETS_DIR": str(tmp_path / "secrets"),
+        "PRIVEST_SECRET_FILE": str(tmp_path / "secrets/secret"),
+        "PRIVEST_SIGNING_KEY_FILE": str(tmp_path / "secrets/signing_key"),
+    }
+    url = subprocess.run(
+        [sys.executable, "-c", probe], env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert url == f"postgresql://privest:{made['postgres_password'].decode()}@database/privest"
+    subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()} == made
+    assert (
+        subprocess.run(["git", "check-ignore", "-q", "deploy/secrets/x"], cwd=ROOT, check=False).returncode
+        == 0
+    )
+
+
+# Kubernetes
+
+
+@pytest.mark.parametrize("path", [*MANIFESTS, TEMPLATE], ids=lambda path: path.name)
+@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
+def test_manifests_are_what_kubernetes_takes(path: Path, version: str) -> None:
+    kubernetes_validate.validate(yaml.safe_load(path.read_text()), version, strict=True)
+
+
+def test_no_folder_applied_replaces_the_real_secret() -> None:
+    assert not {"Secret"} & {yaml.safe_load(path.read_text())["kind"] for path in MANIFESTS}
+    secret = yaml.safe_load(TEMPLATE.read_text())
+    made = set(COMPOSE["secrets"]) - {"postgres_password"}
+    assert set(secret["stringData"]) == made
+
+
+def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
+    deployment = manifest("Deployment")["spec"]
+    pod = deployment["template"]["spec"]
+    [container] = pod["containers"]
+    assert deployment["replicas"] == 2
+    assert container["image"] == "privest"
+    assert "command" not in container
+    assert "args" not in container
+    assert [(port["name"], port["containerPort"]) for port in container["ports"]] == [("http", PORT)]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert {pod["securityContext"][name] for name in ("runAsGroup", "fsGroup")} == {GID}
+    assert pod["securityContext"]["runAsUser"] == UID
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[probe]["httpGet"]["port"] == "http"
+        assert container[probe]["httpGet"]["path"] in PATHS
+    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert mounted["data"] == DATA
+    assert mounted["tmp"] == "/tmp"  # noqa: S108 - its own
+    settings = manifest("ConfigMap")["data"]
+    assert set(settings) <= NAMES
+    assert mounted["secrets"] == settings["PRIVEST_SECRETS_DIR"]
+    held = {f"{mounted['secrets']}/{name}" for name in yaml.safe_load(TEMPLATE.read_text())["stringData"]}
+    assert {settings["PRIVEST_SECRET_FILE"], settings["PRIVEST_SIGNING_KEY_FILE"]} <= held
+    assert container["envFrom"] == [{"configMapRef": {"name": manifest("ConfigMap")["metadata"]["name"]}}]
+    # All workers at their worst, and the service itself.
+    processes = int(settings["PRIVEST_WORKERS"]) + 3
+    limit = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
+    assert limit >= processes * int(settings["PRIVEST_WORKER_MEMORY"]) + 2**29
+
+
+def test_all_that_selects_selects_the_pods() -> None:
+    labels = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
+    assert manifest("Deployment")["spec"]["selector"]["matchLabels"] == labels
+    assert manifest("Service")["spec"]["selector"] == labels
+    assert manifest("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
+    assert manifest("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
+    volumes = {
+        volume["name"]: volume for volume in manifest("Deployment")["spec"]["template"]["spec"]["volumes"]
+    }
+    claim = manifest("PersistentVolumeClaim")
+    assert volumes["data"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert (
+        volumes["secrets"]["secret"]["secretName"] == yaml.safe_load(TEMPLATE.read_text())["metadata"]["name"]
+    )
+
+
+# The end
+
+
+def test_there_is_time_for_claimed_jobs_to_end() -> None:
+    margin = CALLERS  # of callers who are waited for, at the worst after the last job
+    assert seconds(OURS["privest"]["stop_grace_period"]) >= JOB_TIMEOUT + margin
+    pod = manifest("Deployment")["spec"]["template"]["spec"]
+    before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])
+    job_timeout = float(manifest("ConfigMap")["data"]["PRIVEST_JOB_TIMEOUT"])
+    assert pod["terminationGracePeriodSeconds"] >= job_timeout + margin + before
+
+
+# All of it, run
+
+
+@pytest.mark.prove
+def test_the_image_builds_runs_charges_and_ends() -> None:
+    done = subprocess.run(
+        [ROOT / "scripts/prove-image"], capture_output=True, text=True, timeout=1800, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    if "skipped: " in done.stdout:
+        pytest.skip(done.stdout)
