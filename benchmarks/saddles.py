@@ -388,7 +388,8 @@ def draw(drawn: dict[str, tuple[list[float], dict[str, list[float]]]]) -> None:
         axis.loglog(x, guide, ":", color="#888888", lw=1, label=f"slope {power:.2f}")
         at = f"ε = {LOOSE:.0f}" if name == "n" else "n = 300,000"
         axis.set(title=f"Quartic, d = 10, {at}", xlabel=name)
-        axis.legend(frameon=False, fontsize=7.5)
+        axis.set_ylim(top=30 * first)
+        axis.legend(frameon=False, fontsize=7.5, loc="upper left")
     saved(figure, "saddles")
 
 

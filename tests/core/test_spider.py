@@ -210,7 +210,8 @@ def test_the_answer_is_the_calmest_point_that_no_escape_left():
     assert Descent(points, gradients, ()).chosen == 0
     assert Descent(points, gradients, (1,)).chosen == 2
     assert Descent(points, gradients, (1, 3)).answer == 3.0
-    assert Descent(points, gradients, (4,)).chosen == 0  # nothing came after it
+    assert Descent(points, gradients, (1, 4)).chosen == 2  # nothing came after the last
+    assert Descent(points, gradients, (4,)).chosen == 0
 
 
 SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]

@@ -93,8 +93,7 @@ class Descent:
         What an escape left was a saddle point, and its gradient may well be the least of all. All that is
         compared has been released, and was charged: to choose costs nothing more.
         """
-        begin = self.left[-1] if self.left else 0
-        begin = begin if begin < len(self.points) else 0
+        begin = max((k for k in self.left if k < len(self.points)), default=0)
         return begin + int(np.argmin(np.linalg.norm(self.gradients[begin:], axis=1)))
 
     @property
