@@ -4,19 +4,19 @@ What a record is worth in each sum is written here once more, by hand: √2 in t
 gradient.
 """
 
-import warnings
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
-from test_spent import Spy, exact_delta, taken_apart
+from test_robust_pca_spent import label, within_request
+from test_robust_pca_spent import run as watched_run
+from test_spent import taken_apart
 
 from privest.estimators import matrix_completion
 from privest.estimators.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.gate import Gate
 from privest.records import Records
 from privest.shapes import PartialVectorsShape
 
@@ -25,24 +25,7 @@ TARGET = PrivacyTarget(1.0, 1e-6)
 OPTIONS = [{}, {"steps": 5}, {"steps": 1, "step_size": 0.5}, {"step_size": 3.0}]
 
 
-def label(options):
-    return "-".join(f"{k}={v}" for k, v in options.items()) or "defaults"
-
-
 each = pytest.mark.parametrize("options", OPTIONS, ids=label)
-
-
-class Watched:
-    """A gate that writes down which statistic was asked for."""
-
-    def __init__(self, gate):
-        self.gate, self.asked = gate, []
-
-    def mean(self, point, statistic="gradient"):
-        self.asked.append(statistic)
-        answer = self.gate.mean(point, statistic)
-        assert np.isfinite(answer).all()
-        return answer
 
 
 def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET, known=0.7):
@@ -51,19 +34,7 @@ def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET, known=0.7):
 
 
 def run(plan, rows):
-    """The answer and what was drawn for it; a warning is an error, and too few or many releases fail."""
-    spy = Spy()
-    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, spy)
-    watched = Watched(gate)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        answer = matrix_completion.run(plan, watched)
-    assert gate.remaining == 0
-    assert gate.answered == plan.steps == len(watched.asked)
-    for statistic in plan.statistics:
-        with pytest.raises(GateExhaustedError):
-            gate.mean(None, statistic)
-    return answer, watched.asked, spy.drawn
+    return watched_run(plan, rows, matrix_completion)
 
 
 def check(plan, asked, drawn):
@@ -84,9 +55,7 @@ def check(plan, asked, drawn):
     # Where there is very much noise, what its grid is paid for is a part of the whole.
     assert (1 - Fraction(1, 10 if plan.target.epsilon < 0.01 else 10**5)) * cost <= spent <= cost
     assert plan.cost.slack == 0
-    with mpmath.workdps(60):
-        stated = mpmath.sqrt(mpmath.mpf(plan.cost.mu_squared))
-        assert exact_delta(plan.target.epsilon, stated) <= mpmath.mpf(plan.target.delta)
+    within_request(plan)
 
 
 def ordinary(n=N, dim=DIM, seed=0):

@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from test_spent import Spy
 
 from privest.arrays import SymmetricCoordinates
-from privest.estimators.budget import cost_of_all
+from privest.estimators.budget import cost_of_all, in_words
 from privest.losses.clipping import clipped_sum
 from privest.privacy.calibration import epsilon_for, gaussian_delta
 from privest.privacy.certificates import Release, noisy_sum
@@ -509,3 +509,14 @@ def test_streams_are_stored_and_charged_again():
     assert again == plan
     assert [type(r) for r in again] == [type(r) for r in plan]
     assert adapter.validate_json(adapter.dump_json(plan)) == plan
+
+
+def test_a_stream_is_told_in_words():
+    sums = prefix_sums("tree", statistic="gradient", n=1000, size=3, clip=0.01, leaves=8, mu=1.0)
+    products = prefix_products(statistic="hessian", n=1000, rows=3, clip=0.01, count=5, mu=1.0)
+    gradient, hessian = in_words([sums, products]).split("; ")
+    assert "Gaussian noise, σ" in gradient
+    assert "on the mean gradient of records that are seen once" in gradient
+    assert gradient.endswith("8 steps")
+    assert f"{products.scale:.4g} on the mean Hessian" in hessian
+    assert hessian.endswith("5 steps")

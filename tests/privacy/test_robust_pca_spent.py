@@ -89,14 +89,14 @@ def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET):
     return robust_pca.plan(RobustPCASpec(rank, **options), shape, target)
 
 
-def run(plan, rows):
+def run(plan, rows, estimator=robust_pca):
     """The answer and what was drawn for it; a warning is an error, and too few or many releases fail."""
     spy = Spy()
     gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, spy)
     watched = Watched(gate)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        answer = robust_pca.run(plan, watched)
+        answer = estimator.run(plan, watched)
     assert gate.remaining == 0
     assert gate.answered == plan.steps == len(watched.asked)
     for statistic in plan.statistics:

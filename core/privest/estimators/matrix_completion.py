@@ -14,16 +14,14 @@ from privest.arrays import Array
 from privest.estimators.budget import Allowance, cost_of_all, in_words, weak_delta
 from privest.losses.completion import CompletionGradient
 from privest.losses.hollow_moment import HollowMoment
-from privest.manifolds.grassmann import Grassmann
 from privest.privacy.certificates import NoisySum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import PartialVectorsShape
 from privest.solvers.completion_schedule import Picture
-from privest.solvers.federated import owners_descent
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.hetero_pca import hetero_pca
-from privest.solvers.subspace import geodesic_descent
+from privest.solvers.subspace import descent
 from privest.solvers.subspace_schedule import right_angles
 
 _MOST_STEPS = 1_000
@@ -250,14 +248,5 @@ def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
     hollow = HollowMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
     start = hetero_pca(hollow, planned.rank)
-    if planned.local_steps == 1:
-        return Completion(geodesic_descent(start, steps=planned.step_sizes, gradient=gate.mean))
-    found = owners_descent(
-        Grassmann(planned.shape.dim, planned.rank),
-        gate,
-        asked=lambda at: at,
-        start=start,
-        lengths=planned.step_sizes,
-        local_steps=planned.local_steps,
-    )
-    return Completion(found)
+    steps, local_steps = planned.step_sizes, planned.local_steps
+    return Completion(descent(start, gate, asked=lambda at: at, steps=steps, local_steps=local_steps))

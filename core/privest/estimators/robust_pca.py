@@ -1,6 +1,5 @@
 """Private robust PCA: the subspace that most rows lie near, whatever the others do."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Literal
@@ -40,11 +39,10 @@ from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import VectorsShape
 from privest.solvers.ball import Ball, Walk
-from privest.solvers.federated import owners_descent
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.reaper import reaper
 from privest.solvers.schedule import schedule
-from privest.solvers.subspace import consensus, geodesic_descent, principal
+from privest.solvers.subspace import consensus, descent, principal
 from privest.solvers.subspace_schedule import (
     PCA_STEPS,
     descent_count,
@@ -554,28 +552,18 @@ def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
             "bounded": Bounded(planned.scale),
             "redescending": Redescending(planned.scale),
         }
-        basis = _descended(
-            planned, gate, _start(planned, gate, center), lambda at: At(at, losses[planned.loss], center)
+        basis = descent(
+            _start(planned, gate, center),
+            gate,
+            asked=lambda at: At(at, losses[planned.loss], center),
+            steps=planned.step_sizes,
+            local_steps=planned.local_steps,
         )
     if not planned.explained:
         return Subspace(basis, center, None)
     moment = SymmetricCoordinates(rank).matrix(gate.mean(Frame(basis, center), "explained"))
     shares, turned = np.linalg.eigh(moment)
     return Subspace(basis @ turned[:, ::-1], center, np.clip(shares[::-1], 0.0, 1.0))
-
-
-def _descended(planned: RobustPCAPlan, gate: Oracle, start: Array, asked: Callable[[Array], At]) -> Array:
-    """The basis at the end of the descent."""
-    if planned.local_steps == 1:
-        return geodesic_descent(start, steps=planned.step_sizes, gradient=lambda at: gate.mean(asked(at)))
-    return owners_descent(
-        Grassmann(planned.shape.dim, planned.rank),
-        gate,
-        asked=asked,
-        start=start,
-        lengths=planned.step_sizes,
-        local_steps=planned.local_steps,
-    )
 
 
 def _located(planned: RobustPCAPlan, gate: Oracle) -> Array:

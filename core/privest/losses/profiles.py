@@ -103,23 +103,29 @@ SAVAGE = OfChance((0.0, 0.0, -2.0, 2.0))
 
 
 @dataclass(frozen=True)
-class Biweight:
-    """Tukey's loss of a residual t, c²/6·(1 − (1 − u²)³) for u = t/c within ±1, and flat beyond.
-
-    φ′ = t(1 − u²)², steepest at u² = 1/5; φ″ = (1 − u²)(1 − 5u²), least at u² = 3/5; φ‴ = (20u³ − 12u)/c,
-    largest at u = 1, from inside (Beaton and Tukey 1974).
+class _OfResidual:
+    """Of a residual t = c·u.
 
     Attributes:
-        scale: c, in units of the residual, positive.
+        scale: c, in units of the residual.
 
     Raises:
-        ValueError: it is not.
+        ValueError: no residual can be measured by it.
     """
 
     scale: float
 
     def __post_init__(self) -> None:
-        _refuse(self.scale)
+        if not 1e-100 <= self.scale <= 1e100:
+            raise ValueError("the scale of residuals must be between 1e-100 and 1e100")
+
+
+class Biweight(_OfResidual):
+    """Tukey's loss of a residual t, c²/6·(1 − (1 − u²)³) for u = t/c within ±1, and flat beyond.
+
+    φ′ = t(1 − u²)², steepest at u² = 1/5; φ″ = (1 − u²)(1 − 5u²), least at u² = 3/5; φ‴ = (20u³ − 12u)/c,
+    largest at u = 1, from inside (Beaton and Tukey 1974).
+    """
 
     @property
     def steepest(self) -> float:
@@ -152,24 +158,12 @@ class Biweight:
         return np.maximum(1 - (t / self.scale) ** 2, 0.0)
 
 
-@dataclass(frozen=True)
-class GemanMcClure:
+class GemanMcClure(_OfResidual):
     """c²/2·u²/(1 + u²) of a residual t, u = t/c: flat far out, but never quite (Geman and McClure 1987).
 
     With v = 1/(1 + u²), φ′ = t·v², steepest at u² = 1/3; φ″ = 4v³ − 3v², least at u = ±1; and
     φ‴ = 12u(u² − 1)v⁴/c, largest at u² = 1 − 2/√5, a root of 1 − 10u² + 5u⁴.
-
-    Attributes:
-        scale: c, in units of the residual, positive.
-
-    Raises:
-        ValueError: it is not.
     """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        _refuse(self.scale)
 
     @property
     def steepest(self) -> float:
@@ -201,13 +195,3 @@ class GemanMcClure:
     def _near(self, t: Array) -> Array:
         """v."""
         return 1 / (1 + (t / self.scale) ** 2)
-
-
-def _refuse(scale: float) -> None:
-    """Refuse a scale that no residual can be measured by.
-
-    Raises:
-        ValueError: this one.
-    """
-    if not 1e-100 <= scale <= 1e100:
-        raise ValueError("the scale of residuals must be between 1e-100 and 1e100")

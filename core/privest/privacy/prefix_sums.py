@@ -88,8 +88,17 @@ def variances(factorisation: Factorisation, leaves: int) -> Array:
     return np.cumsum(coefficients(leaves) ** 2)
 
 
+class _Stream:
+    """What is the same of all streams."""
+
+    divisor = 1.0
+    """Leaves are weighed already."""
+    epsilon = inf
+    """Normal noise has no pure ε."""
+
+
 @dataclass(frozen=True)
-class PrefixSums:
+class PrefixSums(_Stream):
     """A stream whose every prefix may be released, with noise correlated through a factorisation.
 
     Attributes:
@@ -120,16 +129,6 @@ class PrefixSums:
         return self.leaves
 
     @property
-    def divisor(self) -> float:
-        """Leaves are weighed already."""
-        return 1.0
-
-    @property
-    def epsilon(self) -> float:
-        """Normal noise has no pure ε."""
-        return inf
-
-    @property
     def sensitivity(self) -> float:
         """s: Euclidean length by which one replaced record moves the integer sum of its leaf."""
         return grid.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
@@ -152,7 +151,7 @@ class PrefixSums:
 
 
 @dataclass(frozen=True)
-class PrefixProducts:
+class PrefixProducts(_Stream):
     """A stream of symmetric matrices H that stay in the gate: released are products Hu, |u| <= 1, with noise.
 
     Attributes:
@@ -179,16 +178,6 @@ class PrefixProducts:
     def size(self) -> int:
         """Of a leaf."""
         return SymmetricCoordinates(self.rows).size
-
-    @property
-    def divisor(self) -> float:
-        """Leaves are weighed already."""
-        return 1.0
-
-    @property
-    def epsilon(self) -> float:
-        """Normal noise has no pure ε."""
-        return inf
 
     @property
     def sensitivity(self) -> float:

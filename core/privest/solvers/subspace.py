@@ -1,12 +1,15 @@
 """Robust subspaces by geodesic descent, and the private starts that make it find the right one."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.losses.candidates import Candidates
 from privest.manifolds.grassmann import Grassmann
+from privest.solvers.federated import owners_descent
+from privest.solvers.gradient_descent import Oracle
 
 Refine = Callable[[Candidates], Array]
 """Noisy mean of all candidates' negative gradients, (count, rank + 1)."""
@@ -53,6 +56,32 @@ def consensus(
         normals = moved / np.linalg.norm(moved, axis=1, keepdims=True)
     every = Candidates(frame, np.vstack([plain, normals]), scales[-1], center)
     return every.basis(int(np.argmin(objective(every))))
+
+
+def descent(
+    basis: Array,
+    gate: Oracle,
+    *,
+    asked: Callable[[Array], Any],
+    steps: Sequence[float],
+    local_steps: int,
+) -> Array:
+    """Descent on a gate's noisy gradients: by geodesics or, with local steps, Algorithm 1 of paper 002.
+
+    Args:
+        basis: (dim, rank) orthonormal columns to start from.
+        gate: of one owner, or several pooled.
+        asked: what a gate is asked for the negative gradient at a basis.
+        steps: η_k, or the lengths of rounds.
+        local_steps: τ.
+
+    Returns:
+        (dim, rank) orthonormal columns.
+    """
+    if local_steps == 1:
+        return geodesic_descent(basis, steps=steps, gradient=lambda at: gate.mean(asked(at)))
+    space = Grassmann(*basis.shape)
+    return owners_descent(space, gate, asked=asked, start=basis, lengths=steps, local_steps=local_steps)
 
 
 def geodesic_descent(basis: Array, *, steps: Sequence[float], gradient: Callable[[Array], Array]) -> Array:

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from privest.estimators import classifier_score
 from privest.estimators.classifier_score import Metric
-from privest.estimators.federation import Federated, Part
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 from privest_service.inputs import Point
 
@@ -116,6 +115,6 @@ CLASSIFIER_SCORE = Kind(
     plan_view=ClassifierScorePlanView,
     plan=_plan,
     is_heavy=lambda _: False,
-    plans=TypeAdapter(classifier_score.ScorePlan | Federated[classifier_score.ScorePlan] | Part),
+    plans=plans_of(classifier_score.ScorePlan),
     run=_run,
 )

@@ -2,17 +2,16 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from privest.estimators import frechet_mean
 from privest.estimators.courses import Solver
-from privest.estimators.federation import Federated, Part
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PointsShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.variance_reduction import FullNoise
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 from privest_service.inputs import Point
 
@@ -87,6 +86,6 @@ FRECHET_MEAN = Kind(
     plan_view=FrechetMeanPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in ("rsgd", "rsvrg"),
-    plans=TypeAdapter(frechet_mean.FrechetMeanPlan | Federated[frechet_mean.FrechetMeanPlan] | Part),
+    plans=plans_of(frechet_mean.FrechetMeanPlan),
     run=_run,
 )

@@ -3,17 +3,26 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, TypeAdapter
 
 from privest.estimators import federation
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Part
 from privest.estimators.plan import Plan
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import Shape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+
+P = TypeVar("P", bound=Plan)
+
+
+def plans_of(plan: type[P]) -> TypeAdapter[P | Federated[P] | Part]:
+    """Reads and writes an estimator's plans: on one dataset, on several, and what each owner of those has."""
+    several: Any = Federated
+    either: Any = plan | several[plan] | Part
+    return TypeAdapter(either)
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,6 @@ class Kind:
     is_heavy: Callable[[dict[str, Any]], bool]
     """Whether a plan with these options takes long, and libraries that the web process does without."""
     plans: TypeAdapter[Any]
-    """On one dataset or on several, and parts of the latter."""
     run: Callable[[Any, Oracle], BaseModel]
 
     def options(self, request: EstimateRequest) -> dict[str, Any]:

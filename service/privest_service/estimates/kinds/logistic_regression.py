@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from privest.estimators import logistic_regression
-from privest.estimators.federation import Federated, Part
 from privest.estimators.logistic_regression import Loss, Solver
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
 
@@ -149,6 +148,6 @@ LOGISTIC_REGRESSION = Kind(
     plan_view=LogisticRegressionPlanView,
     plan=_plan,
     is_heavy=lambda options: options["batch_size"] is not None,
-    plans=TypeAdapter(logistic_regression.LogisticPlan | Federated[logistic_regression.LogisticPlan] | Part),
+    plans=plans_of(logistic_regression.LogisticPlan),
     run=_run,
 )

@@ -2,15 +2,14 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from privest.estimators import matrix_completion
-from privest.estimators.federation import Federated, Part
 from privest.estimators.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PartialVectorsShape
 from privest.solvers.gradient_descent import Oracle
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 
 
@@ -77,6 +76,6 @@ MATRIX_COMPLETION = Kind(
     plan_view=MatrixCompletionPlanView,
     plan=_plan,
     is_heavy=lambda _: False,
-    plans=TypeAdapter(MatrixCompletionPlan | Federated[MatrixCompletionPlan] | Part),
+    plans=plans_of(MatrixCompletionPlan),
     run=_run,
 )

@@ -2,16 +2,15 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field, TypeAdapter
+from pydantic import BaseModel, Field
 
 from privest.estimators import robust_pca
-from privest.estimators.federation import Federated, Part
 from privest.estimators.robust_pca import STOCHASTIC, Loss, Solver, Start
 from privest.privacy.certificates import Scheme
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import VectorsShape
 from privest.solvers.gradient_descent import Oracle
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 
 
@@ -122,6 +121,6 @@ ROBUST_PCA = Kind(
     plan_view=RobustPCAPlanView,
     plan=_plan,
     is_heavy=lambda options: options["solver"] in STOCHASTIC,
-    plans=TypeAdapter(robust_pca.RobustPCAPlan | Federated[robust_pca.RobustPCAPlan] | Part),
+    plans=plans_of(robust_pca.RobustPCAPlan),
     run=_run,
 )
