@@ -13,7 +13,7 @@ import psutil
 import pytest
 from sqlalchemy import select, update
 
-from harness import Caller, Server, books_balance, npy, problem, slow_rows, spd, until, worker_on
+from harness import SPD3, Caller, Server, books_balance, npy, problem, slow_rows, spd, until, worker_on
 from privest_service.database import Database, now
 from privest_service.ledger.models import Job, Transition
 
@@ -113,6 +113,21 @@ def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
     incoming = (server.data_dir / "incoming").iterdir()
     assert not [file for file in incoming if not file.name.startswith("pymp-")]
     assert owner.estimate(owner.dataset()).status_code == 200
+
+
+@on_one_database
+def test_workers_that_are_killed_while_idle_are_replaced(start_server: Callable[..., Server]) -> None:
+    server = start_server()
+    owner = server.owner(epsilon=20.0)
+    dataset = owner.dataset()
+    assert owner.estimate(dataset).json()["state"] == "committed"
+    web = psutil.Process(server.process.pid)
+    for worker in (child for each in web.children() for child in each.children()):
+        worker.kill()
+    # A request before the death was seen may be lost with it, but none after.
+    until(lambda: owner.upload(npy(spd(60)), SPD3).status_code == 201)
+    until(lambda: owner.estimate(dataset).json()["state"] == "committed")
+    assert owner.get("/readyz").status_code == 200
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
@@ -19,14 +20,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 from anyio import to_thread
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
+from pebble import ProcessExpired, ProcessFuture
 from sqlalchemy.exc import SQLAlchemyError
 
 from privest_service.database import Database, now
 from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
 from privest_service.estimates.runners import runners
-from privest_service.estimates.runners.local import processes
+from privest_service.estimates.runners.local import Processes
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
 from privest_service.problems import TooLarge, Unavailable
@@ -52,7 +53,7 @@ _PLANNING = 8
 _PLAN_SECONDS = 60.0
 """That one of them waits."""
 
-_LOST = (WorkerTimeoutError, ProcessExpired, CancelledError, OSError)
+_LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
 """What a call of a worker that came to no end raises."""
 
 _REMEMBERED = 2**25
@@ -99,7 +100,7 @@ class Engine:
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._made: dict[str, str] = {}
         self._tidy, self._tidied = tidy, 0.0
-        self._pools: dict[Work, ProcessPool] = {}
+        self._pools: dict[Work, Processes] = {}
         self._planning = threading.Semaphore(_PLANNING)
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
@@ -111,7 +112,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         # Each kind of work has a worker of its own, so that none waits behind another, and no claimed job
         # behind any of them while its lease runs. No process starts before it is needed.
-        self._pools = {work: processes(1, self._memory) for work in get_args(Work)}
+        self._pools = {work: Processes(1, self._memory) for work in get_args(Work)}
         self._runners.start()
         self._feeder.start()
 
@@ -126,8 +127,7 @@ class Engine:
         self._feeder.join()
         self._runners.stop()
         for pool in self._pools.values():
-            pool.close()
-            pool.join()
+            pool.stop()
         self._ends.shutdown()
 
     @property
@@ -159,10 +159,10 @@ class Engine:
             yield
 
     def _start(self, work: Work, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
-        pool = self._pools.get(work)
-        if pool is None or not pool.active:
-            raise Unavailable
-        return pool.schedule(function, args=args, timeout=self._job_timeout)
+        try:
+            return self._pools[work].call(self._job_timeout, function, *args)
+        except (KeyError, RuntimeError):  # not started yet, or no more
+            raise Unavailable from None
 
     async def in_worker(self, work: Work, function: Callable[..., T], *args: Any) -> T:
         """Run in a worker process what a hostile caller may make crash, hang or slow; no thread waits for it.
@@ -240,9 +240,11 @@ class Engine:
         """Claim jobs one by one, as workers become free."""
         while not self._stopping.is_set():
             self._look_after()  # never after a claim, whose lease runs
-            self._slots.acquire()
+            able = self._runners.healthy
+            if not self._slots.acquire(timeout=_PATIENCE):
+                continue
             try:
-                job = None if self._stopping.is_set() else self._claim(able=self._runners.healthy)
+                job = None if self._stopping.is_set() else self._claim(able=able)
             except Exception:
                 log.exception("claiming failed")  # the database; no rows were read yet
                 job = None
@@ -254,6 +256,8 @@ class Engine:
                 self._run(job)
 
     def _look_after(self) -> None:
+        for pool in self._pools.values():
+            pool.mend()
         if self._tidy is None or time.monotonic() - self._tidied < _PATIENCE:
             return
         try:

@@ -2,13 +2,19 @@
 
 import os
 import resource
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from multiprocessing import forkserver, get_context
+from typing import Any, TypeVar
 
-from pebble import ProcessPool
+from pebble import ProcessFuture, ProcessPool
 
 from privest_service.estimates.runners.memory import keep_freed
+
+T = TypeVar("T")
 
 _PRELOADED = [
     "privest_service.estimates.worker",
@@ -18,18 +24,72 @@ _PRELOADED = [
 """Loaded once, before workers are forked from it."""
 
 
-def processes(workers: int, memory: int) -> ProcessPool:
+class Processes:
     """Worker processes that are started when they are needed, and replaced when they crash.
+
+    A process that is killed while it has nothing to do, or between a call and its word that it took it,
+    breaks the whole pool for ever: then the pool is replaced, and what was under way in it is lost.
 
     Args:
         workers: at most.
         memory: bytes that each may take.
     """
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
-    context = get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
-    forkserver.ensure_running()  # before uploads go elsewhere: a socket's path must be short
-    return ProcessPool(workers, initializer=limit_memory, initargs=(memory,), context=context)
+
+    def __init__(self, workers: int, memory: int) -> None:
+        os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
+        self._workers, self._memory = workers, memory
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(_PRELOADED)
+        forkserver.ensure_running()  # before uploads go elsewhere: a socket's path must be short
+        self._lock = threading.Lock()
+        self._pool: ProcessPool | None = None
+        self._calls = set[ProcessFuture[Any]]()
+        self._stopped = False
+
+    def call(self, seconds: float, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
+        """Begin a call; after so many seconds its process is killed.
+
+        Raises:
+            RuntimeError: there are no workers any more, or none can be started.
+        """
+        self.mend()
+        with self._lock:
+            if self._stopped:
+                raise RuntimeError("stopped")
+            if self._pool is None:
+                self._pool = ProcessPool(
+                    self._workers, initializer=limit_memory, initargs=(self._memory,), context=self._context
+                )
+            call = self._pool.schedule(function, args=args, timeout=seconds)
+            self._calls.add(call)
+        call.add_done_callback(self._calls.discard)
+        return call
+
+    def mend(self) -> None:
+        """If the pool broke down, end what is left of it and of its calls; the next call begins anew."""
+        with self._lock:
+            if (broken := self._pool) is None or broken.active:
+                return
+            self._pool, lost = None, list(self._calls)
+        # Elsewhere, as ending processes takes time, and callbacks may call.
+        threading.Thread(target=_clear, args=(broken, lost), name="broken-pool", daemon=True).start()
+
+    def stop(self) -> None:
+        """Wait for all calls to end, end the processes, and take no more."""
+        with self._lock:
+            self._stopped = True
+            pool = self._pool
+        if pool is not None:
+            pool.close()
+            pool.join()
+
+
+def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
+    broken.stop()
+    broken.join()
+    for call in lost:
+        with suppress(InvalidStateError):  # it ended
+            call.set_exception(BrokenProcessPool())
 
 
 def limit_memory(allowed: int) -> None:
@@ -53,29 +113,31 @@ class LocalRunners:
     def __init__(self, workers: int, memory: int) -> None:
         self.slots = workers
         self._memory = memory
-        self._pool: ProcessPool | None = None
+        self._processes: Processes | None = None
 
     @property
     def healthy(self) -> bool:
-        """Whether there are workers."""
-        return self._pool is not None and self._pool.active
+        """Whether there are workers: as long as the service runs, since broken ones are replaced here."""
+        if self._processes is None:
+            return False
+        self._processes.mend()
+        return True
 
     def start(self) -> None:
-        """Make the pool; its processes start behind."""
-        self._pool = processes(self.slots, self._memory)
+        """Make ready; processes start when they are needed."""
+        self._processes = Processes(self.slots, self._memory)
 
     def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run; after so many seconds its process is killed.
 
         Raises:
-            RuntimeError: the pool broke down.
+            RuntimeError: there are no workers.
         """
-        if self._pool is None:
+        if self._processes is None:
             raise RuntimeError("not started")
-        return self._pool.schedule(function, args=args, timeout=seconds)
+        return self._processes.call(seconds, function, *args)
 
     def stop(self) -> None:
         """Wait for all runs to end, and end the processes."""
-        if self._pool is not None:
-            self._pool.close()
-            self._pool.join()
+        if self._processes is not None:
+            self._processes.stop()
