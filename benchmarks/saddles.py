@@ -305,7 +305,7 @@ def hessian_table() -> str:
             noise = {
                 how: sqrt(d * (2 if how == "released" else 1))
                 * found.schedule.escape_radius
-                * found.releases[1].deviation
+                * found.releases[0].deviation
                 for how, found in lines.items()
             }
             products = lines["products"]

@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from privest.estimators import logistic_regression
 from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.nonconvex import Nonconvex
 from privest.losses.linear import MarginLoss
 from privest.losses.profiles import LOGISTIC
 from privest.privacy.cost import PrivacyTarget
@@ -138,6 +139,42 @@ def test_the_sigmoid_loss_resists_labels_that_are_wrong_on_one_side(share):
 
 
 @pytest.mark.parametrize("loss", BOUNDED)
+def test_spider_finds_the_plane_with_every_record_seen_once(loss):
+    rows, true = by_a_plane(60_000, 0.0, 0)
+    planned, found = fit(rows, loss=loss, solver="spider")
+    assert [release.statistic for release in planned.releases] == ["hessian", "gradient"]
+    assert planned.expected_error.standard_deviation == planned.releases[-1].deviation
+    assert planned.expected_error.accuracy == planned.course.planned.accuracy
+    # By chance it would be one half. (Each of 20 seeds of each loss was above 0.93.)
+    assert right(found, rows, true) > 0.9
+    assert found.sampling is None
+
+
+def test_spider_with_bounded_loss_resists_wrong_labels():
+    rows, true = by_a_plane(100_000, 0.2, 0)
+    assert right(fit(rows, loss="sigmoid", solver="spider")[1], rows, true) > 0.92
+
+
+@pytest.mark.parametrize("loss", BOUNDED)
+@pytest.mark.parametrize("n", [1_500, 20_000])
+def test_spider_answers_whatever_rows_hold(loss, n):
+    rows, _ = by_a_plane(n, 0.2, 0)
+    rows[0] = [1e308, -1.79e308, 5e-324, *[0.0] * (D - 3), 1.0]
+    for hard in (rows, rows * [*[0.0] * D, 1.0], np.repeat(rows[:1], n, axis=0)):
+        _, found = fit(hard, loss=loss, solver="spider")
+        assert np.isfinite(found.coefficients).all()
+        assert np.isfinite(found.noise.standard_errors).all()
+
+
+def test_what_zero_loses_is_the_area_under_the_slope():
+    margins = np.linspace(0, 60, 600_001)
+    for loss in BOUNDED:
+        problem = Nonconvex(LabelledShape(9, ("a",), "y", ("0", "1"), 1.0), loss, 0.0, True)
+        area = np.trapezoid(-problem.objective.profile.slope(margins), margins)
+        assert problem.excess == pytest.approx(area, rel=1e-6)
+
+
+@pytest.mark.parametrize("loss", BOUNDED)
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 @pytest.mark.parametrize("n", [60, 20_000])
 def test_every_loss_answers_whatever_rows_hold(loss, delta, n):
@@ -184,8 +221,12 @@ def test_without_a_choice_nothing_is_other_than_before():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        *(({"loss": loss, "solver": "gd"}, f"the loss {loss} is for the solver escape") for loss in BOUNDED),
+        *(({"loss": loss, "solver": "gd"}, f"the loss {loss} is for the solvers escape") for loss in BOUNDED),
         ({"solver": "escape"}, "name one"),
+        ({"solver": "spider"}, "name one"),
+        ({"solver": "spider", "loss": "savage", "delta": 0.0}, "a delta above 0"),
+        ({"solver": "spider", "loss": "savage", "standardisation": "private"}, "ask for escape"),
+        ({"solver": "spider", "loss": "savage"}, r"not one batch fits into 50 records: it takes \d+"),
         *(({"loss": loss, "classes": ("0", "1", "2")}, "for a dataset of two") for loss in BOUNDED),
         *(({"loss": loss, "sampling_errors": True}, "sampling_errors") for loss in BOUNDED),
         *(({"loss": loss, "steps": 10}, "steps") for loss in BOUNDED),

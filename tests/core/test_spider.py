@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privest.arrays import SymmetricCoordinates
+from privest.estimators import logistic_regression
 from privest.estimators.budget import cost_of_all
 from privest.losses.derivatives import Gradients, Hessians, Leaf
 from privest.privacy.calibration import gaussian_delta
@@ -18,7 +19,8 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.solvers.spider import Descent, spider
+from privest.shapes import LabelledShape
+from privest.solvers.spider import GRADIENT, Descent, spider
 from privest.solvers.spider_schedule import Problem, plan
 
 RUN = settings(deadline=None, derandomize=True, max_examples=60)
@@ -191,8 +193,8 @@ def test_a_run_with_products_is_refreshed_after_tau_escapes():
     asked = problem(Quartic(5), n=60_000)
     found = plan(asked, escape="products")
     _, gate = run(asked, found=found)
-    assert found.releases[1].count == found.schedule.escapes * found.schedule.escape_steps
-    assert 0 < max(gate.products) <= found.releases[1].count
+    assert found.releases[0].count == found.schedule.escapes * found.schedule.escape_steps
+    assert 0 < max(gate.products) <= found.releases[0].count
     assert gate.products[0] > 0  # an escape from the start, and then a refresh
     assert gate.leaves[2][3]
 
@@ -207,11 +209,11 @@ def test_it_ends_when_a_batch_no_longer_fits():
 def test_the_answer_is_the_calmest_point_that_no_escape_left():
     gradients = np.array([[0.0], [0.3], [0.2], [0.5]])
     points = np.arange(4.0)[:, None]
-    assert Descent(points, gradients, ()).chosen == 0
-    assert Descent(points, gradients, (1,)).chosen == 2
-    assert Descent(points, gradients, (1, 3)).answer == 3.0
-    assert Descent(points, gradients, (1, 4)).chosen == 2  # nothing came after the last
-    assert Descent(points, gradients, (4,)).chosen == 0
+    assert Descent(points, gradients, (0,), ()).chosen == 0
+    assert Descent(points, gradients, (0,), (1,)).chosen == 2
+    assert Descent(points, gradients, (0,), (1, 3)).answer == 3.0
+    assert Descent(points, gradients, (0,), (1, 4)).chosen == 2  # nothing came after the last
+    assert Descent(points, gradients, (0,), (4,)).chosen == 0
 
 
 SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]
@@ -310,10 +312,17 @@ def test_plans_fit_their_budget_and_their_records_or_say_what_would(n, d, bounds
     assert (found.warnings == ()) == useful
     if useful:
         error = found.accuracy / 8
-        noise = found.releases[0].deviation * sqrt(d)
+        noise = found.releases[-1].deviation * sqrt(d)
         sampling = sqrt((steep**2 + steep * schedule.drift) / schedule.batch)
         assert sampling**2 <= error**2 / 2 * 1.001
         assert noise**2 <= error**2 / 2 * 1.1
+
+
+@pytest.mark.parametrize("bound", ["steepest", "smoothness", "bend"])
+@pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
+def test_bounds_that_bound_nothing_are_refused(bound, value):
+    with pytest.raises(ValueError, match="must be above 0"):
+        Problem(replace(Wild(), **{bound: value}), 1, 1.0, 1000, PrivacyTarget(1.0, 1e-6))
 
 
 def test_a_refusal_names_an_epsilon_that_would_do():
@@ -338,7 +347,7 @@ def test_the_noise_drawn_pays_for_the_plan(escape):
     spy = Seeded()
     spy.rng = SystemNoise(0)._generator
     _, gate = run(asked, noise=spy, found=found)
-    gradients, hessians = found.releases
+    hessians, gradients = found.releases
     scales = {scale for _, scale, _ in spy.drawn}
     assert scales == {gradients.scale, hessians.scale}
     leaves = max_run([anew for stream, *_, anew in gate.leaves if stream == "gradient"])
@@ -363,4 +372,53 @@ def max_run(begins):
 def test_the_cheaper_way_to_see_a_hessian_is_chosen():
     for loss in (Quartic(5), PhaseRetrieval(10), SquareRoot(5, 2)):
         assert plan(problem(loss)).schedule.escape == "released"
-    assert ceil(plan(problem(), escape="products").releases[1].count) > 2
+    assert ceil(plan(problem(), escape="products").releases[0].count) > 2
+
+
+def test_the_way_to_the_answer_begins_where_the_last_escape_landed():
+    points = np.zeros((12, 1))
+    gradients = np.ones((12, 1))
+    gradients[10] = 0.1  # the answer
+    found = Descent(points, gradients, begun=(0, 5, 9), left=(2, 7))
+    assert (found.landed, found.chosen) == (7, 10)
+    # Steps from points 7 and 8, prefixes 3 and 4 of the second segment; from 9, the first of the third.
+    assert found.way == [(3, 4), (1, 1)]
+    assert Descent(points, gradients, begun=(0, 5, 9), left=(12,)).way == [(1, 5), (1, 4), (1, 1)]
+    gradients[7] = 0.01
+    assert Descent(points, gradients, begun=(0, 5, 9), left=(2, 7)).way == []
+
+
+def test_segments_begin_where_gradients_are_taken_afresh():
+    asked = problem()
+    found = plan(asked)
+    rows = asked.loss.rows(np.random.default_rng(5), asked.n)
+    gate = Watched(Gate(Records(rows), found.statistics, found.releases, Seeded()))
+    descent = spider(gate, start=asked.loss.start(), schedule=found.schedule)
+    leaves = [anew for stream, _, _, anew in gate.leaves if stream == GRADIENT]
+    assert descent.begun == tuple(place for place, anew in enumerate(leaves) if anew)
+    assert len(descent.begun) > 1
+
+
+def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
+    """Of rows without features, whose gradients are nothing but noise, with ten weights.
+
+    More than twenty answers that took a step: squares beyond 1 ± 0.4 have a probability below 1e-4.
+    """
+    d, n = 10, 6_000
+    shape = LabelledShape(n, tuple(map(str, range(d))), "y", ("0", "1"), 1.0)
+    spec = logistic_regression.LogisticSpec(loss="sigmoid", solver="spider", intercept=False)
+    planned = logistic_regression.plan(spec, shape, PrivacyTarget(1.0, 1e-6))
+    rows, course = np.zeros((n, d + 1)), planned.course
+    squares = []
+    for seed in range(40):
+        gates = (
+            Gate(Records(rows, threads=1), planned.statistics, planned.releases, Seeded(seed)) for _ in "ab"
+        )
+        found = spider(next(gates), start=np.zeros(d), schedule=course.planned.schedule)
+        fit = course.run(planned.releases, next(gates), course.design)
+        np.testing.assert_array_equal(fit.weights[0], found.answer)
+        if found.way:
+            moved = found.answer - found.points[found.landed]
+            squares.append(moved @ moved / np.trace(fit.noise(0)))
+    assert len(squares) > 20
+    assert 0.6 < np.mean(squares) < 1.4

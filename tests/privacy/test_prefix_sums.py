@@ -28,6 +28,7 @@ from privest.privacy.prefix_sums import (
     nodes,
     prefix_products,
     prefix_sums,
+    variance_of_total,
     variances,
 )
 from privest.records import CHUNK, Records
@@ -132,6 +133,14 @@ def test_the_factors_multiply_to_prefix_sums_and_have_the_stated_norms(factorisa
         np.testing.assert_allclose(ours @ ours, np.tri(leaves), atol=1e-12)
     else:
         assert set(np.unique(np.round(other, 9))) <= {0.0, 1.0}
+
+
+@BOTH
+def test_prefixes_added_up_have_the_variance_of_their_rows_added_up(factorisation):
+    rows = left(factorisation, 21)
+    for first, last in [(1, 1), (1, 21), (4, 9), (16, 21)]:
+        total = rows[first - 1 : last].sum(axis=0)
+        assert variance_of_total(factorisation, first, last) == pytest.approx(total @ total)
 
 
 def test_coefficients_are_those_of_the_square_root():

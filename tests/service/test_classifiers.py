@@ -1,5 +1,6 @@
 """Logistic regression over HTTP: labelled rows in, coefficients in their units out, whatever rows hold."""
 
+import re
 from functools import partial
 
 import numpy as np
@@ -71,6 +72,44 @@ def test_losses_that_are_not_convex_are_planned_charged_and_run(asked: tuple[Cal
     scores = rows[:, :2] @ np.array(found["coefficients"]) + found["intercept"]
     assert np.mean((scores > 0) == rows[:, 2]) > 0.95
     assert found["sampling"] is None
+
+
+@only_on_sqlite
+def test_spider_is_planned_charged_and_run_until_records_run_out(asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    options = {"loss": "sigmoid", "solver": "spider", "reuse": False}
+    planned = owner.plan(dataset, **ASK, **options).json()
+    assert [release["statistic"] for release in planned["releases"]] == ["hessian", "gradient"]
+    (warning,) = planned["warnings"]
+    needed = int(re.search(r"; (\d+) records would give", warning)[1])
+    assert needed > 2000
+    job = owner.estimate(dataset, **ASK, **options).json()
+    assert job["state"] == "committed"
+    assert job["charges"][0]["mu_squared"] == pytest.approx(planned["privacy"]["mu"] ** 2, abs=3e-12)
+    assert job["uncertainty"] == planned["expected_error"]
+    assert set(job["uncertainty"]) == {"standard_deviation", "accuracy"}
+    assert len(job["estimate"]["coefficients"]) == 2
+    assert job["estimate"]["sampling"] is None
+
+
+@only_on_sqlite
+def test_spider_without_a_batch_says_what_would_do(asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    tight = ASK | {"epsilon": 0.05, "loss": "savage", "solver": "spider"}
+    refused = problem(owner.plan(dataset, **tight), 422, "invalid")
+    said = re.search(r"into 2000 records: it takes (\d+), or epsilon ([\d.]+)", refused["detail"])
+    assert said, refused
+    assert owner.plan(dataset, **tight | {"epsilon": float(said[2])}).status_code == 200
+
+
+@only_on_sqlite
+def test_spider_is_of_one_dataset(asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    both = [{"id": dataset}, {"id": owner.dataset(told_apart(), LABELLED)}]
+    privacy = {"epsilon": 2.0, "delta": 1e-6}
+    body = {"dataset": both, "privacy": privacy, "loss": "savage", "solver": "spider"}
+    refused = problem(owner.post("/v1/estimates/logistic-regression/plan", json=body), 422, "invalid")
+    assert "of one dataset alone: name one" in refused["detail"]
 
 
 @only_on_sqlite
@@ -206,6 +245,9 @@ def test_what_rows_hold_changes_nothing_but_the_numbers(server: Server, hard: np
         {"loss": "logistic-nonconvex", "penalty": 0.0},
         {"loss": "logistic-nonconvex", "sampling_errors": True},
         {"solver": "escape"},
+        {"solver": "spider"},
+        {"solver": "spider", "loss": "savage", "delta": 0},
+        {"solver": "spider", "loss": "savage", "standardisation": "private"},
         {"intercept": "yes"},
         {"rank": 2},
     ],
@@ -214,8 +256,8 @@ def test_what_rows_hold_changes_nothing_but_the_numbers(server: Server, hard: np
 def test_bad_questions_are_refused_before_anything_is_charged(asked: tuple[Caller, str], wrong: dict) -> None:
     owner, dataset = asked
     before = owner.budget()
-    problem(owner.plan(dataset, **ASK, **wrong), 422, "invalid")
-    problem(owner.estimate(dataset, **ASK, **wrong), 422, "invalid")
+    problem(owner.plan(dataset, **ASK | wrong), 422, "invalid")
+    problem(owner.estimate(dataset, **ASK | wrong), 422, "invalid")
     assert owner.budget() == before
 
 

@@ -17,6 +17,7 @@ from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shap
 from privest.solvers import spider_schedule
 from privest.solvers.spider import Escape
 from privest.solvers.spider_schedule import Problem
+from privest_service.dashboard.words import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.kinds import KINDS
@@ -121,6 +122,9 @@ def test_the_cost_of_streams_is_found_again(escape: Escape) -> None:
     kept = mechanism("second-order", "data", GAUSSIAN, plan.releases)
     charged = max((release.cost for release in plan.releases), key=lambda cost: cost.mu_squared)
     assert cost_again(kept.content) == Charge.of(GAUSSIAN, charged)
+    hessians, gradients = map(noise, json.loads(kept.content)["releases"])
+    assert ("products with" if escape == "products" else "running sums") in hessians
+    assert f"each is seen once, by {plan.schedule.leaves} answers at most" in gradients
     noisier = json.loads(kept.content)
     noisier["releases"][0]["scale"] *= 2
     noisier["releases"][1]["scale"] /= 2

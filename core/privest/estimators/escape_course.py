@@ -2,32 +2,20 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from math import ceil, sqrt
-from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.budget import Allowance
 from privest.estimators.fit import Fit
-from privest.estimators.newton_course import TIGHT
-from privest.losses.linear import Curvatures, MarginLoss, Placed, Pulls
-from privest.losses.profiles import LOGISTIC, SAVAGE, SIGMOID, OfChance
+from privest.estimators.nonconvex import Nonconvex
+from privest.losses.linear import Curvatures, Placed, Pulls
 from privest.losses.standardised import Standardised
 from privest.privacy.certificates import NoisySum, Release
 from privest.privacy.statistic import Statistic
-from privest.shapes import LabelledShape
 from privest.solvers.escape import descend, loudness
 from privest.solvers.gradient_descent import Oracle
-
-NonconvexLoss = Literal["sigmoid", "savage", "logistic-nonconvex"]
-
-PROFILES: dict[NonconvexLoss, OfChance] = {
-    "sigmoid": SIGMOID,
-    "savage": SAVAGE,
-    "logistic-nonconvex": LOGISTIC,
-}
 
 _NOISE = 0.04
 """Standard deviation that all steps leave on a score, in units of √(n·μ): with more records weights grow
@@ -51,7 +39,7 @@ _MOST_FEATURES = 2_000
 
 
 @dataclass(frozen=True)
-class EscapeCourse:
+class EscapeCourse(Nonconvex):
     """Descent from zero on clipped gradients, with one noisy Hessian halfway to leave a saddle point by.
 
     At zero a bounded loss pulls all rows alike: the first step goes along the difference of class means, as
@@ -62,28 +50,10 @@ class EscapeCourse:
     features, and the requested privacy.
 
     Attributes:
-        shape: public facts of the data, of two classes.
         allowance: what may be spent.
-        loss: which.
-        penalty: λ of λ Σ w²/(1 + w²).
-        intercept: whether there is one.
     """
 
-    shape: LabelledShape
     allowance: Allowance
-    loss: NonconvexLoss
-    penalty: float
-    intercept: bool
-
-    @property
-    def design(self) -> Standardised:
-        """What is seen of a row."""
-        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
-
-    @cached_property
-    def objective(self) -> MarginLoss:
-        """What is minimised, in the mean over rows."""
-        return MarginLoss(self.design, PROFILES[self.loss], self.penalty)
 
     @property
     def _clip(self) -> float:

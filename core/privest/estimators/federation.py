@@ -260,7 +260,7 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
         elif not isinstance(release, SampledSums):
-            raise ValueError("streams are of one dataset")
+            raise ValueError("spider is of one dataset alone: name one, or ask for the solver escape")
         elif release.noise == "gaussian":
             found.append(next(batches))
         else:

@@ -11,9 +11,11 @@ from privest.arrays import Array
 from privest.estimators.budget import Allowance, cost_of_all, in_words, weak_delta
 from privest.estimators.clipped_course import ClippedCourse
 from privest.estimators.descents import DESCENTS, MOST_STEPS, Descent, DescentSolver
-from privest.estimators.escape_course import EscapeCourse, NonconvexLoss
+from privest.estimators.escape_course import EscapeCourse
 from privest.estimators.fit import Fit
 from privest.estimators.newton_course import NewtonCourse, released
+from privest.estimators.nonconvex import NonconvexLoss
+from privest.estimators.spider_course import SpiderCourse
 from privest.losses.logistic import ClassMoments, LogLoss
 from privest.losses.spread import FeatureSpread
 from privest.losses.standardised import Standardised
@@ -24,7 +26,9 @@ from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.newton import ScoreModel, mean_of
 
-Solver = Literal["newton", "clipped", "escape"] | DescentSolver
+Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
+
+_NONCONVEX = ("escape", "spider")
 
 Loss = Literal["logistic"] | NonconvexLoss
 
@@ -39,6 +43,9 @@ _QUIET = 0.02
 
 _MOST_FEATURES = 2_000
 """Of `newton`, whose release has a number for every pair."""
+
+_MOST_CURVED = 300
+"""Of `spider`, which adds up a Hessian for every record of a batch."""
 
 _SPREAD_SHARE = 0.2
 """Of ε or of μ², for private standardisation."""
@@ -59,7 +66,9 @@ class LogisticSpec:
             (descent on clipped gradients, in steps as long as their noise allows), or a descent of paper 004:
             `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps); `nag-opt`
             and `masg-opt` divide the noise and count the steps by the bound on their error. Of another loss
-            than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points.
+            than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points;
+            or `spider`, that of paper 003, which sees each record once and has its guarantee where there are
+            very many.
         penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
             not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²), 0.001 by default; not of the
             bounded losses.
@@ -94,9 +103,12 @@ class ReleaseError:
     Attributes:
         standard_deviation: of the noise on every coordinate of the last mean that is released, for features
             of length up to one. The standard errors of coefficients come with them.
+        accuracy: of `spider`: α, where some point of the run is expected to have |∇F| <= α and no curvature
+            below −√(ρα).
     """
 
     standard_deviation: float
+    accuracy: float | None = None
 
 
 @dataclass(frozen=True)
@@ -131,7 +143,7 @@ class LogisticPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Of the whole run; of `spider`, which goes on while there are records, those that may see one."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -145,7 +157,7 @@ class LogisticPlan:
         return _allowance(self.spec, self.shape, self.target)
 
     @property
-    def course(self) -> NewtonCourse | ClippedCourse | EscapeCourse | Descent:
+    def course(self) -> NewtonCourse | ClippedCourse | EscapeCourse | SpiderCourse | Descent:
         """The solver with its constants, on what the rest leaves."""
         spec, shape, allowed = self.spec, self.shape, self.allowance
         allowed = allowed.part(1 - _SPREAD_SHARE * self.standardises - _MOMENTS_SHARE * self.informs)
@@ -153,9 +165,11 @@ class LogisticPlan:
             return NewtonCourse(shape, allowed, self.penalty, spec.intercept)
         if self.solver == "clipped":
             return ClippedCourse(shape, allowed, spec.intercept)
-        if self.solver == "escape":
-            loss = cast("NonconvexLoss", spec.loss)  # as `_refuse` has seen to
-            return EscapeCourse(shape, allowed, loss, self.penalty, spec.intercept)
+        if self.solver in _NONCONVEX:
+            what = (shape, cast("NonconvexLoss", spec.loss), self.penalty, spec.intercept)  # see `_refuse`
+            return (
+                EscapeCourse(*what, allowed) if self.solver == "escape" else SpiderCourse(*what, self.target)
+            )
         design = Standardised.of(shape, shape.usual_length, intercept=spec.intercept)
         loss = LogLoss(design.size, len(shape.classes))
         steps = (spec.steps, spec.step_scale, spec.batch_size)
@@ -189,9 +203,10 @@ class LogisticRegression:
     Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
     plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
     moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
-    of `clipped` is a bound; of `escape` it is what the steps added, which curvature may since have made more
-    of. Scores of the losses `sigmoid` and `savage` tell sides and no chances. docs/benchmarks.md tells how
-    often intervals hold.
+    of `clipped` is a bound; of `escape` and `spider` it is what the steps added, of the latter those since it
+    last left a saddle point, which curvature may since have made more of. The small batches of `spider` err
+    by sampling more than all records do, which is in no error. Scores of the losses `sigmoid` and `savage`
+    tell sides and no chances. docs/benchmarks.md tells how often intervals hold.
 
     Attributes:
         coefficients: (d,), or (classes, d), in the units of the uploaded features.
@@ -249,7 +264,7 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     quiet = NewtonCourse(shape, allowed, 0.0, spec.intercept).loudness < _QUIET
     convex: Solver = "newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped"
     solver: Solver = spec.solver or (convex if spec.loss == "logistic" else "escape")
-    _refuse(spec, shape, solver)
+    _refuse(spec, shape, solver, target)
     usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
     penalty = usual if spec.penalty is None else spec.penalty
     draft = LogisticPlan(
@@ -263,10 +278,15 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         expected_error=ReleaseError(0.0),
         mechanism="",
         why=_why(spec, solver),
-        warnings=_warnings(shape, target),
+        warnings=(),
     )
-    releases: list[Release] = list(draft.course.releases())
-    expected = releases[-1]
+    course = draft.course
+    releases: list[Release] = list(course.releases())
+    expected = ReleaseError(releases[-1].deviation)
+    warnings = _warnings(shape, target)
+    if isinstance(course, SpiderCourse):
+        expected = replace(expected, accuracy=course.planned.accuracy)
+        warnings += course.planned.warnings
     if draft.standardises:
         spread = draft.spread
         releases.insert(0, allowed.release(spread, "spread", spread.longest, share=_SPREAD_SHARE))
@@ -277,8 +297,9 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
         draft,
         releases=tuple(releases),
         cost=cost_of_all(releases, target),
-        expected_error=ReleaseError(expected.deviation),
+        expected_error=expected,
         mechanism=in_words(releases),
+        warnings=warnings,
     )
 
 
@@ -287,7 +308,7 @@ def _allowance(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) 
     return Allowance.of(target, shape.n, batches=batches)
 
 
-def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver) -> None:
+def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver, target: PrivacyTarget) -> None:
     """Refuse what is out of range, and choices that would be passed over in silence.
 
     Raises:
@@ -296,12 +317,25 @@ def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver) -> None:
     descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
     rules = (
         (
-            spec.loss == "logistic" or solver == "escape",
-            f"the loss {spec.loss} is for the solver escape: leave solver out, or ask for the loss logistic",
+            spec.loss == "logistic" or solver in _NONCONVEX,
+            f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
+            "loss logistic",
         ),
         (
-            spec.loss != "logistic" or solver != "escape",
-            "escape is for the losses sigmoid, savage and logistic-nonconvex: name one",
+            spec.loss != "logistic" or solver not in _NONCONVEX,
+            f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
+        ),
+        (
+            solver != "spider" or target.delta > 0,
+            "spider needs a delta above 0, as its noise is Gaussian; escape does without",
+        ),
+        (
+            solver != "spider" or spec.standardisation == "public",
+            "private standardisation does not belong to spider, which sees a record once: ask for escape",
+        ),
+        (
+            solver != "spider" or shape.dim <= _MOST_CURVED,
+            f"spider takes at most {_MOST_CURVED} features; escape takes any number",
         ),
         (
             spec.loss == "logistic" or len(shape.classes) == 2,

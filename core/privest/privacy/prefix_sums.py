@@ -88,6 +88,14 @@ def variances(factorisation: Factorisation, leaves: int) -> Array:
     return np.cumsum(coefficients(leaves) ** 2)
 
 
+def variance_of_total(factorisation: Factorisation, first: int, last: int) -> float:
+    """Variance of the noise on prefixes `first`, …, `last` all added up, in any one direction, for σ = 1."""
+    total = np.zeros(last)
+    for t in range(first, last + 1):
+        total[:t] += left_row(factorisation, t)
+    return float(total @ total)
+
+
 class _Stream:
     """What is the same of all streams."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil
 from typing import Any, Literal, Protocol
 
@@ -79,12 +80,19 @@ class Descent:
     Attributes:
         points: (T, d) where gradients were taken.
         gradients: (T, d) as released.
+        begun: the places of points whose gradient was taken afresh.
         left: how many of these points there were each time an escape got away.
     """
 
     points: Array
     gradients: Array
+    begun: tuple[int, ...]
     left: tuple[int, ...]
+
+    @property
+    def landed(self) -> int:
+        """The place of the first point that no escape led away from."""
+        return max((k for k in self.left if k < len(self.points)), default=0)
 
     @property
     def chosen(self) -> int:
@@ -93,8 +101,20 @@ class Descent:
         What an escape left was a saddle point, and its gradient may well be the least of all. All that is
         compared has been released, and was charged: to choose costs nothing more.
         """
-        begin = max((k for k in self.left if k < len(self.points)), default=0)
-        return begin + int(np.argmin(np.linalg.norm(self.gradients[begin:], axis=1)))
+        return self.landed + int(np.argmin(np.linalg.norm(self.gradients[self.landed :], axis=1)))
+
+    @property
+    def way(self) -> list[tuple[int, int]]:
+        """The steps from where the last escape landed to the answer: of each segment, which of its prefixes.
+
+        Numbers of the first and the last one, from 1 on.
+        """
+        found = list[tuple[int, int]]()
+        for begin, end in pairwise((*self.begun, len(self.points))):
+            first, last = max(begin, self.landed), min(end, self.chosen) - 1
+            if first <= last:
+                found.append((first - begin + 1, last - begin + 1))
+        return found
 
     @property
     def answer(self) -> Array:
@@ -125,9 +145,11 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
         ValueError: not one batch fits into the gate's records.
     """
     estimates = _Estimates(gate, schedule)
-    points, gradients, left = list[Array](), list[Array](), list[int]()
+    points, gradients, begun, left = list[Array](), list[Array](), list[int](), list[int]()
     point, frozen = start, 0
     while (gradient := estimates.at(point)) is not None:
+        if estimates.fresh:
+            begun.append(len(points))
         points.append(point)
         gradients.append(gradient)
         calm = float(np.linalg.norm(gradient)) <= schedule.calm
@@ -146,7 +168,7 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
         frozen -= 1
     if not points:
         raise ValueError("not one batch fits")
-    return Descent(np.stack(points), np.stack(gradients), tuple(left))
+    return Descent(np.stack(points), np.stack(gradients), tuple(begun), tuple(left))
 
 
 def _escape(
@@ -172,6 +194,11 @@ class _Estimates:
         self._gate, self._schedule = gate, schedule
         self._before: Array | None = None
         self._drift, self._leaves, self._escapes = 0.0, 0, 0
+
+    @property
+    def fresh(self) -> bool:
+        """Whether the last gradient was taken afresh."""
+        return self._leaves == 1
 
     def at(self, point: Array) -> Array | None:
         """The noisy gradient there, or None where records run out."""

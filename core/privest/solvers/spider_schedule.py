@@ -43,6 +43,9 @@ class Problem:
         excess: B, of the mean loss at the start above its least value.
         n: number of records.
         target: privacy as requested, δ > 0.
+
+    Raises:
+        ValueError: there is nothing to plan by.
     """
 
     loss: SmoothLoss
@@ -50,6 +53,11 @@ class Problem:
     excess: float
     n: int
     target: PrivacyTarget
+
+    def __post_init__(self) -> None:
+        loss = self.loss
+        if not min(loss.steepest, loss.smoothness, loss.bend, self.excess) > 0:
+            raise ValueError("bounds on gradients, Hessians, their change and the loss must be above 0")
 
     @property
     def mu(self) -> float:
@@ -63,7 +71,7 @@ class SpiderPlan:
 
     Attributes:
         schedule: public constants.
-        releases: the streams, each of which sees other records.
+        releases: the streams, each of which sees other records: of Hessians, then of gradients.
         statistics: what they are of.
         accuracy: α: some point of the run is expected to have |∇F| <= α and no curvature below −√(ρα).
         warnings: for the analyst.
@@ -181,7 +189,7 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
     )
     return SpiderPlan(
         schedule,
-        (gradients, _hessians(problem, sizes, escape, refresh * steps)),
+        (_hessians(problem, sizes, escape, refresh * steps), gradients),
         {GRADIENT: Gradients(loss), HESSIAN: Hessians(loss, problem.rank)},
         alpha,
         _warnings(problem, alpha),

@@ -79,6 +79,8 @@ def duration(span: timedelta) -> str:
 def noise(release: dict[str, Any]) -> str:
     """A release of a mechanism: "Gaussian noise, σ = 12.5, on 10 sums of “gradient”, to which …"."""
     name, sign = _NOISES[release["noise"]]
+    if "leaves" in release or "rows" in release:
+        return _of_stream(release, f"{name} noise, {sign} = {number(release['scale'])}")
     times = release["count"]
     sums = f"{count(times, 'sum')}" if times > 1 else "a sum"
     told = f"{name} noise, {sign} = {number(release['scale'])}, on {sums} of “{release['statistic']}” over "
@@ -87,3 +89,13 @@ def noise(release: dict[str, Any]) -> str:
     if (clip := release.get("clip")) is not None:
         told += f", to which no record adds more than {number(clip)}"
     return told
+
+
+def _of_stream(release: dict[str, Any], noise: str) -> str:
+    what, answers = "running sums of", release.get("leaves")
+    if answers is None:
+        what, answers = "products with a matrix of", release["count"]
+    return (
+        f"{noise}, on {what} “{release['statistic']}”, to which no record adds more than "
+        f"{number(release['clip'])}; each is seen once, by {count(answers, 'answer')} at most"
+    )

@@ -20,7 +20,7 @@ class LogisticRegressionRequest(EstimateRequest):
         Solver | None,
         Field(
             description="by default `newton` where there are records enough, else `clipped`; of another loss "
-            "than `logistic` always `escape`"
+            "than `logistic` `escape`, or `spider` if it is asked for, which sees each record once"
         ),
     ] = None
     penalty: Annotated[
@@ -99,6 +99,14 @@ class ReleaseUncertainty(BaseModel):
         float,
         Field(description="of the noise on a coordinate of the last mean, features at most one long"),
     ]
+    accuracy: Annotated[
+        float | None,
+        Field(
+            description="of `spider`: α, where some point of the run is expected to have a gradient no "
+            "longer than that, and no curvature below −√(ρα) for the ρ of the loss",
+            exclude_if=lambda accuracy: accuracy is None,
+        ),
+    ] = None
 
 
 class LogisticRegressionJob(JobView):
