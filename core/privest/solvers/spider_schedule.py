@@ -56,7 +56,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         loss = self.loss
-        if not min(loss.steepest, loss.smoothness, loss.bend, self.excess) > 0:
+        if not all(bound > 0 for bound in (loss.steepest, loss.smoothness, loss.bend, self.excess)):
             raise ValueError("bounds on gradients, Hessians, their change and the loss must be above 0")
 
     @property
