@@ -1,0 +1,224 @@
+"""Whole estimates: what everything that a gate answered in a run proves of what the plan charges."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+
+from audit.distinguisher import Distinguisher
+from audit.lines import Section
+from audit.noise import Louder
+from privest.arrays import Array
+from privest.estimators import (
+    classifier_score,
+    frechet_mean,
+    logistic_regression,
+    matrix_completion,
+    robust_pca,
+)
+from privest.estimators.classifier_score import ScoreSpec
+from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.matrix_completion import MatrixCompletionSpec
+from privest.estimators.robust_pca import RobustPCASpec
+from privest.privacy.certificates import NoisySum
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+
+_N, _PILOTS = 100, 4
+_TARGET = PrivacyTarget(5.0, 1e-6)
+
+
+Sum = Callable[[Array, float], Array]
+"""Of rows, clipped."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An estimate to be attacked.
+
+    Attributes:
+        name: of the line.
+        about: the estimate, for people.
+        estimator: module with `plan` and `run`.
+        spec: the analyst's choices.
+        shape: of the data.
+    """
+
+    name: str
+    about: str
+    estimator: Any
+    spec: Any
+    shape: Shape
+
+    @cached_property
+    def plan(self) -> Any:
+        """As charged."""
+        return self.estimator.plan(self.spec, self.shape, _TARGET)
+
+    @cached_property
+    def worlds(self) -> tuple[Array, Array]:
+        """Two datasets that differ in the first record, the candidates that first runs tell apart best.
+
+        A pair that is not the worst proves less, and nothing wrong.
+        """
+        rng = np.random.default_rng(0)
+        rows = self.shape.dummy(_N, rng)
+        candidates = self._candidates(rng)
+        apart = np.zeros((len(candidates), len(candidates)))
+        for _ in range(_PILOTS):
+            seen = _Pilot(self.plan, rows, candidates)
+            self.estimator.run(self.plan, seen)
+            apart += squareform(pdist(seen.vectors, "sqeuclidean"))
+        one, other = np.unravel_index(np.argmax(apart), apart.shape)
+        worlds = rows.copy(), rows.copy()
+        for world, place in zip(worlds, (one, other), strict=True):
+            world[0] = candidates[place]
+        return worlds
+
+    def _candidates(self, rng: np.random.Generator) -> Array:
+        """Records of the shape, usual and far out."""
+        rows = self.shape.dummy(64, rng)
+        if isinstance(self.shape, PointsShape):
+            space = self.shape.space
+            steps = rng.standard_normal((64, space.coordinate_size))
+            found = [space.exp_coordinates(self.shape.search_center, far * steps) for far in (1.0, 3.0)]
+        elif isinstance(self.shape, LabelledShape):
+            scales = np.ones(rows.shape[1])
+            found = []
+            for scale in (-1e3, 1e3):
+                scales[:-1] = scale
+                found.append(rows * scales)
+        else:
+            found = [rows * scale for scale in (1e3, 0.5, 0.2)]
+        rows = np.concatenate([rows, *found])
+        rows = rows[self.shape.broken_rule(rows) == 0]
+        return self.shape.canonical(rows)
+
+    def scores(self, factor: float, runs: int) -> tuple[Array, Array]:
+        """The log likelihood ratio of all answers of each run."""
+        one, other = self.worlds
+
+        def of(world: Array) -> Array:
+            found = np.empty(runs)
+            for run in range(runs):
+                gate = Gate(
+                    Records(world, threads=1), self.plan.statistics, self.plan.releases, Louder(factor)
+                )
+                watched = _Watched(self.plan, gate, (one, other))
+                self.estimator.run(self.plan, watched)
+                found[run] = watched.ratio
+            return found
+
+        return of(one), of(other)
+
+
+class _Oracle:
+    """A gate whose answers are looked at."""
+
+    def __init__(self, plan: Any, gate: Gate) -> None:
+        self._gate, self._statistics = gate, plan.statistics
+        self._owed = {
+            name: iter([r for r in plan.releases if r.statistic == name for _ in range(r.count)])
+            for name in plan.statistics
+        }
+
+    @property
+    def remaining(self) -> int:
+        return self._gate.remaining
+
+    def pick(self, count: int) -> int:
+        return self._gate.pick(count)
+
+    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+        release = next(self._owed[statistic])
+        answer = self._gate.mean(point, statistic)
+        self.look(release, partial(self._statistics[statistic].clipped_sum, point), answer)
+        return answer
+
+    def look(self, release: NoisySum, of: Sum, answer: Array) -> None:
+        raise NotImplementedError
+
+
+class _Pilot(_Oracle):
+    """How far apart candidates for a record are in all answers together, in standard deviations."""
+
+    def __init__(self, plan: Any, rows: Array, candidates: Array) -> None:
+        super().__init__(plan, Gate(Records(rows, threads=1), plan.statistics, plan.releases, Louder(1.0)))
+        self._candidates = candidates
+        self._parts = list[Array]()
+
+    @property
+    def vectors(self) -> Array:
+        return np.concatenate(self._parts, axis=1)
+
+    def look(self, release: NoisySum, of: Sum, answer: Array) -> None:  # noqa: ARG002 - where is enough
+        each = [of(row[None], release.clip) for row in self._candidates]
+        self._parts.append(np.stack(each) / release.scale)
+
+
+class _Watched(_Oracle):
+    """How much likelier the answers of a run are in the second world."""
+
+    def __init__(self, plan: Any, gate: Gate, worlds: Sequence[Array]) -> None:
+        super().__init__(plan, gate)
+        self._worlds = worlds
+        self.ratio = 0.0
+
+    def look(self, release: NoisySum, of: Sum, answer: Array) -> None:
+        rest = of(self._worlds[0][1:], release.clip)
+        one, other = (
+            np.sum((answer * release.divisor - rest - of(world[:1], release.clip)) ** 2)
+            for world in self._worlds
+        )
+        self.ratio += float(one - other) / (2 * release.scale**2)
+
+
+def _cases() -> Iterator[Case]:
+    for name, dim in (("euclidean", 3), ("sphere", 3), ("spd", 2)):
+        shape = PointsShape(_N, {"name": name, "dim": dim})
+        yield Case(f"mean-{name}", f"a Fréchet mean, {name} of {dim}", frechet_mean, FrechetMeanSpec(), shape)
+    yield Case(
+        "robust-pca",
+        "robust PCA, rank 2 of 5",
+        robust_pca,
+        RobustPCASpec(2, loss="absolute", steps=10),
+        VectorsShape(_N, 5),
+    )
+    partial_vectors = PartialVectorsShape(_N, 6)
+    spec = MatrixCompletionSpec(2)
+    yield Case("completion", "matrix completion, rank 2 of 6", matrix_completion, spec, partial_vectors)
+    labelled = LabelledShape(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
+    for solver in ("newton", "clipped"):
+        spec = LogisticSpec(solver=solver)
+        yield Case(solver, f"logistic regression by `{solver}`", logistic_regression, spec, labelled)
+    bounded = LogisticSpec(loss="sigmoid")
+    yield Case("escape", "a classifier with bounded loss by `escape`", logistic_regression, bounded, labelled)
+    score = ScoreSpec([1.0, -1.0], 0.0)
+    yield Case("score", "the accuracy of a classifier", classifier_score, score, labelled)
+
+
+SECTION = Section(
+    "What whole estimates prove",
+    """\
+Every estimator runs from plan to answer on 100 records. The attack sees what the gate answered and where it
+was asked, which is more than anybody gets, and scores it by the exact ratio of likelihoods. The two worlds
+differ in one record: of some two hundred, usual and far out, the pair that first runs tell apart best.""",
+    tuple(
+        Distinguisher(
+            case.name,
+            case.about,
+            case.scores,
+            (150, 5_000),
+            fault=(0.25, 0.5),
+            mu=sqrt(case.plan.cost.mu_squared),
+        ).line
+        for case in _cases()
+    ),
+)

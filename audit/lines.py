@@ -1,0 +1,51 @@
+"""A line of the audit: what is attacked, and what was found."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Of one run of a line.
+
+    Attributes:
+        holds: whether the claim does, and the attack would have seen it broken.
+        claimed: what is promised.
+        found: by the attack.
+        power: what the same attack finds where the claim is broken on purpose.
+    """
+
+    holds: bool
+    claimed: str
+    found: str
+    power: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """One attack.
+
+    Attributes:
+        name: by which it is run alone, `privest audit NAME`.
+        about: what is attacked and how, for people.
+        run: makes the attack, the long one if it is told so.
+    """
+
+    name: str
+    about: str
+    run: Callable[[bool], Finding]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Lines that attack the same thing.
+
+    Attributes:
+        title: of the section.
+        about: what they have in common, in Markdown.
+        lines: each with a name of its own.
+    """
+
+    title: str
+    about: str
+    lines: tuple[Line, ...]

@@ -1,0 +1,61 @@
+"""Every line of the audit in its quick form, the long one in `make prove`, and the bounds they rest on.
+
+False alarms: all bounds together are wrong once in a thousand reports at most, by their correction.
+"""
+
+import re
+
+import numpy as np
+import pytest
+from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
+from scipy.stats import binom
+
+from audit import report
+from privest_service.cli import main
+
+LINES = report.lines()
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_the_claim_holds_and_the_attack_has_power(name):
+    finding = LINES[name].run(False)
+    assert finding.holds, finding
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", LINES)
+def test_they_do_with_many_runs(name):
+    finding = LINES[name].run(True)
+    assert finding.holds, finding
+
+
+def test_every_line_has_a_name_of_its_own_and_its_share_of_the_confidence():
+    assert len(LINES) == sum(len(section.lines) for section in report.SECTIONS) <= ATTACKS
+    assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in LINES)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.003, 0.5, 0.97, 1.0])
+def test_rates_are_outside_their_bounds_as_seldom_as_stated(p):
+    runs, alpha = 60, 0.01
+    below, above = np.array([rates(hits, runs, alpha) for hits in range(runs + 1)]).T
+    weights = binom.pmf(np.arange(runs + 1), runs, p)
+    assert weights[below > p].sum() <= alpha
+    assert weights[above < p].sum() <= alpha
+
+
+def test_what_is_proven_is_below_the_truth_and_near_it():
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((2, 100_000))
+    assert 0.95 < mu_proven((noise[0] - 0.5, noise[1] + 0.5), 0.0) < 1.0
+    laplace = rng.laplace(size=(2, 100_000))
+    assert 1.8 < epsilon_proven((laplace[0] - 1, laplace[1] + 1)) < 2.0
+
+
+def test_a_line_is_run_alone_by_its_name(capsys):
+    assert main(["audit", "gaussian-sum"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("gaussian-sum: holds")
+    assert said.count("claimed:") == 1
+    assert main(["audit", "no-such-line"]) == 2
+    assert main(["audit", "--list"]) == 0
+    assert set(re.findall(r"^([a-z0-9-]+): ", capsys.readouterr().out, re.MULTILINE)) == set(LINES)
