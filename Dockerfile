@@ -7,6 +7,7 @@ ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/priv
 WORKDIR /src
 RUN pip install --no-cache-dir uv==0.13.8
 COPY pyproject.toml uv.lock README.md ./
+COPY client/pyproject.toml client/README.md client/
 RUN uv sync --locked --no-default-groups --extra dask --no-install-project
 COPY core core
 COPY service service

@@ -55,10 +55,12 @@ check: install ## lint, types, imports, interface, Dockerfile
 	$(BIN)/lint-imports --no-cache > .import-report || (cat .import-report; rm -f .import-report; exit 1)
 	@rm -f .import-report
 	$(BIN)/privest openapi | diff - openapi.yaml
+	$(BIN)/datamodel-codegen --check
 	$(BIN)/hadolint Dockerfile
 
-openapi: install ## write openapi.yaml anew
+openapi: install ## write openapi.yaml anew, and the client's models
 	$(BIN)/privest openapi > openapi.yaml
+	$(BIN)/datamodel-codegen
 
 bench: install ## timings and accuracy, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -6,9 +6,15 @@ from privest_service.owners.service import require_owner
 from privest_service.problems import Forbidden, NotFound, documented
 from privest_service.security import service
 from privest_service.security.dependencies import CallerDep, ServicesDep
-from privest_service.security.schemas import CreatedAnalyst, IssuedKey, NewAnalyst
+from privest_service.security.schemas import CreatedAnalyst, IssuedKey, NewAnalyst, PrincipalView
 
 router = APIRouter(prefix="/v1", tags=["principals"])
+
+
+@router.get("/me", responses=documented())
+def me(caller: CallerDep) -> PrincipalView:
+    """Whose key this is."""
+    return PrincipalView(role=caller.role, id=caller.id)
 
 
 @router.post("/analysts", status_code=201, responses=documented(Forbidden))

@@ -5,6 +5,14 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from privest_service.inputs import Input, Name
+from privest_service.security.keys import Role
+
+
+class PrincipalView(BaseModel):
+    """Who holds a key."""
+
+    role: Role
+    id: str
 
 
 class NewAnalyst(Input):

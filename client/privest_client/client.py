@@ -1,0 +1,366 @@
+"""The client: in this thread, and, with the same names, in an event loop."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+
+import httpx
+
+from privest_client import data, models, operations
+from privest_client.answers import Completion, FrechetMean, LinearClassifier, Score, Subspace
+from privest_client.calls import Conversation, Pause, Request
+from privest_client.operations import Question
+from privest_client.showing import Budget, Plan, confirmed, progress_of_job, progress_of_upload
+
+T = TypeVar("T")
+
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+_WAIT = 600.0
+"""Seconds that an estimate is waited for, unless told otherwise."""
+
+
+class _Face:
+    """What both clients are made of."""
+
+    def __init__(self, url: str, key: str, *, progress: bool = True) -> None:
+        self._options: dict[str, Any] = {
+            "base_url": url.rstrip("/"),
+            "headers": {"Authorization": f"Bearer {key}", "User-Agent": "privest-client"},
+            "timeout": _TIMEOUT,
+        }
+        self._progress = progress
+
+
+def _content(request: Request) -> dict[str, Any]:
+    """Keyword arguments of httpx; files from their beginning, also when they are sent again."""
+    for _, file, *_ in request.content.get("files", {}).values():
+        file.seek(0)
+    return request.content
+
+
+class Client(_Face):
+    """A Privest service, asked with one key.
+
+    Every call raises a `PrivestError` that says what to do. Calls are repeated while the service is busy or
+    out of reach, estimates under the same idempotency key, so that nothing is charged twice.
+
+    Args:
+        url: of the service.
+        key: of an owner or an analyst, or a platform's token.
+        progress: whether to show bars.
+    """
+
+    def __init__(self, url: str, key: str, *, progress: bool = True) -> None:
+        super().__init__(url, key, progress=progress)
+        self._http = httpx.Client(**self._options)
+        self.datasets = Datasets(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections."""
+        self._http.close()
+
+    def run(self, conversation: Conversation[T]) -> T:
+        """Hold a conversation to its end."""
+        try:
+            step = next(conversation)
+            while True:
+                if isinstance(step, Pause):
+                    time.sleep(step.seconds)
+                    step = conversation.send(None)
+                    continue
+                try:
+                    response = self._http.request(step.method, step.path, **_content(step))
+                except httpx.TransportError as error:
+                    step = conversation.throw(error)
+                else:
+                    step = conversation.send(response)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    def me(self) -> models.PrincipalView:
+        """Whose key this is."""
+        return self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
+
+    def budget(self, owner: str | None = None) -> Budget:
+        """What an owner has spent and has left.
+
+        Args:
+            owner: its id; by default the holder of the key.
+        """
+        owner = owner or self.me().id
+        return Budget(self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
+
+    def plan(
+        self, kind: str, dataset: Any, *, epsilon: float, delta: float | None = None, **choices: Any
+    ) -> Plan:
+        """The exact cost of a question and what to expect of it; free, and reads no record.
+
+        Args:
+            kind: `frechet-mean`, `robust-pca`, `matrix-completion`, `logistic-regression`, or
+                `classifier-score`.
+            dataset: its id, or a list of several.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+            choices: of the kind, as openapi.yaml has them.
+        """
+        return Plan(self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
+
+    def estimate(
+        self,
+        kind: str,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = _WAIT,
+        **choices: Any,
+    ) -> Any:
+        """An estimate of any kind, charged to the owners of its datasets.
+
+        Args:
+            kind: as of `plan`.
+            dataset: its id, or a list of several.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+            key: by which it is charged once, however often it is asked for; by default this call is its own.
+            timeout: seconds to wait.
+            choices: of the kind.
+
+        Raises:
+            JobFailed: the run came to no end; it stays charged.
+            StillRunning: the time is over.
+            Problem: the service refuses, and charges nothing.
+        """
+        question = Question.of(kind, dataset, epsilon, delta, choices)
+        with progress_of_job(kind, self._progress) as told:
+            return self.run(operations.estimate(question, key, timeout, told))
+
+    def frechet_mean(self, dataset: Any, *, epsilon: float, **choices: Any) -> FrechetMean:
+        """A private mean on a manifold; see `estimate`."""
+        return self.estimate("frechet-mean", dataset, epsilon=epsilon, **choices)
+
+    def robust_pca(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Subspace:
+        """A private subspace that outliers do not turn; see `estimate`."""
+        return self.estimate("robust-pca", dataset, rank=rank, epsilon=epsilon, **choices)
+
+    def matrix_completion(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Completion:
+        """The subspace of vectors with gaps; see `estimate`."""
+        return self.estimate("matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices)
+
+    def logistic_regression(self, dataset: Any, *, epsilon: float, **choices: Any) -> LinearClassifier:
+        """A private linear classifier; see `estimate`."""
+        return self.estimate("logistic-regression", dataset, epsilon=epsilon, **choices)
+
+    def classifier_score(self, dataset: Any, *, epsilon: float, **choices: Any) -> Score:
+        """How good a classifier is; see `estimate`."""
+        return self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
+
+    def wait(self, job: str, *, timeout: float = _WAIT) -> Any:
+        """The answer of a job that was asked for before; charges nothing."""
+        with progress_of_job(job, self._progress) as told:
+            return self.run(operations.wait(job, timeout, told))
+
+
+class Datasets:
+    """The datasets of a key's holder."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def upload(
+        self,
+        rows: Any,
+        schema: data.Schema | None = None,
+        *,
+        name: str | None = None,
+        label: str | None = None,
+        confirm: bool | Callable[[data.Schema], bool] | None = None,
+        **declared: Any,
+    ) -> models.DatasetView:
+        """Register rows under a public schema.
+
+        Args:
+            rows: an array, a frame with `to_csv` or `write_csv`, or the path of a file.
+            schema: what everybody may know; without one it is inferred from the form of the rows, shown, and
+                to be confirmed.
+            name: for people.
+            label: of a frame, the column that holds the class.
+            confirm: of an inferred schema: True where it needs no look, or what is asked; by default the
+                terminal.
+            declared: parts that the schema gets besides, as `classes` and `norm_bound`.
+
+        Raises:
+            SchemaMismatch: the rows cannot be of that schema, or it was not confirmed.
+            Problem: the service refuses.
+        """
+        whole = (schema or data.infer(rows, label=label)) | declared
+        data.check(rows, whole)
+        if schema is None:
+            confirmed(whole, confirm)
+        file = data.opened(rows)
+        with file.file, progress_of_upload(file, self._client._progress) as sent:
+            return self._client.run(operations.upload(file, whole, name, sent))
+
+    def list(self) -> list[models.DatasetView]:
+        """All that may be asked about."""
+        return self._client.run(operations.fetch(models.DatasetList, "GET", "/v1/datasets")).datasets
+
+    def get(self, dataset: str) -> models.DatasetView:
+        """What is public of one."""
+        return self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{dataset}"))
+
+    def delete(self, dataset: str) -> None:
+        """Delete the rows; the ledger keeps what was charged for them."""
+        self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}")))
+
+    def grant(
+        self, dataset: str, analyst: str, *, epsilon: float | None = None, delta: float | None = None
+    ) -> models.GrantView:
+        """Let an analyst ask about a dataset, up to (ε, δ) if these are given."""
+        cap = {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
+        path = f"/v1/datasets/{dataset}/grants/{analyst}"
+        return self._client.run(operations.fetch(models.GrantView, "PUT", path, json=cap))
+
+    def revoke(self, dataset: str, analyst: str) -> None:
+        """Take a grant back."""
+        self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}/grants/{analyst}")))
+
+
+class AsyncClient(_Face):
+    """As `Client`, in an event loop.
+
+    Args:
+        url: of the service.
+        key: of an owner or an analyst, or a platform's token.
+    """
+
+    def __init__(self, url: str, key: str) -> None:
+        super().__init__(url, key, progress=False)
+        self._http = httpx.AsyncClient(**self._options)
+        self.datasets = AsyncDatasets(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Hold a conversation to its end."""
+        try:
+            step = next(conversation)
+            while True:
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    step = conversation.send(None)
+                    continue
+                try:
+                    response = await self._http.request(step.method, step.path, **_content(step))
+                except httpx.TransportError as error:
+                    step = conversation.throw(error)
+                else:
+                    step = conversation.send(response)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def me(self) -> models.PrincipalView:
+        """Whose key this is."""
+        return await self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
+
+    async def budget(self, owner: str | None = None) -> Budget:
+        """See `Client.budget`."""
+        owner = owner or (await self.me()).id
+        return Budget(await self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
+
+    async def plan(
+        self, kind: str, dataset: Any, *, epsilon: float, delta: float | None = None, **choices: Any
+    ) -> Plan:
+        """See `Client.plan`."""
+        return Plan(await self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
+
+    async def estimate(
+        self,
+        kind: str,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = _WAIT,
+        **choices: Any,
+    ) -> Any:
+        """See `Client.estimate`."""
+        question = Question.of(kind, dataset, epsilon, delta, choices)
+        return await self.run(operations.estimate(question, key, timeout, lambda _: None))
+
+    async def frechet_mean(self, dataset: Any, *, epsilon: float, **choices: Any) -> FrechetMean:
+        """See `Client.frechet_mean`."""
+        return await self.estimate("frechet-mean", dataset, epsilon=epsilon, **choices)
+
+    async def robust_pca(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Subspace:
+        """See `Client.robust_pca`."""
+        return await self.estimate("robust-pca", dataset, rank=rank, epsilon=epsilon, **choices)
+
+    async def matrix_completion(
+        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
+    ) -> Completion:
+        """See `Client.matrix_completion`."""
+        return await self.estimate("matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices)
+
+    async def logistic_regression(self, dataset: Any, *, epsilon: float, **choices: Any) -> LinearClassifier:
+        """See `Client.logistic_regression`."""
+        return await self.estimate("logistic-regression", dataset, epsilon=epsilon, **choices)
+
+    async def classifier_score(self, dataset: Any, *, epsilon: float, **choices: Any) -> Score:
+        """See `Client.classifier_score`."""
+        return await self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
+
+    async def wait(self, job: str, *, timeout: float = _WAIT) -> Any:
+        """See `Client.wait`."""
+        return await self.run(operations.wait(job, timeout, lambda _: None))
+
+
+class AsyncDatasets:
+    """As `Datasets`, in an event loop."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def upload(
+        self, rows: Any, schema: data.Schema, *, name: str | None = None, **declared: Any
+    ) -> models.DatasetView:
+        """See `Datasets.upload`; the schema is to be stated, as nobody is there to confirm one."""
+        whole = schema | declared
+        data.check(rows, whole)
+        file = data.opened(rows)
+        with file.file:
+            return await self._client.run(operations.upload(file, whole, name, lambda _: None))
+
+    async def list(self) -> list[models.DatasetView]:
+        """See `Datasets.list`."""
+        return (await self._client.run(operations.fetch(models.DatasetList, "GET", "/v1/datasets"))).datasets
+
+    async def get(self, dataset: str) -> models.DatasetView:
+        """See `Datasets.get`."""
+        return await self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{dataset}"))
+
+    async def delete(self, dataset: str) -> None:
+        """See `Datasets.delete`."""
+        await self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}")))

@@ -1,0 +1,158 @@
+"""What can go wrong, as exceptions that say what to do."""
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class PrivestError(Exception):
+    """Base of all that this client raises."""
+
+
+class Unreachable(PrivestError):
+    """No answer came, however often it was asked. Nothing is charged twice: ask again with the same key."""
+
+
+class UnexpectedAnswer(PrivestError):
+    """What answered is no Privest service of this version, or an error that it does not document."""
+
+
+class JobFailed(PrivestError):
+    """The run came to no end; why is not told, as that may depend on the records. Its charge stays.
+
+    Attributes:
+        job: as it stands.
+    """
+
+    def __init__(self, message: str, job: Any) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class StillRunning(PrivestError):
+    """The time to wait is over, and the job is not. `client.wait(job)` waits on, and charges nothing.
+
+    Attributes:
+        job: its id.
+    """
+
+    def __init__(self, message: str, job: str) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class SchemaMismatch(PrivestError):
+    """The data do not fit their schema, as far as that can be seen before they are sent."""
+
+
+class Problem(PrivestError):
+    """A refusal of the service (RFC 9457).
+
+    Attributes:
+        status: of HTTP.
+        slug: the kind of problem.
+        detail: what the service says of it.
+        faults: where a request or an upload is wrong: dicts of location, record, field and rule.
+        retry_after: seconds after which to ask again, if the service says so.
+    """
+
+    advice = "see the detail"
+
+    def __init__(
+        self,
+        status: int,
+        slug: str,
+        title: str,
+        detail: str | None = None,
+        faults: Sequence[dict[str, Any]] = (),
+        retry_after: float | None = None,
+    ) -> None:
+        told = [f"{title}: {detail}" if detail else title]
+        told += [f"  {_place(fault)}{fault['rule']}" for fault in faults]
+        told.append(f"({self.advice})")
+        super().__init__("\n".join(told))
+        self.status, self.slug, self.detail = status, slug, detail
+        self.faults, self.retry_after = tuple(faults), retry_after
+
+
+class Unauthenticated(Problem):
+    """The key opens nothing."""
+
+    advice = "the key is wrong, has ended or was revoked: ask whoever gave it for another"
+
+
+class Forbidden(Problem):
+    """The key opens this to others."""
+
+    advice = "this key may not do that: use the key of the dataset's owner, or ask the owner for a grant"
+
+
+class NotFound(Problem):
+    """No such thing, or somebody else's: the service does not tell which."""
+
+    advice = "check the id; what is somebody else's needs a grant of its owner"
+
+
+class InvalidRequest(Problem):
+    """A choice that is out of range or does not belong there."""
+
+    advice = "change what is named and ask again; nothing was charged"
+
+
+class DatasetInvalid(Problem):
+    """Records that break a rule of their schema."""
+
+    advice = "mend the records, or the schema, and upload again; nothing was stored"
+
+
+class BudgetExceeded(Problem):
+    """It costs more than is left."""
+
+    advice = "ask for a smaller ε (`plan` is free), or the owner for a higher limit; nothing was charged"
+
+
+class AccountFrozen(Problem):
+    """The budget is frozen."""
+
+    advice = "only the owner or an administrator can end that; nothing was charged"
+
+
+class TooLarge(Problem):
+    """More than the service takes."""
+
+    advice = "send less, or have the owner register it by a connection"
+
+
+class TooManyRequests(Problem):
+    """Too often."""
+
+    advice = "ask again later, with the same idempotency key"
+
+
+class Unavailable(Problem):
+    """Not now."""
+
+    advice = "ask again later, with the same idempotency key: nothing is charged twice"
+
+
+KNOWN: dict[str, type[Problem]] = {
+    "unauthenticated": Unauthenticated,
+    "forbidden": Forbidden,
+    "not-found": NotFound,
+    "idempotency-key-missing": InvalidRequest,
+    "idempotency-key-reused": InvalidRequest,
+    "invalid": InvalidRequest,
+    "dataset-invalid": DatasetInvalid,
+    "budget-exceeded": BudgetExceeded,
+    "account-frozen": AccountFrozen,
+    "too-large": TooLarge,
+    "unsupported-media-type": InvalidRequest,
+    "too-many-requests": TooManyRequests,
+    "unavailable": Unavailable,
+}
+"""By the end of a problem document's type."""
+
+
+def _place(fault: dict[str, Any]) -> str:
+    parts = [f"record {fault['record']}"] if fault.get("record") is not None else []
+    parts += [str(fault[name]) for name in ("location", "field") if fault.get(name)]
+    return f"{', '.join(parts)}: " if parts else ""

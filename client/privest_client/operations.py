@@ -1,0 +1,224 @@
+"""What can be asked of the service, each as a conversation."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from pydantic import BaseModel, ValidationError
+
+from privest_client import models
+from privest_client.answers import Completion, Estimate, FrechetMean, LinearClassifier, Score, Subspace
+from privest_client.calls import Conversation, Pause, Request, call
+from privest_client.data import Counted, Schema, Upload
+from privest_client.errors import InvalidRequest, JobFailed, StillRunning, UnexpectedAnswer
+
+_FINAL = ("committed", "failed", "voided")
+
+E = TypeVar("E", bound=Estimate)
+M = TypeVar("M", bound=BaseModel)
+
+Told = Callable[[str], None]
+"""Is told the state of a job whenever it was asked for."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of estimate.
+
+    Attributes:
+        name: in paths.
+        request: what it is asked with.
+        plan: what its plan is.
+        answer: what its answer becomes.
+    """
+
+    name: str
+    request: type[BaseModel]
+    plan: type[BaseModel]
+    answer: type[Estimate]
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("frechet-mean", models.FrechetMeanRequest, models.FrechetMeanPlanView, FrechetMean),
+        Kind("robust-pca", models.RobustPCARequest, models.RobustPCAPlanView, Subspace),
+        Kind(
+            "matrix-completion", models.MatrixCompletionRequest, models.MatrixCompletionPlanView, Completion
+        ),
+        Kind(
+            "logistic-regression",
+            models.LogisticRegressionRequest,
+            models.LogisticRegressionPlanView,
+            LinearClassifier,
+        ),
+        Kind("classifier-score", models.ClassifierScoreRequest, models.ClassifierScorePlanView, Score),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request for an estimate, as it is sent.
+
+    Attributes:
+        kind: of estimate.
+        body: as JSON.
+    """
+
+    kind: Kind
+    body: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, kind: str, dataset: Any, epsilon: float, delta: float | None, choices: dict[str, Any]
+    ) -> "Question":
+        """What was asked for, checked as far as this client can.
+
+        Args:
+            kind: name of it.
+            dataset: an id, a dataset, or a list of several.
+            epsilon: ε.
+            delta: δ; the service's default if it is None.
+            choices: of the kind.
+
+        Raises:
+            InvalidRequest: there is no such kind, or it has no such choice.
+        """
+        if kind not in KINDS:
+            raise _invalid([{"rule": f"there is no {kind}: the kinds are {', '.join(KINDS)}"}])
+        privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
+        body = {"dataset": _about(dataset), "privacy": privacy} | choices
+        try:
+            KINDS[kind].request.model_validate(body)
+        except ValidationError as error:
+            raise _invalid(
+                [{"location": ".".join(map(str, it["loc"])), "rule": it["msg"]} for it in error.errors()]
+            ) from None
+        return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain)))
+
+
+def _about(dataset: Any) -> Any:
+    if isinstance(dataset, list | tuple):
+        return [_about(each) for each in dataset]
+    if isinstance(dataset, str):
+        return {"id": dataset}
+    return {"id": dataset.id} if hasattr(dataset, "id") else dataset
+
+
+def _plain(value: Any) -> Any:
+    """Arrays as lists."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _invalid(faults: Sequence[dict[str, Any]]) -> InvalidRequest:
+    return InvalidRequest(422, "invalid", "The request is not valid", faults=faults)
+
+
+def fetch(model: type[M], method: str, path: str, **content: Any) -> Conversation[M]:
+    """What answers a request, read as a model.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    response = yield from call(Request(method, path, content))
+    return _read(model, response)
+
+
+def _read(model: type[M], response: Any) -> M:
+    try:
+        return model.model_validate_json(response.content)
+    except ValidationError:
+        raise UnexpectedAnswer(
+            f"an answer that is no {model.__name__}: client and service are of different versions"
+        ) from None
+
+
+def upload(
+    rows: Upload, schema: Schema, name: str | None, sent: Callable[[int], None]
+) -> Conversation[models.DatasetView]:
+    """Register rows.
+
+    Args:
+        rows: as a file.
+        schema: public.
+        name: for people.
+        sent: is told of bytes that are on their way.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    file = (rows.name, Counted(rows.file, sent), rows.media)
+    fields = {"schema": json.dumps(schema)} | ({} if name is None else {"name": name})
+    content = {"files": {"file": file}, "data": fields}
+    response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
+    return _read(models.DatasetView, response)
+
+
+def plan(question: Question) -> Conversation[Any]:
+    """The exact cost of a question; free.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    path = f"/v1/estimates/{question.kind.name}/plan"
+    return (yield from fetch(question.kind.plan, "POST", path, json=question.body))
+
+
+def estimate(question: Question, key: str | None, timeout: float, told: Told) -> Conversation[Any]:
+    """An estimate, once its job is over.
+
+    Args:
+        question: what is asked.
+        key: by which it is charged once, however often it is sent; a new one by default.
+        timeout: seconds to wait for the run.
+        told: of the job's states.
+
+    Raises:
+        JobFailed: the run came to no end.
+        StillRunning: the time is over.
+        PrivestError: see `call`.
+    """
+    headers = {"Idempotency-Key": key or uuid4().hex, "Prefer": f"wait={_wait(timeout)}"}
+    path = f"/v1/estimates/{question.kind.name}"
+    begun = time.monotonic()
+    told("asked")
+    response = yield from call(Request("POST", path, {"json": question.body, "headers": headers}))
+    job = _read(question.kind.answer.model, response)
+    return (yield from _ended(question.kind.answer, job, timeout - (time.monotonic() - begun), told))
+
+
+def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
+    """The answer of a job that was asked for before.
+
+    Raises:
+        JobFailed: the run came to no end.
+        StillRunning: the time is over.
+        PrivestError: see `call`.
+    """
+    found = yield from fetch(models.JobView, "GET", f"/v1/jobs/{job_id}")
+    return (yield from _ended(KINDS[found.kind].answer, found, timeout, told))
+
+
+def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversation[E]:
+    deadline, pause = time.monotonic() + timeout, 0.1
+    while job.state not in _FINAL:
+        told(job.state)
+        if time.monotonic() >= deadline:
+            raise StillRunning(f"job {job.id} still runs: client.wait({job.id!r}) waits on", job.id)
+        yield Pause(pause)
+        pause = min(1.5 * pause, 2.0)
+        job = yield from fetch(answer.model, "GET", f"/v1/jobs/{job.id}")
+    if job.state != "committed":
+        why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
+        raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
+    return answer(answer.model.model_validate(job.model_dump(by_alias=True, mode="json")))
+
+
+def _wait(timeout: float) -> int:
+    return max(0, min(30, int(timeout)))

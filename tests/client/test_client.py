@@ -1,0 +1,306 @@
+"""The client against a real service: what a data scientist does, and everything that can go wrong."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness import Caller, Server, slow_rows, spd
+from privest_client import (
+    AsyncClient,
+    BudgetExceeded,
+    Client,
+    DatasetInvalid,
+    Forbidden,
+    InvalidRequest,
+    JobFailed,
+    NotFound,
+    SchemaMismatch,
+    StillRunning,
+    Unauthenticated,
+    UnexpectedAnswer,
+    Unreachable,
+    calls,
+    infer,
+)
+from privest_client import client as faces
+from privest_client.cli import main
+
+SPHERE = {"kind": "points", "manifold": {"name": "sphere", "dim": 3}}
+VECTORS = {"kind": "vectors", "dim": 4}
+
+
+@pytest.fixture
+def backend() -> str:
+    """One database: the client sees neither."""
+    return "sqlite"
+
+
+@pytest.fixture
+def owner(server: Server) -> Caller:
+    """With a budget."""
+    return server.owner(epsilon=50.0, delta=1e-3)
+
+
+@pytest.fixture
+def client(server: Server, owner: Caller) -> Iterator[Client]:
+    """Of that owner."""
+    with Client(server.url, owner.key, progress=False) as made:
+        yield made
+
+
+def plane(n: int = 500) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, 2)) @ np.eye(4)[:2] + 0.01 * rng.standard_normal((n, 4))
+
+
+def ill(n: int = 1000) -> pd.DataFrame:
+    rng = np.random.default_rng(1)
+    label = rng.integers(0, 2, n)
+    return pd.DataFrame({"age": 50 + 10 * rng.standard_normal(n) + 10 * label, "ill": label})
+
+
+def test_from_rows_to_an_estimate_its_uncertainty_and_the_bill(client: Client, owner: Caller) -> None:
+    dataset = client.datasets.upload(plane(), VECTORS, name="Plane")
+    assert (dataset.n, dataset.name) == (500, "Plane")
+    plan = client.plan("robust-pca", dataset, rank=2, epsilon=2.0, delta=1e-5)
+    assert plan.expected_error.radius_95 > 0
+    found = client.robust_pca(dataset, rank=2, epsilon=2.0, delta=1e-5)
+    assert found.basis.shape == (4, 2)
+    np.testing.assert_allclose(found.basis.T @ found.basis, np.eye(2), atol=1e-9)
+    angle = np.arccos(np.clip(np.linalg.svd(found.basis[:2])[1], -1, 1))
+    assert np.linalg.norm(angle) < 4 * found.radius_95
+    assert found.receipt is not None
+    assert not found.free
+    assert client.robust_pca(dataset, rank=2, epsilon=2.0, delta=1e-5).free
+    budget = client.budget()
+    assert budget.told.queries == 1
+    assert budget.told.spent.epsilon == pytest.approx(owner.budget()["spent"]["epsilon"])
+    for shown in (budget, plan):
+        assert "ε = 2" in repr(shown) or "ε = 50" in repr(shown)
+        assert shown._repr_html_().startswith("<table>")
+
+
+def test_every_kind_comes_as_arrays(client: Client) -> None:
+    rng = np.random.default_rng(2)
+    points = rng.standard_normal((400, 3)) * 0.1 + [1.0, 0, 0]
+    sphere = client.datasets.upload(points / np.linalg.norm(points, axis=1)[:, None], SPHERE)
+    mean = client.frechet_mean(sphere, epsilon=2.0)
+    assert mean.point.shape == (3,)
+    assert np.arccos(mean.point[0]) < 4 * mean.radius_95 + 0.1
+    gaps = plane()
+    gaps[rng.random(gaps.shape) < 0.3] = np.nan
+    partial = client.datasets.upload(gaps, {"kind": "partial-vectors", "dim": 4})
+    completion = client.matrix_completion(partial, rank=2, epsilon=4.0)
+    whole = completion.complete(gaps[0])
+    assert np.isfinite(whole).all()
+    known = np.isfinite(gaps[0])
+    np.testing.assert_array_equal(whole[known], gaps[0][known])
+    frame = ill()
+    labelled = client.datasets.upload(
+        frame, label="ill", classes=["0", "1"], mean=[55.0], scale=[11.0], confirm=True
+    )
+    fit = client.logistic_regression(labelled, epsilon=2.0)
+    assert fit.coefficients.shape == (1,)
+    assert fit.standard_errors.shape == (2,)
+    said = np.array(fit.predict(frame[["age"]].to_numpy()), dtype=int)
+    assert np.mean(said == frame["ill"]) > 0.6
+    score = client.classifier_score(
+        labelled, epsilon=1.0, coefficients=fit.coefficients, intercept=fit.intercept
+    )
+    assert score.value == pytest.approx(np.mean(said == frame["ill"]), abs=6 * score.standard_error)
+
+
+def test_several_datasets_make_one_estimate(client: Client) -> None:
+    both = [client.datasets.upload(plane(), VECTORS) for _ in "ab"]
+    found = client.robust_pca(both, rank=2, epsilon=1.0, delta=1e-5)
+    assert len({charge.dataset for charge in found.charges}) >= 2
+
+
+def test_it_does_the_same_in_an_event_loop(server: Server, owner: Caller) -> None:
+    async def ask() -> None:
+        async with AsyncClient(server.url, owner.key) as client:
+            dataset = await client.datasets.upload(plane(), VECTORS)
+            plan, found = await asyncio.gather(
+                client.plan("robust-pca", dataset, rank=2, epsilon=1.0),
+                client.robust_pca(dataset, rank=2, epsilon=1.0),
+            )
+            assert found.privacy.mechanism == plan.told.privacy.mechanism
+            assert (await client.budget()).told.queries == 1
+            assert [each.id for each in await client.datasets.list()] == [dataset.id]
+            again = await client.wait(found.id)
+            np.testing.assert_array_equal(again.basis, found.basis)
+            with pytest.raises(NotFound):
+                await client.datasets.get("ds_nowhere")
+
+    asyncio.run(ask())
+
+
+def test_a_schema_is_shown_and_confirmed_before_anything_is_sent(client: Client, capsys) -> None:
+    with pytest.raises(SchemaMismatch, match="nobody confirmed"):
+        client.datasets.upload(plane())
+    assert '"vectors"' in capsys.readouterr().err
+    seen = []
+    assert client.datasets.upload(plane(), confirm=lambda schema: not seen.append(schema)).kind == "vectors"
+    assert seen == [VECTORS]
+    with pytest.raises(SchemaMismatch, match="nothing was sent"):
+        client.datasets.upload(plane(), confirm=lambda _: False)
+    assert len(client.datasets.list()) == 1
+
+
+def test_nothing_but_the_form_is_inferred() -> None:
+    assert infer(plane(3)) == VECTORS
+    assert infer(spd(4)) == {"kind": "points", "manifold": {"name": "spd", "dim": 3}}
+    assert infer(ill(5), label="ill") == {"kind": "labelled", "features": ["age"], "label": "ill"}
+    with pytest.raises(SchemaMismatch, match="stiefel"):
+        infer(np.zeros((3, 4, 2)))
+    with pytest.raises(SchemaMismatch, match="no column 'sick'"):
+        infer(ill(5), label="sick")
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "said"),
+    [
+        (plane(9), {"kind": "vectors", "dim": 5}, "rows of 5 numbers are declared"),
+        (ill(9), {"kind": "labelled", "features": ["age"], "label": "ill"}, "declare all classes"),
+        (ill(9), {"kind": "labelled", "features": ["dose"], "label": "ill", "classes": ["0"]}, "'dose'"),
+        (np.array(["a"]), {"kind": "points"}, "no array of numbers"),
+        ("rows.xlsx", VECTORS, "the formats are"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_seen_before_it_is_sent(rows, schema, said) -> None:
+    with pytest.raises(SchemaMismatch, match=said), Client("http://127.0.0.1:9", "key") as client:
+        client.datasets.upload(rows, schema)
+
+
+def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) -> None:
+    dataset = client.datasets.upload(plane(), VECTORS)
+    with pytest.raises(BudgetExceeded, match="smaller ε"):
+        client.robust_pca(dataset, rank=2, epsilon=60.0)
+    with pytest.raises(InvalidRequest, match="rank"):
+        client.robust_pca(dataset, rank=9, epsilon=1.0)
+    with pytest.raises(InvalidRequest, match="colour"):
+        client.robust_pca(dataset, rank=2, epsilon=1.0, colour="red")
+    with pytest.raises(InvalidRequest, match="the kinds are"):
+        client.plan("mean", dataset, epsilon=1.0)
+    assert client.budget().told.queries == 0
+    bad = np.vstack([np.eye(3), [np.inf, 0, 0]])
+    with pytest.raises(DatasetInvalid, match="record 3") as refused:
+        client.datasets.upload(bad, SPHERE)
+    assert refused.value.faults[0]["record"] == 3
+    with (
+        Client(server.url, "no-key", progress=False) as stranger,
+        pytest.raises(Unauthenticated, match="revoked"),
+    ):
+        stranger.budget()
+    analyst = server.analyst()
+    with Client(server.url, analyst.key, progress=False) as other:
+        with pytest.raises(NotFound):
+            other.robust_pca(dataset, rank=2, epsilon=1.0)
+        with pytest.raises(Forbidden):
+            other.budget(owner.id)
+        client.datasets.grant(dataset.id, analyst.id, epsilon=1.0, delta=1e-4)
+        assert other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5).basis.shape == (4, 2)
+
+
+def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
+    rows, schema = slow_rows()
+    dataset = client.datasets.upload(rows, schema)
+    with pytest.raises(StillRunning, match="waits on") as still:
+        client.frechet_mean(dataset, epsilon=1.0, steps=1000, timeout=0.1)
+    client.datasets.delete(dataset.id)
+    with pytest.raises(JobFailed):
+        client.wait(still.value.job, timeout=60.0)
+
+
+def test_no_answer_is_asked_for_again_under_the_same_key(
+    server: Server, client: Client, owner: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer that is lost on its way back was charged: the next try gets the same one."""
+    monkeypatch.setattr(calls, "_PAUSES", (0.0, 0.0))
+    dataset = client.datasets.upload(plane(), VECTORS)
+    request, lost = httpx.Client.request, []
+
+    def lossy(self: httpx.Client, method: str, path: str, **content: object) -> httpx.Response:
+        response = request(self, method, path, **content)
+        if method == "POST" and len(lost) < 2:
+            lost.append(response.json()["id"])
+            raise httpx.ReadError("gone")
+        return response
+
+    monkeypatch.setattr(httpx.Client, "request", lossy)
+    found = client.robust_pca(dataset, rank=2, epsilon=1.0)
+    assert lost == [found.id] * 2
+    assert owner.budget()["queries"] == 1
+
+
+def test_an_upload_that_may_have_arrived_is_not_sent_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*_: object, **__: object) -> httpx.Response:
+        raise httpx.ReadError("gone")
+
+    monkeypatch.setattr(httpx.Client, "request", gone)
+    with pytest.raises(Unreachable, match="look before you send it again"):
+        client.datasets.upload(plane(), VECTORS)
+
+
+def test_a_busy_service_is_asked_again_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = httpx.Response(
+        503, headers={"Retry-After": "3"}, json={"type": "urn:privest:problem:unavailable", "title": "Busy"}
+    )
+    answers = [busy, busy, httpx.Response(200, json={"role": "owner", "id": "own_1"})]
+    pauses = []
+    monkeypatch.setattr(faces.time, "sleep", pauses.append)
+    with Client("http://127.0.0.1:9", "key") as client:
+        client._http = httpx.Client(
+            base_url="http://x", transport=httpx.MockTransport(lambda _: answers.pop(0))
+        )
+        assert client.me().id == "own_1"
+    assert pauses == [3.0, 3.0]
+
+
+def test_a_server_that_is_down_or_another_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "_PAUSES", ())
+    with Client("http://127.0.0.1:9", "key") as client, pytest.raises(Unreachable, match="service runs"):
+        client.me()
+    with Client("http://127.0.0.1:9", "key") as client:
+        for content in (b"<html>", b'{"type": "about:blank"}', b"[]"):
+            answer = httpx.Response(502, content=content)
+            client._http = httpx.Client(
+                base_url="http://x", transport=httpx.MockTransport(lambda _, answer=answer: answer)
+            )
+            with pytest.raises(UnexpectedAnswer, match="502"):
+                client.me()
+
+
+def test_the_command_line(
+    server: Server, owner: Caller, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PRIVEST_URL", server.url)
+    monkeypatch.setenv("PRIVEST_KEY", owner.key)
+    file = tmp_path / "rows.npy"
+    np.save(file, plane())
+    assert main(["upload", str(file), "--schema", json.dumps(VECTORS)]) == 0
+    dataset = capsys.readouterr().out.strip()
+    assert main(["datasets"]) == 0
+    assert dataset[:8] in capsys.readouterr().out
+    ask = [dataset, "--epsilon", "1", "--delta", "1e-5", "-o", "rank=2"]
+    assert main(["plan", "robust-pca", *ask]) == 0
+    assert "ε = 1" in capsys.readouterr().out
+    assert main(["estimate", "robust-pca", *ask]) == 0
+    assert len(json.loads(capsys.readouterr().out)["estimate"]["basis"]) == 4
+    assert main(["budget"]) == 0
+    assert "left for one query" in capsys.readouterr().out
+    assert main(["plan", "robust-pca", dataset, "--epsilon", "1", "-o", "rank=9"]) == 1
+    said = capsys.readouterr().err
+    assert "rank" in said
+    assert "Traceback" not in said
+    monkeypatch.delenv("PRIVEST_KEY")
+    assert main(["budget"]) == 2
