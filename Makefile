@@ -56,6 +56,7 @@ check: install ## lint, types, imports, interface, Dockerfile
 	@rm -f .import-report
 	$(BIN)/privest openapi | diff - openapi.yaml
 	$(BIN)/datamodel-codegen --check
+	$(BIN)/python scripts/breaking-changes
 	$(BIN)/hadolint Dockerfile
 
 openapi: install ## write openapi.yaml anew, and the client's models
