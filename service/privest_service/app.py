@@ -8,7 +8,7 @@ from functools import partial
 from fastapi import APIRouter, Depends, FastAPI
 from pydantic import BaseModel
 
-from privest_service import problems, telemetry
+from privest_service import problems
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
@@ -26,6 +26,7 @@ from privest_service.security import endpoints as security
 from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
 from privest_service.settings import Settings
+from privest_service.telemetry import requests
 
 _DESCRIPTION = """\
 Private statistical estimation, charged to the budget of whoever owns the data.
@@ -67,7 +68,6 @@ def create_app(settings: Settings | None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
-        settings.secret  # noqa: B018 - made or refused now, not at the first upload
         database = Database(settings.url, signer=settings.signer)
         engine = Engine(
             database,
@@ -96,12 +96,15 @@ def create_app(settings: Settings | None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
+        # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
+        # and how long every request took.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(nameable)],
     )
     problems.install(app)
     describe(app, ProblemDocument)
     describe(app, NewUpload, NewHandle, suffix="-Input")
-    telemetry.install(app)
+    requests.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (

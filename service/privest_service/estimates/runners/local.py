@@ -58,7 +58,7 @@ class Processes:
                 raise RuntimeError("stopped")
             if self._pool is None:
                 self._pool = ProcessPool(
-                    self._workers, initializer=limit_memory, initargs=(self._memory,), context=self._context
+                    self._workers, initializer=begin, initargs=(self._memory,), context=self._context
                 )
             call = self._pool.schedule(function, args=args, timeout=seconds)
             self._calls.add(call)
@@ -92,12 +92,17 @@ def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
             call.set_exception(BrokenProcessPool())
 
 
-def limit_memory(allowed: int) -> None:
-    """Let this process take so many bytes: beyond, it meets a MemoryError, and others do not meet the kernel.
+def begin(allowed: int) -> None:
+    """Make this process a worker, which says nothing and may take so many bytes.
 
-    What counts is memory of its own that it may write to. Rows are mapped to be read only, or shared with
-    their file: they take none of it, however many there are.
+    Whatever a library would print here, a warning or none, may tell of the rows. Beyond those bytes it meets
+    a MemoryError, and others do not meet the kernel. What counts is memory of its own that it may write to:
+    rows are mapped to be read only, or shared with their file, and take none of it, however many there are.
     """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     keep_freed()  # of what it may take
 
