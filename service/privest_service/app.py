@@ -12,6 +12,7 @@ from privest_service import problems
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
+from privest_service.database.migrate import head
 from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
@@ -22,6 +23,7 @@ from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
 from privest_service.owners import endpoints as owners
 from privest_service.problems import ProblemDocument, Unavailable, documented
+from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
 from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
@@ -43,21 +45,20 @@ class Health(BaseModel):
     status: str = "ok"
 
 
+# Both in the event loop: all threads may be waiting for a database that hangs.
+
+
 @probes.get("/healthz")
-def healthz() -> Health:
+async def healthz() -> Health:
     """The process is alive."""
     return Health()
 
 
 @probes.get("/readyz", responses=documented(Unavailable))
-def readyz(services: ServicesDep) -> Health:
-    """The process can answer queries: its database answers and its workers are up."""
-    try:
-        services.database.ping()
-    except Exception:
-        raise Unavailable("the database does not answer") from None
-    if not services.engine.healthy:
-        raise Unavailable("the workers are down")
+async def readyz(services: ServicesDep) -> Health:
+    """The process can answer queries: database and data directory take writes, and workers can be started."""
+    if fault := await services.readiness.fault():
+        raise Unavailable(fault)
     return Health()
 
 
@@ -81,7 +82,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
-        app.state.services = Services(settings, database, store, engine)
+        readiness = Readiness(database, head(database), store, engine)
+        app.state.services = Services(settings, database, store, engine, readiness)
         try:
             yield
         finally:

@@ -92,6 +92,20 @@ def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
             call.set_exception(BrokenProcessPool())
 
 
+def require_worker() -> None:
+    """Start a process as workers are started, and wait for its end.
+
+    Raises:
+        RuntimeError: it came to another end.
+        OSError: none can be started.
+    """
+    process = get_context("forkserver").Process(target=os.getpid, name="probe", daemon=True)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError("a process that does nothing failed")
+
+
 def begin(allowed: int) -> None:
     """Make this process a worker, which says nothing and may take so many bytes.
 
