@@ -68,6 +68,13 @@ def private_key_pem() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+def free_address() -> str:
+    """Of this machine, where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 class Server:
     """`privest serve` in a process of its own, ready when the constructor returns.
 
@@ -94,10 +101,8 @@ class Server:
         if not secret.exists():
             secret.write_bytes(secrets.token_bytes(32))
             key.write_bytes(private_key_pem())
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+        address = free_address()
+        self.url = f"http://{address}"
         given = {
             "admin_key": ADMIN_KEY,
             "data_dir": self.data_dir,
@@ -108,7 +113,7 @@ class Server:
         } | settings
         everything = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
         everything |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()} | environment
-        command = [*program, "serve", "--port", str(port)]
+        command = [*program, "serve", "--port", address.rpartition(":")[2]]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
         try:

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from fastapi import APIRouter, Depends, FastAPI
-from pydantic import BaseModel
+from fastapi import Depends, FastAPI
 
-from privest_service import problems
+from privest_service import probes, problems
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
@@ -21,45 +20,20 @@ from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
+from privest_service.looks import Look
 from privest_service.owners import endpoints as owners
-from privest_service.problems import ProblemDocument, Unavailable, documented
+from privest_service.problems import ProblemDocument
 from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
-from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
 from privest_service.settings import Settings
-from privest_service.telemetry import requests
+from privest_service.telemetry import metrics, requests
 
 _DESCRIPTION = """\
 Private statistical estimation, charged to the budget of whoever owns the data.
 
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
-
-probes = APIRouter(tags=["operations"])
-
-
-class Health(BaseModel):
-    """That a probe was answered."""
-
-    status: str = "ok"
-
-
-# Both in the event loop: all threads may be waiting for a database that hangs.
-
-
-@probes.get("/healthz")
-async def healthz() -> Health:
-    """The process is alive."""
-    return Health()
-
-
-@probes.get("/readyz", responses=documented(Unavailable))
-async def readyz(services: ServicesDep) -> Health:
-    """The process can answer queries: database and data directory take writes, and workers can be started."""
-    if fault := await services.readiness.fault():
-        raise Unavailable(fault)
-    return Health()
 
 
 def create_app(settings: Settings | None) -> FastAPI:
@@ -84,9 +58,11 @@ def create_app(settings: Settings | None) -> FastAPI:
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         readiness = Readiness(database, head(database), store, engine)
         app.state.services = Services(settings, database, store, engine, readiness)
+        metrics.watch(Look(partial(probes.queue, database)).seen)
         try:
             yield
         finally:
+            metrics.watch(None)
             engine.stop()
             database.close()
 
@@ -116,7 +92,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         estimates.router,
         ledger.router,
         ledger.keys_router,
-        probes,
+        probes.router,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     if settings:

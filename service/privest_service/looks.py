@@ -38,6 +38,14 @@ class Look(Generic[T]):
                 threading.Thread(target=self._run, args=(self._last,), name="look", daemon=True).start()
             return self._last, age
 
+    def seen(self) -> T | None:
+        """What was just seen, or is in time; for threads."""
+        under_way, age = self.begin()
+        try:
+            return under_way.result(max(0.0, PATIENCE - age))
+        except TimeoutError:
+            return None
+
     def _run(self, seen: Future[T]) -> None:
         try:
             seen.set_result(self._look())

@@ -13,6 +13,8 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from privest_service.telemetry import metrics
+
 MEDIA_TYPE = "application/problem+json"
 
 log = structlog.get_logger()
@@ -60,7 +62,8 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self.headers = headers
 
     def response(self) -> JSONResponse:
-        """The problem document."""
+        """The problem document, to be sent: it is counted."""
+        metrics.REFUSALS.labels(self.slug).inc()
         document = ProblemDocument(
             type=f"urn:privest:problem:{self.slug}",
             title=self.title,

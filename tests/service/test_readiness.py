@@ -22,7 +22,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from harness import ADMIN_KEY, PLAIN, Server, problem, until
+from harness import ADMIN_KEY, PLAIN, Server, free_address, problem, until
 from privest_service import readiness
 from privest_service.app import create_app
 from privest_service.database import Database
@@ -110,7 +110,8 @@ def processes_of(folder: Path) -> list[psutil.Process]:
 
 def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> None:
     with postgres_of_its_own() as (url, folder), ThreadPoolExecutor(60) as callers:
-        server = Server(tmp_path, url)
+        address = free_address()
+        server = Server(tmp_path, url, metrics_address=address)
         try:
             stamp(url, "another")
             becomes(server.url, REVISION)
@@ -129,6 +130,9 @@ def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> N
                 for _ in range(60)
             ]
             becomes(server.url, SILENT)
+            told = httpx.get(f"http://{address}/metrics", timeout=2, verify=PLAIN).text
+            assert "privest_requests_total" in told
+            assert "privest_jobs_waiting" not in told
             for process in processes_of(folder):
                 process.resume()
             becomes(server.url, None)

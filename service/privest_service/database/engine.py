@@ -19,6 +19,8 @@ T = TypeVar("T")
 _IN_THE_WAY = ("40001", "40P01", "55P03")
 """PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
 
+_ONCE_COMMITTED = "once committed"
+
 _REVISION = {
     # Locks are granted on files that cannot be written, too.
     "sqlite": "UPDATE alembic_version SET version_num = version_num RETURNING version_num",
@@ -84,8 +86,11 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction that may write: committed at the end, rolled back by any exception."""
-        with self._turn, self._session(self._writer) as session, session.begin():
-            yield session
+        with self._turn, self._session(self._writer) as session:
+            with session.begin():
+                yield session
+            for act in session.info.get(_ONCE_COMMITTED, ()):
+                act()
 
     def run(self, work: Callable[[Session], T]) -> T:
         """What `work` makes of a transaction that may write; begun anew where others were in its way.
@@ -136,6 +141,11 @@ class Database:
         """Close all connections."""
         self._writer.dispose()
         self._reader.dispose()
+
+
+def once_committed(session: Session, act: Callable[[], None]) -> None:
+    """Have something done when a transaction is committed, if it is."""
+    session.info.setdefault(_ONCE_COMMITTED, []).append(act)
 
 
 def _in_the_way(error: DBAPIError | StaleDataError) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pebble import ProcessFuture, ProcessPool
 
 from privest_service.estimates.runners.memory import keep_freed
+from privest_service.telemetry import metrics
 
 T = TypeVar("T")
 
@@ -71,6 +72,7 @@ class Processes:
             if (broken := self._pool) is None or broken.active:
                 return
             self._pool, lost = None, list(self._calls)
+        metrics.RENEWALS.inc()
         # Elsewhere, as ending processes takes time, and callbacks may call.
         threading.Thread(target=_clear, args=(broken, lost), name="broken-pool", daemon=True).start()
 
