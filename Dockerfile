@@ -7,11 +7,11 @@ ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/priv
 WORKDIR /src
 RUN pip install --no-cache-dir uv==0.13.8
 COPY pyproject.toml uv.lock README.md ./
-RUN uv sync --locked --no-default-groups --extra dask --no-install-project
+RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-install-project
 COPY core core
 COPY service service
 COPY migrations migrations
-RUN uv sync --locked --no-default-groups --extra dask --no-editable
+RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-editable
 # What nothing here uses, 180 MB: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls and
 # headers; the tests of others.
 WORKDIR /opt/privest/lib/python3.13/site-packages

@@ -64,12 +64,13 @@ def _serve(host: str, port: int) -> int:
 
     from privest_service.app import create_app  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
-    from privest_service.telemetry import logs, metrics  # noqa: PLC0415
+    from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
     _migrate()
     logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
+    traces.configure()
     if settings.metrics_address:
         metrics.serve(settings.metrics_address)
     app = create_app(settings)

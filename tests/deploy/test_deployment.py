@@ -145,6 +145,12 @@ def test_the_workers_are_where_the_engine_looks() -> None:
     assert "--extra dask" in DOCKERFILE
 
 
+def test_the_image_can_send_traces() -> None:
+    synced = [line for line in DOCKERFILE.splitlines() if "uv sync" in line]
+    assert len(synced) == 2
+    assert all("--extra otel" in line for line in synced)
+
+
 def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
     script = ROOT / "scripts/make-secrets"
     subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)

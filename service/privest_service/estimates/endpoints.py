@@ -25,6 +25,7 @@ from privest_service.problems import (
     documented,
 )
 from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.telemetry import traces
 from privest_service.telemetry.requests import stop_clock
 
 router = APIRouter(prefix="/v1", tags=["estimates"])
@@ -121,7 +122,8 @@ def _routes(kind: Kind) -> None:
                 question = service.resolve_inline(session, caller, kind, body)
             else:
                 question = service.resolve(session, caller, kind, body)
-        planned = service.plan(services, question)
+        with traces.step("plan"):
+            planned = service.plan(services, question)
         opinion = service.second_opinion(services, question, planned)
         if not isinstance(about, InlineRef):
             stop_clock()

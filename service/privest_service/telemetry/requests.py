@@ -6,9 +6,11 @@ from contextvars import ContextVar
 
 import structlog
 from fastapi import FastAPI
+from opentelemetry.trace import Span
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from privest_service.telemetry import metrics
+from privest_service.telemetry import metrics, traces
 
 log = structlog.get_logger()
 
@@ -40,18 +42,24 @@ def stop_clock() -> None:
 
 
 def install(app: FastAPI) -> None:
-    """Count and log every request, and name it in the answer."""
+    """Count, log and trace every request, and name it in the answer."""
 
     def record(inner: ASGIApp) -> ASGIApp:
         async def recorded(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "http":
-                try:
-                    return await inner(scope, receive, send)
-                except Exception:
-                    log.exception("the service did not start, or did not end well")
-                    raise
+            if scope["type"] == "http":
+                with traces.request(Headers(scope=scope).get("traceparent", "")) as span:
+                    return await answered(scope, receive, send, span)
+            try:
+                return await inner(scope, receive, send)
+            except Exception:
+                log.exception("the service did not start, or did not end well")
+                raise
+
+        async def answered(scope: Scope, receive: Receive, send: Send, span: Span) -> None:
             request_id = secrets.token_hex(8)
             structlog.contextvars.bind_contextvars(request=request_id)
+            if span.is_recording():
+                structlog.contextvars.bind_contextvars(trace=f"{span.get_span_context().trace_id:032x}")
             method = scope["method"] if scope["method"] in _METHODS else "other"
             clock = _Clock()
             _clock.set(clock)
@@ -64,12 +72,13 @@ def install(app: FastAPI) -> None:
                     if clock.seconds is not None:
                         metrics.DURATIONS.labels(route, method).observe(clock.seconds)
                     metrics.REQUESTS.labels(route, method, f"{status // 100}xx").inc()
+                    traces.end_request(span, method, route, status, clock.seconds or 0.0)
                     log.info("request", method=method, route=route, status=status)
                     headers = [*message["headers"], (b"x-request-id", request_id.encode())]
                     message = {**message, "headers": headers}
                 await send(message)
 
-            return await inner(scope, receive, named)
+            await inner(scope, receive, named)
 
         return recorded
 
