@@ -13,7 +13,7 @@ import httpx
 import pytest
 from with_faults import FAULTS, SECRET
 
-from harness import ADMIN_KEY, Server
+from harness import ADMIN_KEY, PLAIN, Server
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("with_faults.py")))
 
@@ -31,7 +31,8 @@ def said(server: Server, **what: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("backend", ["postgresql"])  # whose errors quote values
 def test_no_fault_quotes_what_it_is_about(start_server: Callable[..., Server]) -> None:
     server = start_server(program=PROGRAM)
-    with httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {SECRET}"}) as client:
+    headers = {"Authorization": f"Bearer {SECRET}"}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=60, verify=PLAIN) as client:
         for name in FAULTS:
             try:
                 answer = client.get(f"/faults/{name}?{SECRET}")
