@@ -8,11 +8,11 @@ WORKDIR /src
 RUN pip install --no-cache-dir uv==0.13.8
 COPY pyproject.toml uv.lock README.md ./
 COPY client/pyproject.toml client/README.md client/
-RUN uv sync --locked --no-default-groups --extra dask --no-install-project
+RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-install-project
 COPY core core
 COPY service service
 COPY migrations migrations
-RUN uv sync --locked --no-default-groups --extra dask --no-editable
+RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-editable
 # What nothing here uses, 180 MB: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls and
 # headers; the tests of others.
 WORKDIR /opt/privest/lib/python3.13/site-packages

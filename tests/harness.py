@@ -11,11 +11,12 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import httpx
@@ -67,16 +68,32 @@ def private_key_pem() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
+def free_address() -> str:
+    """Of this machine, where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
 class Server:
     """`privest serve` in a process of its own, ready when the constructor returns.
 
     Args:
         directory: for data, secrets and logs.
         database_url: of a database.
+        program: that is run.
+        environment: further variables.
         settings: further PRIVEST_… settings, by their names in lower case.
     """
 
-    def __init__(self, directory: Path, database_url: str, **settings: object) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        database_url: str,
+        program: Sequence[str] = (str(Path(sys.executable).with_name("privest")),),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        **settings: object,
+    ) -> None:
         self.directory, self.database_url = directory, database_url
         self.data_dir = Path(str(settings.get("data_dir", directory / "data")))
         self.log = directory / "server.log"
@@ -84,10 +101,8 @@ class Server:
         if not secret.exists():
             secret.write_bytes(secrets.token_bytes(32))
             key.write_bytes(private_key_pem())
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
+        address = free_address()
+        self.url = f"http://{address}"
         given = {
             "admin_key": ADMIN_KEY,
             "data_dir": self.data_dir,
@@ -96,11 +111,11 @@ class Server:
             "signing_key_file": key,
             "workers": 1,
         } | settings
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
-        environment |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()}
-        command = [str(Path(sys.executable).with_name("privest")), "serve", "--port", str(port)]
+        everything = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+        everything |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()} | environment
+        command = [*program, "serve", "--port", address.rpartition(":")[2]]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
         try:
             until(self._ready, 60)
         except BaseException:

@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from fastapi import APIRouter, Depends, FastAPI
-from pydantic import BaseModel
+from fastapi import Depends, FastAPI
 
-from privest_service import problems, telemetry
+from privest_service import probes, problems
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
+from privest_service.database.migrate import head
 from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
@@ -20,44 +20,20 @@ from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
+from privest_service.looks import Look
 from privest_service.owners import endpoints as owners
-from privest_service.problems import ProblemDocument, Unavailable, documented
+from privest_service.problems import ProblemDocument
+from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
-from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
 from privest_service.settings import Settings
+from privest_service.telemetry import metrics, requests
 
 _DESCRIPTION = """\
 Private statistical estimation, charged to the budget of whoever owns the data.
 
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
-
-probes = APIRouter(tags=["operations"])
-
-
-class Health(BaseModel):
-    """That a probe was answered."""
-
-    status: str = "ok"
-
-
-@probes.get("/healthz")
-def healthz() -> Health:
-    """The process is alive."""
-    return Health()
-
-
-@probes.get("/readyz", responses=documented(Unavailable))
-def readyz(services: ServicesDep) -> Health:
-    """The process can answer queries: its database answers and its workers are up."""
-    try:
-        services.database.ping()
-    except Exception:
-        raise Unavailable("the database does not answer") from None
-    if not services.engine.healthy:
-        raise Unavailable("the workers are down")
-    return Health()
 
 
 def create_app(settings: Settings | None) -> FastAPI:
@@ -67,7 +43,6 @@ def create_app(settings: Settings | None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
-        settings.secret  # noqa: B018 - made or refused now, not at the first upload
         database = Database(settings.url, signer=settings.signer)
         engine = Engine(
             database,
@@ -81,10 +56,13 @@ def create_app(settings: Settings | None) -> FastAPI:
         clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
-        app.state.services = Services(settings, database, store, engine)
+        readiness = Readiness(database, head(database), store, engine)
+        app.state.services = Services(settings, database, store, engine, readiness)
+        metrics.watch(Look(partial(probes.queue, database)).seen)
         try:
             yield
         finally:
+            metrics.watch(None)
             engine.stop()
             database.close()
 
@@ -96,12 +74,15 @@ def create_app(settings: Settings | None) -> FastAPI:
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
+        # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
+        # and how long every request took.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(nameable)],
     )
     problems.install(app)
     describe(app, ProblemDocument)
     describe(app, NewUpload, NewHandle, suffix="-Input")
-    telemetry.install(app)
+    requests.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (
@@ -111,7 +92,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         estimates.router,
         ledger.router,
         ledger.keys_router,
-        probes,
+        probes.router,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     if settings:

@@ -65,15 +65,20 @@ def _serve(host: str, port: int) -> int:
     # the first process of a container would ignore it, and anywhere else a proper end would look like a kill.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
-    import uvicorn  # noqa: PLC0415 - each command imports what it needs
+    import structlog  # noqa: PLC0415 - each command imports what it needs
+    import uvicorn  # noqa: PLC0415
 
-    from privest_service import telemetry  # noqa: PLC0415
     from privest_service.app import create_app  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
+    from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
-    telemetry.configure()
+    _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
     _migrate()
+    logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
+    traces.configure()
+    if settings.metrics_address:
+        metrics.serve(settings.metrics_address)
     app = create_app(settings)
 
     class Server(uvicorn.Server):
@@ -84,12 +89,15 @@ def _serve(host: str, port: int) -> int:
                 services.engine.drain()
             super().handle_exit(sig, frame)
 
+    structlog.get_logger().info("starting", host=host, port=port)
     Server(
         uvicorn.Config(
             app,
             host=host,
             port=port,
             access_log=False,
+            log_config=None,
+            ws="none",
             server_header=False,
             timeout_graceful_shutdown=30,
         )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any, ClassVar
 
+import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -12,7 +13,11 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from privest_service.telemetry import metrics
+
 MEDIA_TYPE = "application/problem+json"
+
+log = structlog.get_logger()
 
 
 class Fault(BaseModel):
@@ -57,7 +62,8 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self.headers = headers
 
     def response(self) -> JSONResponse:
-        """The problem document."""
+        """The problem document, to be sent: it is counted."""
+        metrics.REFUSALS.labels(self.slug).inc()
         document = ProblemDocument(
             type=f"urn:privest:problem:{self.slug}",
             title=self.title,
@@ -208,35 +214,32 @@ def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error with a problem document."""
+    """Answer every error with a problem document; in the event loop, as threads may all be waiting."""
 
     @app.exception_handler(Problem)
-    def problem(_: Request, error: Problem) -> JSONResponse:
+    async def problem(_: Request, error: Problem) -> JSONResponse:
         return error.response()
 
     @app.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
         return Invalid(faults=faults_of(error.errors())).response()
 
     @app.exception_handler(ValidationError)
-    def invalid_part(_: Request, error: ValidationError) -> JSONResponse:
+    async def invalid_part(_: Request, error: ValidationError) -> JSONResponse:
         return Invalid(faults=faults_of(error.errors())).response()
 
     @app.exception_handler(HTTPException)
-    def plain(_: Request, error: HTTPException) -> JSONResponse:
+    async def plain(_: Request, error: HTTPException) -> JSONResponse:
         if known := _BY_STATUS.get(error.status_code):
             return known().response()
         return _blank(error.status_code, dict(error.headers or {}))
 
     @app.exception_handler(RecursionError)
-    def too_deep(_: Request, __: Exception) -> JSONResponse:
+    async def too_deep(_: Request, __: Exception) -> JSONResponse:
         return Invalid("the document is nested too deeply").response()
 
-    @app.exception_handler(Exception)
-    def unforeseen(_: Request, __: Exception) -> JSONResponse:
-        return _blank(500, {})
-
     app.add_middleware(_too_large)
+    app.add_middleware(_unforeseen)
 
 
 def _too_large(inner: ASGIApp) -> ASGIApp:
@@ -257,6 +260,28 @@ def _too_large(inner: ASGIApp) -> ASGIApp:
         await inner(scope, receive, pass_on)
 
     return limited
+
+
+def _unforeseen(inner: ASGIApp) -> ASGIApp:
+    """Answer what nobody expected here: the framework would answer, too, and then have the server log it."""
+
+    async def contained(scope: Scope, receive: Receive, send: Send) -> None:
+        begun = scope["type"] != "http"
+
+        async def pass_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await inner(scope, receive, pass_on)
+        except Exception:
+            if begun:
+                raise
+            log.exception("a request failed")
+            await _blank(500, {})(scope, receive, send)
+
+    return contained
 
 
 def _blank(status: int, headers: dict[str, str]) -> JSONResponse:

@@ -33,6 +33,17 @@ def _engine(name: str) -> str:
     return name
 
 
+def _address(given: str) -> str:
+    """An address to listen on.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if given and not re.fullmatch(r"([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}", given):
+        raise ValueError("must be host:port, as 127.0.0.1:9464")
+    return given
+
+
 def _key_set(place: str) -> str:
     """Where keys are to be had without anybody in between.
 
@@ -96,6 +107,9 @@ class Settings(BaseSettings):
 
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused."""
+
+    metrics_address: Annotated[str, AfterValidator(_address)] = ""
+    """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""
 
     token_issuer: str = ""
     """Whose tokens are taken besides keys (`iss`); default: nobody's."""

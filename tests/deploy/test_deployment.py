@@ -145,6 +145,12 @@ def test_the_workers_are_where_the_engine_looks() -> None:
     assert "--extra dask" in DOCKERFILE
 
 
+def test_the_image_can_send_traces() -> None:
+    synced = [line for line in DOCKERFILE.splitlines() if "uv sync" in line]
+    assert len(synced) == 2
+    assert all("--extra otel" in line for line in synced)
+
+
 def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
     script = ROOT / "scripts/make-secrets"
     subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)
@@ -199,7 +205,8 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
     assert container["image"] == "privest"
     assert "command" not in container
     assert "args" not in container
-    assert [(port["name"], port["containerPort"]) for port in container["ports"]] == [("http", PORT)]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+    assert ports["http"] == PORT
     assert pod["securityContext"]["runAsNonRoot"]
     assert {pod["securityContext"][name] for name in ("runAsGroup", "fsGroup")} == {GID}
     assert pod["securityContext"]["runAsUser"] == UID
@@ -212,6 +219,15 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
     assert mounted["tmp"] == "/tmp"  # noqa: S108 - its own
     settings = manifest("ConfigMap")["data"]
     assert set(settings) <= NAMES
+    # Prometheus is told where metrics are served, and the network lets callers in elsewhere.
+    assert settings["PRIVEST_METRICS_ADDRESS"] == f"0.0.0.0:{ports['metrics']}"
+    told = deployment["template"]["metadata"]["annotations"]
+    assert told["prometheus.io/port"] == str(ports["metrics"])
+    assert told["prometheus.io/path"] in PATHS
+    let_in = [
+        {port["port"] for port in rule["ports"]} for rule in manifest("NetworkPolicy")["spec"]["ingress"]
+    ]
+    assert sorted(map(sorted, let_in)) == [["http"], ["metrics"]]
     assert mounted["secrets"] == settings["PRIVEST_SECRETS_DIR"]
     held = {f"{mounted['secrets']}/{name}" for name in yaml.safe_load(TEMPLATE.read_text())["stringData"]}
     assert {settings["PRIVEST_SECRET_FILE"], settings["PRIVEST_SIGNING_KEY_FILE"]} <= held

@@ -4,6 +4,7 @@ import json
 import os
 import resource
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,8 @@ def frugal(path: str, records: OpenRows | None = None) -> str:
 
 
 def explode(directory: str, records: OpenRows | None = None) -> str:
-    """Fail, with what is secret in the error and in the arguments of what fails."""
+    """Fail, with what is secret in the error, in the arguments of what fails, and in a warning."""
+    warnings.warn(SECRET, stacklevel=1)
     raise ValueError(SECRET, directory)
 
 

@@ -1,6 +1,7 @@
 """Workers that crash, hang or are left behind: their job fails, stays charged and says nothing."""
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -128,6 +129,7 @@ def test_workers_that_are_killed_while_idle_are_replaced(start_server: Callable[
     until(lambda: owner.upload(npy(spd(60)), SPD3).status_code == 201)
     until(lambda: owner.estimate(dataset).json()["state"] == "committed")
     assert owner.get("/readyz").status_code == 200
+    until(lambda: re.search(r"\nprivest_worker_pools_renewed_total [1-9]", server.admin.get("/metrics").text))
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])

@@ -74,6 +74,7 @@ CALLS: dict[str, tuple[str, str, Any, tuple[int, ...]]] = {
     "assign to nobody": ("PUT", "/v1/connections/roles/owners/own_x", None, (404, 403, 403, 403, 403, 401)),
     "withdraw": ("DELETE", "/v1/connections/roles/owners/OWNER", None, (204, 403, 403, 403, 403, 401)),
     "forget connection": ("DELETE", "/v1/connections/roles", None, (204, 403, 403, 403, 403, 401)),
+    "read metrics": ("GET", "/metrics", None, (200, 403, 403, 403, 403, 401)),
     "alive": ("GET", "/healthz", None, (200,) * 6),
     "ready": ("GET", "/readyz", None, (200,) * 6),
 }

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from functools import cache
 from pathlib import Path
-from traceback import extract_tb
 from typing import Any
 
 import structlog
@@ -101,10 +100,8 @@ class Page(APIRoute):
                 response = _refused(request, Invalid(faults=faults_of(error.errors())))
             except HTTPException as error:
                 response = _refused(request, by_status(error.status_code))
-            except Exception as error:
-                # Where and as what, not why: a message may hold values of an answer.
-                where = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
-                log.error("a page failed", error=type(error).__name__, where=where)
+            except Exception:
+                log.exception("a page failed")
                 response = render(request, "failed.html", status=500)
             if opened := getattr(request.state, "entered", None):
                 enter(request, response, opened)

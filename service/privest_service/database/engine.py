@@ -19,6 +19,16 @@ T = TypeVar("T")
 _IN_THE_WAY = ("40001", "40P01", "55P03")
 """PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
 
+_ONCE_COMMITTED = "once committed"
+
+_REVISION = {
+    # Locks are granted on files that cannot be written, too.
+    "sqlite": "UPDATE alembic_version SET version_num = version_num RETURNING version_num",
+    # A server's standby, or one that was told to be read only.
+    "postgresql": "SELECT version_num FROM alembic_version"
+    " WHERE current_setting('transaction_read_only') = 'off'",
+}
+
 
 class Database:
     """Sessions on one database.
@@ -51,7 +61,15 @@ class Database:
                 max_overflow=0,
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
-                connect_args={"options": "-c timezone=UTC -c lock_timeout=5s"},
+                connect_args={
+                    "options": "-c timezone=UTC -c lock_timeout=5s",
+                    # Of a server that went without a word one would else hear after hours.
+                    "connect_timeout": 5,
+                    "tcp_user_timeout": 30_000,
+                    "keepalives_idle": 30,
+                    "keepalives_interval": 5,
+                    "keepalives_count": 3,
+                },
             )
             event.listen(self._writer, "checkout", _refuse_the_dead)
             # Each statement sees what is committed then, in a transaction or not: no round trips for those.
@@ -68,8 +86,11 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """One transaction that may write: committed at the end, rolled back by any exception."""
-        with self._turn, self._session(self._writer) as session, session.begin():
-            yield session
+        with self._turn, self._session(self._writer) as session:
+            with session.begin():
+                yield session
+            for act in session.info.get(_ONCE_COMMITTED, ()):
+                act()
 
     def run(self, work: Callable[[Session], T]) -> T:
         """What `work` makes of a transaction that may write; begun anew where others were in its way.
@@ -106,15 +127,25 @@ class Database:
     def _session(self, engine: Engine) -> Session:
         return Session(engine, expire_on_commit=False, info=self._info)
 
-    def ping(self) -> None:
-        """Ask the database anything at all."""
-        with self.read() as session:
-            session.execute(text("SELECT 1"))
+    def revision(self) -> str:
+        """Of the tables, asked in a way that a database which takes no writes does not answer.
+
+        Raises:
+            SQLAlchemyError: it does not.
+        """
+        asked = text(_REVISION[self._writer.dialect.name])
+        with self._turn, self._session(self._writer) as session:
+            return session.scalars(asked).one()  # and never committed
 
     def close(self) -> None:
         """Close all connections."""
         self._writer.dispose()
         self._reader.dispose()
+
+
+def once_committed(session: Session, act: Callable[[], None]) -> None:
+    """Have something done when a transaction is committed, if it is."""
+    session.info.setdefault(_ONCE_COMMITTED, []).append(act)
 
 
 def _in_the_way(error: DBAPIError | StaleDataError) -> bool:

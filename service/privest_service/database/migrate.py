@@ -4,6 +4,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 
 from privest_service.database.engine import Database
 
@@ -24,6 +25,13 @@ def config(database: Database) -> Config:
     configuration.set_main_option("script_location", str(_tree()))
     configuration.attributes["engine"] = database.engine
     return configuration
+
+
+def head(database: Database) -> str:
+    """The revision for which this code is made."""
+    found = ScriptDirectory.from_config(config(database)).get_current_head()
+    assert found is not None  # noqa: S101 - there are some
+    return found
 
 
 def migrate(database: Database) -> None:

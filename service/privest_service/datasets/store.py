@@ -3,6 +3,7 @@
 import os
 import time
 from pathlib import Path
+from tempfile import TemporaryFile
 
 _LONGEST_UPLOAD = 24 * 3600.0
 """Seconds that no upload takes."""
@@ -16,10 +17,11 @@ class Store:
     """
 
     def __init__(self, root: Path) -> None:
-        self._rows = root.resolve() / "rows"
-        self.incoming = root.resolve() / "incoming"
+        self._root = root.resolve()
+        self._rows = self._root / "rows"
+        self.incoming = self._root / "incoming"
         """Where uploads stay until they are validated; on the same file system as the rows."""
-        self._permits = root.resolve() / "permits"
+        self._permits = self._root / "permits"
         for folder in (self._rows, self.incoming, self._permits):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in self.incoming.iterdir():
@@ -55,6 +57,17 @@ class Store:
     def remove(self, owner_id: str, dataset_id: str) -> None:
         """Delete a dataset's rows."""
         self.path(owner_id, dataset_id).unlink(missing_ok=True)
+
+    def require_writable(self) -> None:
+        """Write a block through to the disk, under no name.
+
+        Raises:
+            OSError: that is not possible.
+        """
+        with TemporaryFile(dir=self._root) as file:
+            file.write(bytes(4096))
+            file.flush()
+            os.fsync(file.fileno())
 
     def permit(self, job_id: str) -> Path:
         """Allow a claimed job to read its rows, once: whoever runs it removes this file first.

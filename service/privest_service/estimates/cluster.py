@@ -5,6 +5,7 @@ A task that raises has its arguments and its traceback logged by its worker, and
 
 import pickle
 import time
+import warnings
 from collections.abc import Callable
 from functools import cached_property, reduce
 from math import prod
@@ -73,6 +74,7 @@ def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | N
     """
     run = Run(time.monotonic() + seconds)
     try:
+        _keep_quiet()
         keep_freed()
         return function(*args, records=lambda path, shape: ClusterRecords(path, shape, run))
     except BaseException:  # of any kind: no word of it may reach Dask
@@ -82,12 +84,18 @@ def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | N
 def part_of_sum(path: str, start: int, stop: int, of_chunk: bytes) -> NDArray[np.int64] | None:
     """The exact sum over some chunks of the rows in a file; None if it failed."""
     try:
+        _keep_quiet()
         keep_freed()
         # Opened anew each time, which takes no time: a deleted dataset's rows are not held on to.
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
         return Records(rows, 1).sum(pickle.loads(of_chunk), range(start, stop))  # noqa: S301 - of this cluster
     except BaseException:
         return None
+
+
+def _keep_quiet() -> None:
+    """Have this process log no warnings: whether there is one may tell of the rows."""
+    warnings.simplefilter("ignore")
 
 
 class ClusterRecords(Records):

@@ -25,6 +25,8 @@ from privest_service.problems import (
     documented,
 )
 from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.telemetry import traces
+from privest_service.telemetry.requests import stop_clock
 
 router = APIRouter(prefix="/v1", tags=["estimates"])
 
@@ -85,6 +87,7 @@ def _routes(kind: Kind) -> None:
             answer = await service.submit_inline(services, ask)
         else:
             answer = await services.engine.in_thread(service.submit, services, ask)
+            stop_clock()
         if seconds:
             await services.engine.wait(
                 answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
@@ -119,8 +122,12 @@ def _routes(kind: Kind) -> None:
                 question = service.resolve_inline(session, caller, kind, body)
             else:
                 question = service.resolve(session, caller, kind, body)
-        planned = service.plan(services, question)
-        return views.plan_view(question, planned, service.second_opinion(services, question, planned))
+        with traces.step("plan"):
+            planned = service.plan(services, question)
+        opinion = service.second_opinion(services, question, planned)
+        if not isinstance(about, InlineRef):
+            stop_clock()
+        return views.plan_view(question, planned, opinion)
 
 
 def _answer(job: JobView, root: str) -> Response:

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 import rfc8785
+import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -40,6 +41,9 @@ from privest_service.owners.models import Owner
 from privest_service.problems import BudgetExceeded, IdempotencyKeyReused, Invalid, NotFound, Unavailable
 from privest_service.security.principals import Principal
 from privest_service.services import Services
+from privest_service.telemetry import traces
+
+log = structlog.get_logger()
 
 
 def _digest(content: Any) -> str:
@@ -285,17 +289,20 @@ def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
             return known
         question = resolve(session, ask.caller, ask.kind, ask.request, rows)
         _refuse_if_full(session, services, question, ask.caller)
-    planned = plan(services, question)
+    with traces.step("plan"):
+        planned = plan(services, question)
     draft = _Draft.of(question, planned)  # which takes a while on many datasets, and no lock
     try:
-        answer = services.database.run(
-            lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, draft)
-        )
+        with traces.step("charge"):
+            answer = services.database.run(
+                lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, draft)
+            )
     except BudgetExceeded as refused:
         # Of an owner's budgets an analyst knows its own cap alone.
         known = refused.scope == "analyst" or ask.caller.role == "owner"
         raise (refused if known else BudgetExceeded(refused.detail)) from None
     services.engine.notify()
+    log.info("job reserved" if answer.fresh else "job known", job=answer.job_id)
     return answer
 
 

@@ -14,13 +14,14 @@ from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from privest_service.database import now
+from privest_service.database import now, once_committed
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Mechanism, Transition
 from privest_service.ledger.receipts import signer_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound
+from privest_service.telemetry import metrics
 
 Scope = Literal["owner", "dataset", "analyst"]
 """Whose budget: the owner's, that of the same rows (by fingerprint), that of one analyst's grant."""
@@ -346,6 +347,7 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
             if len(debits) > 1:
                 refused.detail = f"that of dataset {each.job.dataset_id}"
             raise
+    once_committed(session, metrics.CHARGES.labels(job.kind).inc)
 
 
 def _keep(session: Session, mechanism: Mechanism) -> None:
@@ -360,6 +362,13 @@ def waiting(session: Session, *, dummies_of: str | None = None) -> int:
     if dummies_of is not None:
         counted = counted.where(Job.dummy, Job.submitter_id == dummies_of)
     return session.scalar(counted) or 0
+
+
+def queue(session: Session) -> tuple[int, float]:
+    """How many jobs wait for a worker, and for how many seconds the oldest of them has."""
+    found = select(func.count(), func.min(Job.created_at)).where(Job.state == "reserved", _WHOLE)
+    count, since = session.execute(found).one()
+    return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
 
 
 def in_states(session: Session, *states: str) -> dict[str, int]:
@@ -478,4 +487,6 @@ def _move(
             part.state = after
         session.add_all(Transition(job_id=each.id, state=after) for each in (job, *parts))
         session.flush()
+        if after != "claimed":
+            once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
     return job

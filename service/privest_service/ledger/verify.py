@@ -24,6 +24,14 @@ class Report:
     entries: int = 0
     receipts: int = 0
     faults: list[str] = field(default_factory=list)
+    faulty: set[int] = field(default_factory=set[int])
+    """Accounts that the faults are of."""
+
+    def blame(self, account: int, faults: Iterable[str]) -> None:
+        """Add what is wrong with an account."""
+        for fault in faults:
+            self.faults.append(f"account {account}: {fault}")
+            self.faulty.add(account)
 
 
 @dataclass
@@ -57,7 +65,7 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
         if isinstance(line, AccountLine):
             report.accounts += 1
             if line.account in chains:
-                report.faults.append(f"account {line.account} is there twice")
+                report.blame(line.account, ["it is there twice"])
             chains[line.account] = _Chain(line)
         elif isinstance(line, MechanismLine):
             costs[line.digest] = _cost(line)
@@ -65,17 +73,17 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
             report.entries += 1
             chain = chains.get(line.account)
             if chain is None:
-                report.faults.append(f"account {line.account} has entries and is not there")
+                report.blame(line.account, ["it has entries and is not there"])
                 continue
             hashes.add((line.account, line.seq, line.hash))
-            report.faults.extend(f"account {line.account}: {it}" for it in _entry(chain, line, known, costs))
+            report.blame(line.account, _entry(chain, line, known, costs))
         elif isinstance(line, Heads):
             report.faults.extend(_heads(line, known, hashes))
         else:
             report.receipts += 1
             report.faults.extend(_receipt(line.receipt, keys, hashes))
     for number, chain in chains.items():
-        report.faults.extend(f"account {number}: {it}" for it in _end(chain))
+        report.blame(number, _end(chain))
     for earlier in kept:
         report.faults.extend(f"as published {earlier.at}: {it}" for it in _heads(earlier, known, hashes))
     return report

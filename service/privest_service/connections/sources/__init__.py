@@ -3,7 +3,6 @@
 What a source answers, be it a driver's message or a path, stays in the worker: it may hold what opens it.
 """
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 
@@ -56,19 +55,13 @@ def check(connection: NewConnection, data_dir: str) -> None:
 
 @contextmanager
 def _contained() -> Generator[None]:
-    """Let out nothing but refusals and faults of this machine: no driver's message, also not to the log.
+    """Let out nothing but refusals and faults of this machine: no driver's message.
 
-    The panics of obstore are no Exceptions, and are first written to standard error, with what caused them.
+    The panics of obstore are no Exceptions.
     """
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
     try:
         yield
     except (RefusedUploadError, OSError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
         raise refused("the source could not be read") from None
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)

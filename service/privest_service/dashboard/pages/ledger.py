@@ -29,6 +29,7 @@ from privest_service.ledger.verify import verify_file
 from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
+from privest_service.telemetry import metrics
 
 router = APIRouter(prefix="/dashboard/ledger", route_class=Page)
 
@@ -122,6 +123,7 @@ async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, for
     with services.at_most(1, "verify", visitor.id), NamedTemporaryFile(prefix="verify-") as file:
         await services.engine.in_thread(write, file.file)
         report = await services.engine.in_worker("verify", verify_file, file.name, keys)
+    metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
     return render(request, "verified.html", report=report, signer=services.settings.signer)
 
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pebble import ProcessFuture, ProcessPool
 
 from privest_service.estimates.runners.memory import keep_freed
+from privest_service.telemetry import metrics
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class Processes:
                 raise RuntimeError("stopped")
             if self._pool is None:
                 self._pool = ProcessPool(
-                    self._workers, initializer=limit_memory, initargs=(self._memory,), context=self._context
+                    self._workers, initializer=begin, initargs=(self._memory,), context=self._context
                 )
             call = self._pool.schedule(function, args=args, timeout=seconds)
             self._calls.add(call)
@@ -71,6 +72,7 @@ class Processes:
             if (broken := self._pool) is None or broken.active:
                 return
             self._pool, lost = None, list(self._calls)
+        metrics.RENEWALS.inc()
         # Elsewhere, as ending processes takes time, and callbacks may call.
         threading.Thread(target=_clear, args=(broken, lost), name="broken-pool", daemon=True).start()
 
@@ -92,12 +94,31 @@ def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
             call.set_exception(BrokenProcessPool())
 
 
-def limit_memory(allowed: int) -> None:
-    """Let this process take so many bytes: beyond, it meets a MemoryError, and others do not meet the kernel.
+def require_worker() -> None:
+    """Start a process as workers are started, and wait for its end.
 
-    What counts is memory of its own that it may write to. Rows are mapped to be read only, or shared with
-    their file: they take none of it, however many there are.
+    Raises:
+        RuntimeError: it came to another end.
+        OSError: none can be started.
     """
+    process = get_context("forkserver").Process(target=os.getpid, name="probe", daemon=True)
+    process.start()
+    process.join()
+    if process.exitcode:
+        raise RuntimeError("a process that does nothing failed")
+
+
+def begin(allowed: int) -> None:
+    """Make this process a worker, which says nothing and may take so many bytes.
+
+    Whatever a library would print here, a warning or none, may tell of the rows. Beyond those bytes it meets
+    a MemoryError, and others do not meet the kernel. What counts is memory of its own that it may write to:
+    rows are mapped to be read only, or shared with their file, and take none of it, however many there are.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    os.close(nowhere)
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     keep_freed()  # of what it may take
 

@@ -1,0 +1,54 @@
+"""Looks at what may be slow or hang: never waited for longer than said, and not taken again at once."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+KEPT = 1.0
+"""Seconds for which what was seen is taken to be so."""
+
+PATIENCE = 1.5
+"""Seconds after which a look that did not come to an end is one that saw nothing."""
+
+
+class Look(Generic[T]):
+    """A look in a thread of its own: one at a time, so that looks that hang never pile up.
+
+    Args:
+        look: what is done; if it raises, nothing was seen.
+        kept: seconds for which its answer stands.
+    """
+
+    def __init__(self, look: Callable[[], T], *, kept: float = KEPT) -> None:
+        self._look, self._kept = look, kept
+        self._lock = threading.Lock()
+        self._begun = float("-inf")
+        self._last: Future[T] | None = None
+
+    def begin(self) -> tuple[Future[T], float]:
+        """What was just seen or is being looked at, and for how many seconds it has been."""
+        with self._lock:
+            age = time.monotonic() - self._begun
+            if self._last is None or (self._last.done() and age > self._kept):
+                self._begun, self._last, age = time.monotonic(), Future(), 0.0
+                threading.Thread(target=self._run, args=(self._last,), name="look", daemon=True).start()
+            return self._last, age
+
+    def seen(self) -> T | None:
+        """What was just seen, or is in time; for threads."""
+        under_way, age = self.begin()
+        try:
+            return under_way.result(max(0.0, PATIENCE - age))
+        except TimeoutError:
+            return None
+
+    def _run(self, seen: Future[T]) -> None:
+        try:
+            seen.set_result(self._look())
+        except BaseException:
+            self._last = None  # the next one may see
+            raise

@@ -1,0 +1,54 @@
+"""What operators and their machines ask for: whether a replica lives and is ready, and what it counted."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic import BaseModel
+from sqlalchemy.exc import SQLAlchemyError
+
+from privest_service.database import Database
+from privest_service.ledger import service as ledger
+from privest_service.problems import Forbidden, Unavailable, documented
+from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.telemetry import metrics
+
+router = APIRouter(tags=["operations"])
+
+
+class Health(BaseModel):
+    """That a probe was answered."""
+
+    status: str = "ok"
+
+
+# Both probes in the event loop: all threads may be waiting for a database that hangs.
+
+
+@router.get("/healthz")
+async def healthz() -> Health:
+    """The process is alive."""
+    return Health()
+
+
+@router.get("/readyz", responses=documented(Unavailable))
+async def readyz(services: ServicesDep) -> Health:
+    """The process can answer queries: database and data directory take writes, and workers can be started."""
+    if fault := await services.readiness.fault():
+        raise Unavailable(fault)
+    return Health()
+
+
+@router.get("/metrics", response_class=PlainTextResponse, responses=documented(Forbidden))
+def read_metrics(request: Request, caller: CallerDep) -> Response:
+    """What this replica counted, and the queue of all replicas, in the formats of Prometheus."""
+    caller.must_be("admin")
+    content, media_type = metrics.exposition(request.headers.get("accept", ""))
+    return Response(content, media_type=media_type)
+
+
+def queue(database: Database) -> tuple[int, float] | None:
+    """How many jobs wait, and for how many seconds the oldest has; None if the database does not answer."""
+    try:
+        with database.read() as session:
+            return ledger.queue(session)
+    except SQLAlchemyError:
+        return None
