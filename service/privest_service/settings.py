@@ -112,6 +112,9 @@ class Settings(BaseSettings):
     token_claim: str = "privest"  # noqa: S105 - no password
     """That holds the id of an owner or an analyst."""
 
+    token_scope_prefix: str = "privest:"  # noqa: S105 - no password
+    """Of scopes in a token's `scope` that are meant for this service."""
+
     @model_validator(mode="after")
     def _issuer_has_keys(self) -> "Settings":
         if bool(self.token_issuer) != bool(self.token_keys):
@@ -134,6 +137,7 @@ class Settings(BaseSettings):
             self.token_keys,
             self.token_algorithms,
             self.token_claim,
+            self.token_scope_prefix,
         )
 
     @cached_property

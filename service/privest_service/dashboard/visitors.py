@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
 from fastapi.responses import Response
+from fastapi.security import SecurityScopes
 from starlette.datastructures import FormData
 
 from privest_service.owners.models import Owner
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import ServicesDep, allow
 from privest_service.security.principals import Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
@@ -125,10 +126,23 @@ def _vouched(request: Request, services: Services) -> OpenSession | None:
     return request.state.entered
 
 
-VisitorDep = Annotated[Visitor, Depends(visitor)]
+SignedInDep = Annotated[Visitor, Depends(visitor)]
 
 
-def owner(found: VisitorDep) -> Visitor:
+def allowed(needed: SecurityScopes, found: SignedInDep) -> Visitor:
+    """Whoever is signed in with a key or token that is for what is asked.
+
+    Raises:
+        Forbidden: it lacks a scope.
+    """
+    allow(found.session.credential, needed)
+    return found
+
+
+VisitorDep = Annotated[Visitor, Security(allowed, scopes=["read"])]
+
+
+def owner(found: Annotated[Visitor, Depends(allowed)]) -> Visitor:
     """An owner who is signed in.
 
     Raises:
@@ -138,10 +152,12 @@ def owner(found: VisitorDep) -> Visitor:
     return found
 
 
-OwnerDep = Annotated[Visitor, Depends(owner)]
+OwnerDep = Annotated[Visitor, Security(owner, scopes=["read"])]
+OwnerOfDataDep = Annotated[Visitor, Security(owner, scopes=["data"])]
+ManagingOwnerDep = Annotated[Visitor, Security(owner, scopes=["manage"])]
 
 
-def admin(found: VisitorDep) -> Visitor:
+def admin(found: Annotated[Visitor, Security(allowed, scopes=["manage"])]) -> Visitor:
     """The administrator who is signed in.
 
     Raises:
@@ -151,7 +167,7 @@ def admin(found: VisitorDep) -> Visitor:
     return found
 
 
-async def submitted(request: Request, found: VisitorDep) -> FormData:
+async def submitted(request: Request, found: SignedInDep) -> FormData:
     """A form, which must have come with a page of the same session.
 
     Raises:

@@ -35,7 +35,7 @@ from privest_service.problems import (
     UnsupportedMediaType,
     documented,
 )
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
@@ -91,7 +91,7 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
     responses=documented(Forbidden, NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
     openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
-async def create_dataset(request: Request, caller: CallerDep, services: ServicesDep) -> DatasetView:
+async def create_dataset(request: Request, caller: DataDep, services: ServicesDep) -> DatasetView:
     """Register records: an upload, or what a connection leads to, of which a copy is made now.
 
     Each is checked against the schema before any of them is stored.
@@ -131,7 +131,7 @@ def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnectio
 
 
 @router.get("", responses=documented())
-def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
+def list_datasets(caller: ReadDep, services: ServicesDep) -> DatasetList:
     """The datasets that the caller owns or was granted."""
     with services.database.read() as session:
         found = service.visible(session, caller)
@@ -139,14 +139,14 @@ def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))
-def read_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DatasetView:
+def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DatasetView:
     """Public facts of a dataset."""
     with services.database.read() as session:
         return _view(service.require(session, caller, dataset_id), caller.id)
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=documented(Forbidden, NotFound))
-def delete_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> Response:
     """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
     with services.database.write() as session:
         dataset = service.require_own(session, caller, dataset_id)
@@ -156,7 +156,7 @@ def delete_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) ->
 
 
 @router.get("/{dataset_id}/dummy", responses=documented(NotFound))
-def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DummyRows:
+def read_dummy(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DummyRows:
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
     with services.database.read() as session:
         dataset = service.require(session, caller, dataset_id)
@@ -165,7 +165,7 @@ def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Dum
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))
 def put_grant(
-    dataset_id: str, analyst_id: str, body: NewCap, caller: CallerDep, services: ServicesDep
+    dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, services: ServicesDep
 ) -> GrantView:
     """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
 
@@ -179,7 +179,7 @@ def put_grant(
 
 
 @router.put("/{dataset_id}/cap", responses=documented(Forbidden, NotFound))
-def put_cap(dataset_id: str, body: NewCap, caller: CallerDep, services: ServicesDep) -> CapView:
+def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, services: ServicesDep) -> CapView:
     """Cap what may be spent on these rows, by whomever and under whatever handle, or lift the cap."""
 
     def cap(session: Session) -> None:
@@ -214,7 +214,7 @@ def _shown(body: NewCap) -> Amount | None:
 @router.delete(
     "/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(Forbidden, NotFound)
 )
-def delete_grant(dataset_id: str, analyst_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a grant at once."""
     with services.database.write() as session:
         service.require_own(session, caller, dataset_id)

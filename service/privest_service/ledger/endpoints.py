@@ -17,7 +17,7 @@ from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, Sig
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
 from privest_service.problems import Forbidden, Invalid, NotFound, documented
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"])
@@ -29,7 +29,7 @@ def _account(session: Session, owner_id: str, window: int | None = None) -> Acco
 
 
 @router.get("/budget", responses=documented(Forbidden, NotFound))
-def read_budget(owner_id: str, caller: CallerDep, services: ServicesDep) -> Budget:
+def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget:
     """What is spent and what is left."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
@@ -37,7 +37,7 @@ def read_budget(owner_id: str, caller: CallerDep, services: ServicesDep) -> Budg
 
 
 @router.patch("/budget", responses=documented(Forbidden, NotFound))
-def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services: ServicesDep) -> Budget:
+def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services: ServicesDep) -> Budget:
     """Raise a budget, freeze it, end the freeze, or renew it."""
     caller.must_be_owner(owner_id)
 
@@ -67,7 +67,7 @@ def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services
 @router.get("/ledger", responses=documented(Forbidden, NotFound))
 def read_ledger(
     owner_id: str,
-    caller: CallerDep,
+    caller: ReadDep,
     services: ServicesDep,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before")] = None,
@@ -80,7 +80,7 @@ def read_ledger(
 
 
 @router.get("/ledger/heads", responses=documented(Forbidden, NotFound))
-def read_heads(owner_id: str, caller: CallerDep, services: ServicesDep) -> Heads:
+def read_heads(owner_id: str, caller: ReadDep, services: ServicesDep) -> Heads:
     """Where the chains of this owner's accounts end, signed: keep it, to see later that nothing was cut."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
@@ -99,7 +99,7 @@ def read_heads(owner_id: str, caller: CallerDep, services: ServicesDep) -> Heads
 )
 def export_ledger(
     owner_id: str,
-    caller: CallerDep,
+    caller: ReadDep,
     services: ServicesDep,
     form: Annotated[
         Form,
@@ -133,7 +133,7 @@ keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
 
 
 @keys_router.get("/keys", responses=documented(Forbidden))
-def read_keys(caller: CallerDep, services: ServicesDep) -> SigningKeys:
+def read_keys(caller: ReadDep, services: ServicesDep) -> SigningKeys:
     """The public key that entries, receipts and heads are signed with now: note it, and compare."""
     caller.must_be("admin", "owner", "analyst")
     signer = services.settings.signer

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
 from privest_service.problems import Unauthenticated
 from privest_service.security import service
-from privest_service.security.principals import Principal
+from privest_service.security.principals import Credential, Principal
 from privest_service.services import Services
 
 _bearer = HTTPBearer(auto_error=False, description="an API key, or a token of the platform")
@@ -18,23 +18,56 @@ async def services(request: Request) -> Services:
     return request.app.state.services
 
 
-def caller(
-    services: Annotated[Services, Depends(services)],
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Principal:
-    """Whoever holds the key, or the platform's token, in the Authorization header.
+def allow(credential: Credential, needed: SecurityScopes) -> None:
+    """Let through whoever has the scopes that an endpoint declares: what declares none lets nobody through.
 
     Raises:
-        Unauthenticated: no key, or one that opens nothing.
+        Forbidden: a scope is missing.
     """
-    refused = Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
-    if credentials is None:
-        raise refused
-    found = service.identify(services, credentials.credentials)
+    if not needed.scopes:
+        raise RuntimeError("an endpoint declares no scope")
+    credential.must_be_for(*needed.scopes)
+
+
+def _identified(
+    services: Annotated[Services, Depends(services)],
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Credential:
+    """The key, or the platform's token, in the Authorization header.
+
+    Raises:
+        Unauthenticated: there is none, or one that opens nothing.
+    """
+    found = service.identify(services, given.credentials) if given else None
     if found is None:
-        raise refused
+        raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+    return found
+
+
+def credential(needed: SecurityScopes, found: Annotated[Credential, Depends(_identified)]) -> Credential:
+    """The same, once it is known to be for what is asked."""
+    allow(found, needed)
+    return found
+
+
+def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
+    """Whoever holds it."""
+    return found.principal
+
+
+def revoker(
+    key_id: str, needed: SecurityScopes, found: Annotated[Credential, Depends(_identified)]
+) -> Principal:
+    """Whoever would revoke a key: with that key itself, which is always for its own end, or with another."""
+    if found.key_id != key_id:
+        allow(found, needed)
     return found.principal
 
 
 ServicesDep = Annotated[Services, Depends(services)]
-CallerDep = Annotated[Principal, Depends(caller)]
+ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
+DataDep = Annotated[Principal, Security(caller, scopes=["data"])]
+EstimateDep = Annotated[Principal, Security(caller, scopes=["estimate"])]
+ManageDep = Annotated[Principal, Security(caller, scopes=["manage"])]
+IssueDep = Annotated[Credential, Security(credential, scopes=["manage"])]
+RevokeDep = Annotated[Principal, Security(revoker, scopes=["manage"])]

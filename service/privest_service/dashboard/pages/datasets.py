@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request, Security
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -12,7 +12,7 @@ from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
-from privest_service.dashboard.visitors import FormDep, OwnerDep, owner
+from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, owner
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Grant
@@ -52,7 +52,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     )
 
 
-@router.get("/new", dependencies=[Depends(owner)])
+@router.get("/new", dependencies=[Security(owner, scopes=["data"])])
 def form(request: Request, kind: SchemaKind = "points") -> Response:
     """Where a file becomes a dataset."""
     return _form(request, kind, {}, None)
@@ -74,7 +74,7 @@ def _form(request: Request, kind: str, given: Mapping[str, str], problem: Proble
 
 
 @router.post("/new")
-async def upload(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDep, form: FormDep) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
     given = texts(form)
     kind = given.get("kind", "")
@@ -182,7 +182,7 @@ def _one(
 
 @router.post("/{dataset_id}/delete")
 def delete(
-    request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep, _: FormDep
+    request: Request, dataset_id: str, visitor: OwnerOfDataDep, services: ServicesDep, _: FormDep
 ) -> Response:
     """Delete the rows; what was spent on them stays spent."""
     with services.database.write() as session:

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, held, leave, same_origin
+from privest_service.dashboard.visitors import FormDep, SignedInDep, enter, held, leave, same_origin
 from privest_service.problems import TooManyRequests
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
@@ -45,7 +45,7 @@ def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()]
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, services: ServicesDep, visitor: VisitorDep, _: FormDep) -> Response:
+def sign_out(request: Request, services: ServicesDep, visitor: SignedInDep, _: FormDep) -> Response:
     """End the session, at once and for good."""
     with services.database.write() as session:
         sessions.sign_out(session, visitor.session.id)
