@@ -24,6 +24,7 @@ from privest_service.owners import endpoints as owners
 from privest_service.problems import ProblemDocument, Unavailable, documented
 from privest_service.security import endpoints as security
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.rates import Rates
 from privest_service.services import Services
 from privest_service.settings import Settings
 
@@ -81,7 +82,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
-        app.state.services = Services(settings, database, store, engine)
+        app.state.services = Services(settings, database, store, engine, Rates(settings.rate_limit))
         try:
             yield
         finally:

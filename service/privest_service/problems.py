@@ -195,7 +195,7 @@ def faults_of(errors: Iterable[Any]) -> list[Fault]:
 def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
     """The `responses` of an endpoint for openapi.yaml."""
     by_status: dict[int | str, dict[str, Any]] = {}
-    for problem in (Unauthenticated, Invalid, *problems):
+    for problem in (Unauthenticated, Forbidden, Invalid, TooManyRequests, *problems):
         entry = by_status.setdefault(
             int(problem.status),
             {

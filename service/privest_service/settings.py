@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+from limits import parse
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -31,6 +32,19 @@ def _engine(name: str) -> str:
     if find_spec("distributed") is None:
         raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
     return name
+
+
+def _rate(limit: str) -> str:
+    """A number of requests in some time.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parse(limit)
+    except ValueError:
+        raise ValueError("must be like 600/minute or 10/second") from None
+    return limit
 
 
 def _key_set(place: str) -> str:
@@ -96,6 +110,9 @@ class Settings(BaseSettings):
 
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused."""
+
+    rate_limit: Annotated[str, AfterValidator(_rate)] = "600/minute"
+    """Requests of one owner or analyst, in this process."""
 
     token_issuer: str = ""
     """Whose tokens are taken besides keys (`iss`); default: nobody's."""

@@ -5,13 +5,13 @@ from fastapi import APIRouter, Response
 from privest_service.connections import service, sources
 from privest_service.connections.schemas import ConnectionList, ConnectionView, NewConnection
 from privest_service.datasets.refusals import RefusedUploadError
-from privest_service.problems import Forbidden, Invalid, NotFound, Unavailable, documented
+from privest_service.problems import Invalid, NotFound, Unavailable, documented
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"])
 
 
-@router.post("", status_code=201, responses=documented(Forbidden, Unavailable))
+@router.post("", status_code=201, responses=documented(Unavailable))
 async def create_connection(body: NewConnection, caller: ManageDep, services: ServicesDep) -> ConnectionView:
     """Name a place from which owners may register datasets, once it is assigned to them.
 
@@ -29,7 +29,7 @@ async def create_connection(body: NewConnection, caller: ManageDep, services: Se
     )
 
 
-@router.get("", responses=documented(Forbidden), response_model_exclude_none=True)
+@router.get("", responses=documented(), response_model_exclude_none=True)
 def list_connections(caller: ReadDep, services: ServicesDep) -> ConnectionList:
     """All connections, or those that were assigned to the calling owner."""
     caller.must_be("admin", "owner")
@@ -37,7 +37,7 @@ def list_connections(caller: ReadDep, services: ServicesDep) -> ConnectionList:
         return ConnectionList(connections=service.visible(session, caller))
 
 
-@router.delete("/{name}", status_code=204, responses=documented(Forbidden, NotFound))
+@router.delete("/{name}", status_code=204, responses=documented(NotFound))
 def delete_connection(name: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Forget a connection; datasets that came through it stay."""
     caller.must_be("admin")
@@ -45,7 +45,7 @@ def delete_connection(name: str, caller: ManageDep, services: ServicesDep) -> Re
     return Response(status_code=204)
 
 
-@router.put("/{name}/owners/{owner_id}", status_code=204, responses=documented(Forbidden, NotFound))
+@router.put("/{name}/owners/{owner_id}", status_code=204, responses=documented(NotFound))
 def assign_connection(name: str, owner_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Let an owner register datasets from a connection."""
     caller.must_be("admin")
@@ -53,7 +53,7 @@ def assign_connection(name: str, owner_id: str, caller: ManageDep, services: Ser
     return Response(status_code=204)
 
 
-@router.delete("/{name}/owners/{owner_id}", status_code=204, responses=documented(Forbidden, NotFound))
+@router.delete("/{name}/owners/{owner_id}", status_code=204, responses=documented(NotFound))
 def withdraw_connection(name: str, owner_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Take a connection from an owner, from its next registration on."""
     caller.must_be("admin")

@@ -12,7 +12,7 @@ from starlette.datastructures import FormData
 from privest_service.owners.models import Owner
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep, allow
+from privest_service.security.dependencies import ServicesDep, address_of, allow
 from privest_service.security.principals import Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
@@ -122,20 +122,21 @@ def _vouched(request: Request, services: Services) -> OpenSession | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if request.method != "GET" or scheme.lower() != "bearer" or services.settings.tokens is None:
         return None
-    request.state.entered = sessions.sign_in(services, token)
+    request.state.entered = sessions.sign_in(services, token, address_of(request))
     return request.state.entered
 
 
 SignedInDep = Annotated[Visitor, Depends(visitor)]
 
 
-def allowed(needed: SecurityScopes, found: SignedInDep) -> Visitor:
+def allowed(needed: SecurityScopes, services: ServicesDep, found: SignedInDep) -> Visitor:
     """Whoever is signed in with a key or token that is for what is asked.
 
     Raises:
         Forbidden: it lacks a scope.
+        TooManyRequests: not so often.
     """
-    allow(found.session.credential, needed)
+    allow(services, found.session.credential, needed)
     return found
 
 

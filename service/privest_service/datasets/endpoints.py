@@ -27,7 +27,6 @@ from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
 from privest_service.problems import (
     DatasetInvalid,
-    Forbidden,
     Invalid,
     NotFound,
     TooLarge,
@@ -88,7 +87,7 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
 @router.post(
     "",
     status_code=201,
-    responses=documented(Forbidden, NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+    responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
     openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
 async def create_dataset(request: Request, caller: DataDep, services: ServicesDep) -> DatasetView:
@@ -145,7 +144,7 @@ def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> Dat
         return _view(service.require(session, caller, dataset_id), caller.id)
 
 
-@router.delete("/{dataset_id}", status_code=204, responses=documented(Forbidden, NotFound))
+@router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))
 def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> Response:
     """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
     with services.database.write() as session:
@@ -163,7 +162,7 @@ def read_dummy(dataset_id: str, caller: ReadDep, services: ServicesDep) -> Dummy
     return DummyRows(rows=service.dummy_rows(SCHEMA.validate_json(dataset.dataset_schema)))
 
 
-@router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))
+@router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))
 def put_grant(
     dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, services: ServicesDep
 ) -> GrantView:
@@ -178,7 +177,7 @@ def put_grant(
     return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
 
 
-@router.put("/{dataset_id}/cap", responses=documented(Forbidden, NotFound))
+@router.put("/{dataset_id}/cap", responses=documented(NotFound))
 def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, services: ServicesDep) -> CapView:
     """Cap what may be spent on these rows, by whomever and under whatever handle, or lift the cap."""
 
@@ -211,9 +210,7 @@ def _shown(body: NewCap) -> Amount | None:
     return Amount(epsilon=body.epsilon, delta=body.delta)
 
 
-@router.delete(
-    "/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(Forbidden, NotFound)
-)
+@router.delete("/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(NotFound))
 def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a grant at once."""
     with services.database.write() as session:

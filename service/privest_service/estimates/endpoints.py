@@ -16,7 +16,6 @@ from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
     DatasetInvalid,
-    Forbidden,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
     Invalid,
@@ -29,7 +28,6 @@ from privest_service.security.dependencies import EstimateDep, ReadDep, Services
 router = APIRouter(prefix="/v1", tags=["estimates"])
 
 _LONGEST_WAIT = 600.0
-_REFUSALS = (Forbidden, NotFound)
 
 
 def _wait_of(prefer: str | None) -> float:
@@ -60,7 +58,7 @@ def _routes(kind: Kind) -> None:
         description=f"{kind.title}, charged to the owner's budget. Waits as long as `Prefer: wait=N` says.",
         response_model=kind.job,
         responses=documented(
-            *_REFUSALS,
+            NotFound,
             IdempotencyKeyMissing,
             IdempotencyKeyReused,
             BudgetExceeded,
@@ -106,7 +104,7 @@ def _routes(kind: Kind) -> None:
         name=f"plan_{snake}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
         response_model=kind.plan_view,
-        responses=documented(*_REFUSALS, Unavailable),
+        responses=documented(NotFound, Unavailable),
     )
     def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]

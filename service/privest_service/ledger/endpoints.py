@@ -16,7 +16,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
-from privest_service.problems import Forbidden, Invalid, NotFound, documented
+from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
@@ -28,7 +28,7 @@ def _account(session: Session, owner_id: str, window: int | None = None) -> Acco
     return service.owner_account(session, owner_id, window=window)
 
 
-@router.get("/budget", responses=documented(Forbidden, NotFound))
+@router.get("/budget", responses=documented(NotFound))
 def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget:
     """What is spent and what is left."""
     caller.must_be_owner(owner_id)
@@ -36,7 +36,7 @@ def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget
         return views.budget(_account(session, owner_id))
 
 
-@router.patch("/budget", responses=documented(Forbidden, NotFound))
+@router.patch("/budget", responses=documented(NotFound))
 def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services: ServicesDep) -> Budget:
     """Raise a budget, freeze it, end the freeze, or renew it."""
     caller.must_be_owner(owner_id)
@@ -64,7 +64,7 @@ def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services
     return services.database.run(change)
 
 
-@router.get("/ledger", responses=documented(Forbidden, NotFound))
+@router.get("/ledger", responses=documented(NotFound))
 def read_ledger(
     owner_id: str,
     caller: ReadDep,
@@ -79,7 +79,7 @@ def read_ledger(
         return views.page(session, _account(session, owner_id, window).id, limit=limit, before=cursor)
 
 
-@router.get("/ledger/heads", responses=documented(Forbidden, NotFound))
+@router.get("/ledger/heads", responses=documented(NotFound))
 def read_heads(owner_id: str, caller: ReadDep, services: ServicesDep) -> Heads:
     """Where the chains of this owner's accounts end, signed: keep it, to see later that nothing was cut."""
     caller.must_be_owner(owner_id)
@@ -94,7 +94,7 @@ def read_heads(owner_id: str, caller: ReadDep, services: ServicesDep) -> Heads:
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/jsonl": {"schema": {"type": "string"}}, "text/csv": {}}},
-        **documented(Forbidden, NotFound),
+        **documented(NotFound),
     },
 )
 def export_ledger(
@@ -132,7 +132,7 @@ def exported(services: Services, owner_id: str, form: Form) -> StreamingResponse
 keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
 
 
-@keys_router.get("/keys", responses=documented(Forbidden))
+@keys_router.get("/keys", responses=documented())
 def read_keys(caller: ReadDep, services: ServicesDep) -> SigningKeys:
     """The public key that entries, receipts and heads are signed with now: note it, and compare."""
     caller.must_be("admin", "owner", "analyst")

@@ -1,4 +1,4 @@
-"""What endpoints ask for: the running services and the caller."""
+"""What endpoints ask for: the running services, and a caller whose key is for what they do."""
 
 from typing import Annotated
 
@@ -18,35 +18,50 @@ async def services(request: Request) -> Services:
     return request.app.state.services
 
 
-def allow(credential: Credential, needed: SecurityScopes) -> None:
+ServicesDep = Annotated[Services, Depends(services)]
+
+
+def allow(services: Services, credential: Credential, needed: SecurityScopes) -> None:
     """Let through whoever has the scopes that an endpoint declares: what declares none lets nobody through.
 
     Raises:
         Forbidden: a scope is missing.
+        TooManyRequests: not so often.
     """
     if not needed.scopes:
         raise RuntimeError("an endpoint declares no scope")
+    services.rates.count(credential.principal)
     credential.must_be_for(*needed.scopes)
 
 
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client else ""
+
+
 def _identified(
-    services: Annotated[Services, Depends(services)],
+    request: Request,
+    services: ServicesDep,
     given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
 ) -> Credential:
     """The key, or the platform's token, in the Authorization header.
 
     Raises:
         Unauthenticated: there is none, or one that opens nothing.
+        TooManyRequests: too many from this address opened nothing.
     """
-    found = service.identify(services, given.credentials) if given else None
+    found = service.identify(services, given.credentials, address_of(request)) if given else None
     if found is None:
         raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
     return found
 
 
-def credential(needed: SecurityScopes, found: Annotated[Credential, Depends(_identified)]) -> Credential:
+_IdentifiedDep = Annotated[Credential, Depends(_identified)]
+
+
+def credential(needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Credential:
     """The same, once it is known to be for what is asked."""
-    allow(found, needed)
+    allow(services, found, needed)
     return found
 
 
@@ -55,16 +70,13 @@ def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
     return found.principal
 
 
-def revoker(
-    key_id: str, needed: SecurityScopes, found: Annotated[Credential, Depends(_identified)]
-) -> Principal:
+def revoker(key_id: str, needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Principal:
     """Whoever would revoke a key: with that key itself, which is always for its own end, or with another."""
     if found.key_id != key_id:
-        allow(found, needed)
+        allow(services, found, needed)
     return found.principal
 
 
-ServicesDep = Annotated[Services, Depends(services)]
 ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
 DataDep = Annotated[Principal, Security(caller, scopes=["data"])]
 EstimateDep = Annotated[Principal, Security(caller, scopes=["estimate"])]

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
 from privest_service.owners.service import require_owner
-from privest_service.problems import Forbidden, NotFound, documented
+from privest_service.problems import NotFound, documented
 from privest_service.security import service
 from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, RevokeDep, ServicesDep
 from privest_service.security.keys import Role
@@ -24,7 +24,7 @@ from privest_service.security.schemas import (
 router = APIRouter(prefix="/v1", tags=["principals"])
 
 
-@router.post("/analysts", status_code=201, responses=documented(Forbidden))
+@router.post("/analysts", status_code=201, responses=documented())
 def create_analyst(body: NewAnalyst, caller: ManageDep, services: ServicesDep) -> CreatedAnalyst:
     """Make an analyst."""
     caller.must_be("admin")
@@ -33,7 +33,7 @@ def create_analyst(body: NewAnalyst, caller: ManageDep, services: ServicesDep) -
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
-@router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(Forbidden, NotFound))
+@router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(NotFound))
 def issue_owner_key(
     owner_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
 ) -> IssuedKey:
@@ -47,7 +47,7 @@ def issue_owner_key(
         return _issued(session, "owner", owner_id, issuer, body)
 
 
-@router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(Forbidden, NotFound))
+@router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(NotFound))
 def issue_analyst_key(
     analyst_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
 ) -> IssuedKey:
@@ -67,7 +67,7 @@ def _issued(
     return IssuedKey(key=key, **_told(record))
 
 
-@router.get("/owners/{owner_id}/keys", responses=documented(Forbidden, NotFound))
+@router.get("/owners/{owner_id}/keys", responses=documented(NotFound))
 def list_owner_keys(owner_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
     """The keys of an owner: what they are for and until when, never the keys themselves."""
     caller.must_be_owner(owner_id)
@@ -76,7 +76,7 @@ def list_owner_keys(owner_id: str, caller: ReadDep, services: ServicesDep) -> Ke
         return _listed(session, owner_id)
 
 
-@router.get("/analysts/{analyst_id}/keys", responses=documented(Forbidden, NotFound))
+@router.get("/analysts/{analyst_id}/keys", responses=documented(NotFound))
 def list_analyst_keys(analyst_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
     """The keys of an analyst."""
     _must_be_analyst(caller, analyst_id)
@@ -96,7 +96,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
     return {"id": key.id, "scopes": key.scopes.split(), "expires_at": key.expires_at}
 
 
-@router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(Forbidden, NotFound))
+@router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
     """Revoke a key of an owner, at once. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
@@ -105,9 +105,7 @@ def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: Se
     return Response(status_code=204)
 
 
-@router.delete(
-    "/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(Forbidden, NotFound)
-)
+@router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_analyst_key(analyst_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
     """Revoke a key of an analyst, at once. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)

@@ -88,16 +88,32 @@ def require_analyst(session: Session, analyst_id: str) -> Analyst:
     raise NotFound
 
 
-def identify(services: Services, given: str) -> Credential | None:
+def identify(services: Services, given: str, address: str) -> Credential | None:
     """Whose key or token this is; None where it opens nothing.
 
     Raises:
+        TooManyRequests: too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
+    # Nobody guesses a key of ours or a signature, so none is refused for what others do at its address.
+    guess = not well_formed(given) and not _is_token(services, given)
+    if guess:
+        services.rates.may_guess(address)
+    found = _holder(services, given)
+    if guess and found is None:
+        services.rates.guessed_wrong(address)
+    return found
+
+
+def _is_token(services: Services, given: str) -> bool:
+    return services.settings.tokens is not None and given.count(".") == 2  # in keys there is one
+
+
+def _holder(services: Services, given: str) -> Credential | None:
     admin_key = services.settings.admin_key.get_secret_value()
     if secrets.compare_digest(given.encode(), admin_key.encode()):
         return Credential(Principal("admin", "admin"))
-    if services.settings.tokens and given.count(".") == 2:  # of keys there is one
+    if services.settings.tokens and _is_token(services, given):
         told = services.settings.tokens.read(given)
         return _of_token(services, told) if told else None
     if not well_formed(given):

@@ -50,7 +50,7 @@ class OpenSession:
         return hmac.compare_digest(self.token.encode(), token.encode())
 
 
-def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSession | None:
+def sign_in(services: Services, key: str, address: str, *, instead_of: str = "") -> OpenSession | None:
     """A fresh session for whoever holds the key or token; None where it opens nothing.
 
     Those that have ended are forgotten on the way.
@@ -58,13 +58,15 @@ def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSessio
     Args:
         services: of this process.
         key: or token.
+        address: from where it came.
         instead_of: the session that the browser held, which ends.
 
     Raises:
         Forbidden: it is an analyst's.
+        TooManyRequests: too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
-    credential = service.identify(services, key)
+    credential = service.identify(services, key, address)
     if credential is None:
         return None
     if credential.principal.role == "analyst":
