@@ -63,6 +63,7 @@ def _serve(host: str, port: int) -> int:
 
     from privest_service import telemetry  # noqa: PLC0415
     from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.edge import seen_from_outside  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
@@ -80,9 +81,10 @@ def _serve(host: str, port: int) -> int:
 
     Server(
         uvicorn.Config(
-            app,
+            seen_from_outside(app, settings.root_path, settings.trusted_proxies),
             host=host,
             port=port,
+            proxy_headers=False,
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=30,

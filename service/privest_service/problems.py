@@ -226,7 +226,7 @@ def install(app: FastAPI) -> None:
     def plain(_: Request, error: HTTPException) -> JSONResponse:
         if known := _BY_STATUS.get(error.status_code):
             return known().response()
-        return _blank(error.status_code, dict(error.headers or {}))
+        return blank(error.status_code, dict(error.headers or {}))
 
     @app.exception_handler(RecursionError)
     def too_deep(_: Request, __: Exception) -> JSONResponse:
@@ -234,7 +234,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     def unforeseen(_: Request, __: Exception) -> JSONResponse:
-        return _blank(500, {})
+        return blank(500, {})
 
     app.add_middleware(_too_large)
 
@@ -259,7 +259,7 @@ def _too_large(inner: ASGIApp) -> ASGIApp:
     return limited
 
 
-def _blank(status: int, headers: dict[str, str]) -> JSONResponse:
+def blank(status: int, headers: dict[str, str]) -> JSONResponse:
     """A problem that says no more than its status."""
     document = ProblemDocument(type="about:blank", title=HTTPStatus(status).phrase, status=status)
     return JSONResponse(document.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)

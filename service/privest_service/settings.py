@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 from limits import parse
-from pydantic import AfterValidator, Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
@@ -32,6 +32,24 @@ def _engine(name: str) -> str:
     if find_spec("distributed") is None:
         raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
     return name
+
+
+def _prefix(path: str) -> str:
+    """A path that is none of the service's own.
+
+    Raises:
+        ValueError: it could be taken for one, or is no path.
+    """
+    if not re.fullmatch(r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*", path, re.ASCII):
+        raise ValueError(
+            "must be like /privest, with no slash at its end, and not begin with /v1 or /dashboard"
+        )
+    return path
+
+
+def _parts(listed: object) -> object:
+    """What stands between commas."""
+    return [part.strip() for part in listed.split(",") if part.strip()] if isinstance(listed, str) else listed
 
 
 def _rate(limit: str) -> str:
@@ -110,6 +128,12 @@ class Settings(BaseSettings):
 
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused."""
+
+    root_path: Annotated[str, AfterValidator(_prefix)] = ""
+    """Path below which callers find the service; default: none."""
+
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_parts)] = ()
+    """Addresses and networks, between commas, whose X-Forwarded-… are believed; default: nobody's."""
 
     rate_limit: Annotated[str, AfterValidator(_rate)] = "600/minute"
     """Requests of one owner or analyst, in this process."""

@@ -18,7 +18,6 @@ from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
 
 _PLAIN = "privest-session"
-_OVER_TLS = f"__Host-{_PLAIN}"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -59,9 +58,22 @@ def _on_this_machine(request: Request) -> bool:
     return seen.scheme == "http" and seen.hostname in _LOOPBACK
 
 
+def _path(request: Request) -> str:
+    """Below which a browser sends the cookie."""
+    return request.scope.get("root_path") or "/"
+
+
+def _over_tls(request: Request) -> str:
+    """The cookie's name, by which browsers know what may set it.
+
+    The first no other site can set, but it goes to all paths of this one: others may share those with it.
+    """
+    return f"__Host-{_PLAIN}" if _path(request) == "/" else f"__Secure-{_PLAIN}"
+
+
 def held(request: Request) -> str:
-    """The session id that a browser holds; empty if none. No site but this one can have set the first."""
-    found = request.cookies.get(_OVER_TLS)
+    """The session id that a browser holds; empty if none."""
+    found = request.cookies.get(_over_tls(request))
     if found is None and _on_this_machine(request):
         found = request.cookies.get(_PLAIN)
     return found or ""
@@ -71,20 +83,22 @@ def enter(request: Request, response: Response, opened: OpenSession) -> None:
     """Hand a session to its browser. Over TLS, which this machine can do without, by a name that needs it."""
     plain = _on_this_machine(request)
     response.set_cookie(
-        _PLAIN if plain else _OVER_TLS,
+        _PLAIN if plain else _over_tls(request),
         opened.id,
         max_age=int(LASTS.total_seconds()),
-        path="/",
+        path=_path(request),
         secure=not plain,
         httponly=True,
         samesite="lax",
     )
 
 
-def leave(response: Response) -> None:
+def leave(request: Request, response: Response) -> None:
     """Take it back."""
-    response.delete_cookie(_PLAIN, path="/", httponly=True, samesite="lax")
-    response.delete_cookie(_OVER_TLS, path="/", secure=True, httponly=True, samesite="lax")
+    for name in (_PLAIN, _over_tls(request)):
+        response.delete_cookie(
+            name, path=_path(request), secure=name != _PLAIN, httponly=True, samesite="lax"
+        )
 
 
 def same_origin(request: Request) -> None:

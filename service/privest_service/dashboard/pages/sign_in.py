@@ -43,5 +43,5 @@ def sign_out(request: Request, services: ServicesDep, visitor: SignedInDep, _: F
     with services.database.write() as session:
         sessions.sign_out(session, visitor.session.id)
     response = redirect(request, "/sign-in")
-    leave(response)
+    leave(request, response)
     return response
