@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, ClassVar
 
 from fastapi import FastAPI, Request
@@ -10,9 +11,13 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MEDIA_TYPE = "application/problem+json"
+
+MOST_FAULTS = 20
+"""Told at a time."""
 
 
 class Fault(BaseModel):
@@ -171,19 +176,21 @@ def by_status(status: int) -> Problem:
     return _BY_STATUS.get(status, Invalid)()
 
 
+NO_JSON = "is not JSON, or names a field twice"
+
 # The validator's messages for these repeat what was submitted.
 _RULES = {
     "union_tag_invalid": "is not one of the known values",
     "extra_forbidden": "is not a known field",
-    "json_invalid": "is not JSON",
+    "json_invalid": NO_JSON,
     "value_error": None,
 }
 
 
 def faults_of(errors: Iterable[Any]) -> list[Fault]:
-    """Validation errors without inputs: the place by known field names, and the rule."""
+    """The first validation errors without inputs: the place by known field names, and the rule."""
     faults: list[Fault] = []
-    for error in errors:
+    for error in islice(errors, MOST_FAULTS):
         place = [part for part in error["loc"] if part not in ("body", "query", "header", "path")]
         if error["type"] == "extra_forbidden":
             place = [*place[:-1], "(unknown field)"]
@@ -227,6 +234,10 @@ def install(app: FastAPI) -> None:
         if known := _BY_STATUS.get(error.status_code):
             return known().response()
         return blank(error.status_code, dict(error.headers or {}))
+
+    @app.exception_handler(ClientDisconnect)
+    def gone(_: Request, __: Exception) -> JSONResponse:
+        return blank(400, {})  # to nobody: its body will not come
 
     @app.exception_handler(RecursionError)
     def too_deep(_: Request, __: Exception) -> JSONResponse:

@@ -21,7 +21,7 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.inputs import either_body
+from privest_service.inputs import Route, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
@@ -38,7 +38,7 @@ from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, S
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
@@ -97,14 +97,14 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     """
     caller.must_be("owner")
     if _media_type(request.headers.get("content-type")) == _JSON:
-        handle = NewHandle.model_validate_json(await _short(request, services.settings.max_request_bytes))
+        handle = NewHandle.model_validate(parsed(await _short(request, services.settings.max_request_bytes)))
         connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
         source = service.behind(services, connection, path)
         made = await service.register(services, caller.id, source, handle.declared, name=handle.name)
         return _view(made, caller.id)
     async with request.form() as form:
         upload = NewUpload.model_validate(dict(form))
-        schema = SCHEMA.validate_json(upload.declared)
+        schema = SCHEMA.validate_python(parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         made = await service.register(services, caller.id, source, schema, name=upload.name)
         return _view(made, caller.id)

@@ -11,6 +11,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, PlanView
+from privest_service.inputs import Route
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
@@ -25,7 +26,7 @@ from privest_service.problems import (
 )
 from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep
 
-router = APIRouter(prefix="/v1", tags=["estimates"])
+router = APIRouter(prefix="/v1", tags=["estimates"], route_class=Route)
 
 _LONGEST_WAIT = 600.0
 

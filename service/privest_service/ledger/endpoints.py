@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
+from privest_service.inputs import Route
 from privest_service.ledger import service, views
 from privest_service.ledger.export import Form, Heads, heads, write_out
 from privest_service.ledger.models import Account
@@ -20,7 +21,7 @@ from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
-router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"])
+router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=Route)
 
 
 def _account(session: Session, owner_id: str, window: int | None = None) -> Account:
@@ -129,7 +130,7 @@ def exported(services: Services, owner_id: str, form: Form) -> StreamingResponse
     )
 
 
-keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"], route_class=Route)
 
 
 @keys_router.get("/keys", responses=documented())

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
+from privest_service.inputs import Route
 from privest_service.owners.service import require_owner
 from privest_service.problems import NotFound, documented
 from privest_service.security import service
@@ -21,7 +22,7 @@ from privest_service.security.schemas import (
     NewKey,
 )
 
-router = APIRouter(prefix="/v1", tags=["principals"])
+router = APIRouter(prefix="/v1", tags=["principals"], route_class=Route)
 
 
 @router.post("/analysts", status_code=201, responses=documented())

@@ -19,6 +19,7 @@ from privest_service.datasets.models import Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
+from privest_service.inputs import parsed
 from privest_service.ledger import service as ledger
 from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
 from privest_service.security.dependencies import ServicesDep
@@ -102,7 +103,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
         ValidationError: they break a rule.
     """
     if kind == "json":
-        return SCHEMA.validate_json(given.get("schema", ""))
+        return SCHEMA.validate_python(parsed(given.get("schema", "")))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
