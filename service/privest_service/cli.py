@@ -63,7 +63,8 @@ def _serve(host: str, port: int) -> int:
 
     from privest_service import telemetry  # noqa: PLC0415
     from privest_service.app import create_app  # noqa: PLC0415
-    from privest_service.edge import seen_from_outside  # noqa: PLC0415
+    from privest_service.edge import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
+    from privest_service.pace import PacedProtocol  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
@@ -84,6 +85,9 @@ def _serve(host: str, port: int) -> int:
             seen_from_outside(app, settings.root_path, settings.trusted_proxies),
             host=host,
             port=port,
+            http=PacedProtocol,
+            ws="none",
+            h11_max_incomplete_event_size=LONGEST_HEAD,
             proxy_headers=False,
             access_log=False,
             server_header=False,

@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from privest_service.problems import UnsupportedMediaType, blank
 
 Network = IPv4Network | IPv6Network
+
+LONGEST_HEAD = 2**16
+"""Bytes of a request before its body."""
 
 
 def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) -> ASGIApp:
@@ -36,17 +40,24 @@ def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) 
     return outside
 
 
-def one_reading(app: ASGIApp) -> ASGIApp:
-    """Refuse bodies that end elsewhere, or hold something else, for a proxy than for this service."""
+def proper(app: ASGIApp) -> ASGIApp:
+    """Refuse heads that are too long, and bodies that end elsewhere, or are others, for a proxy than here."""
 
     async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            if "content-length" in headers and "transfer-encoding" in headers:
-                return await blank(400, {"Connection": "close"})(scope, receive, send)
-            if headers.get("content-encoding", "identity") != "identity":
-                problem = UnsupportedMediaType("send it without Content-Encoding")
-                return await problem.response()(scope, receive, send)
-        return await app(scope, receive, send)
+        answer = _refusal(scope) if scope["type"] == "http" else None
+        await (answer or app)(scope, receive, send)
 
     return refusing
+
+
+def _refusal(scope: Scope) -> Response | None:
+    headers = Headers(scope=scope)
+    # uvicorn's own limit is for heads that come in pieces.
+    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+    if len(scope["raw_path"]) + len(scope["query_string"]) + size > LONGEST_HEAD:
+        return blank(431, {"Connection": "close"})
+    if "content-length" in headers and "transfer-encoding" in headers:
+        return blank(400, {"Connection": "close"})
+    if headers.get("content-encoding", "identity") != "identity":
+        return UnsupportedMediaType("send it without Content-Encoding").response()
+    return None
