@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -85,7 +86,7 @@ def _serve(host: str, port: int) -> int:
             seen_from_outside(app, settings.root_path, settings.trusted_proxies),
             host=host,
             port=port,
-            http=PacedProtocol,
+            http=partial(PacedProtocol, settings.patience),  # pyright: ignore[reportArgumentType]
             ws="none",
             h11_max_incomplete_event_size=LONGEST_HEAD,
             proxy_headers=False,

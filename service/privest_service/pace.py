@@ -2,14 +2,12 @@
 
 import asyncio
 import sys
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from privest_service.problems import blank
-
-_EVERY = 10.0
-"""Seconds between two looks at a connection."""
 
 _LEAST = 4096
 """Bytes that whoever is waited for has to bring, or to take, from one look to the next."""
@@ -19,14 +17,22 @@ class PacedProtocol(H11Protocol):
     """Looks now and then whether it waits for its client, and how far that has come since.
 
     uvicorn itself waits for ever for the rest of a head or a body, and for somebody to take an answer.
+
+    Args:
+        patience: seconds between two looks at a connection.
+        of_uvicorn: all that uvicorn gives its protocols.
     """
+
+    def __init__(self, patience: float, **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self._patience = patience
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Begin to look."""
         super().connection_made(transport)
         self._brought, self._took, self._left = 0, 0, 0
         self._awaited: tuple[str, object] | None = None
-        self._next = self.loop.call_later(_EVERY, self._look)
+        self._next = self.loop.call_later(self._patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """And end."""
@@ -67,7 +73,7 @@ class PacedProtocol(H11Protocol):
             else:
                 self.transport.abort()
         self._brought, self._took, self._left, self._awaited = 0, 0, left, awaited
-        self._next = self.loop.call_later(_EVERY, self._look)
+        self._next = self.loop.call_later(self._patience, self._look)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002
         """Refuse what is no HTTP, as a problem document."""

@@ -138,6 +138,9 @@ class Settings(BaseSettings):
     rate_limit: Annotated[str, AfterValidator(_rate)] = "600/minute"
     """Requests of one owner or analyst, in this process."""
 
+    patience: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds in which a client that is waited for has to bring or take 4 KiB; looked at as often."""
+
     token_issuer: str = ""
     """Whose tokens are taken besides keys (`iss`); default: nobody's."""
 

@@ -3,7 +3,7 @@
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from itertools import islice
@@ -178,7 +178,7 @@ BODIES: dict[str, bytes] = {
 
 def test_bodies_that_are_read_in_two_ways_or_for_long(server: Server, owner: Caller) -> None:
     kind = {"Content-Type": "application/json"}
-    with bounded(server):
+    with bounded(server, 120 * MB):  # what 60,000 faults take before all but twenty are let go
         for name, body in BODIES.items():
             answer = server.admin.post("/v1/owners", content=body, headers=kind)
             assert len(problem(answer, 422, "invalid").get("faults", [])) <= 20, name
@@ -277,7 +277,9 @@ def _open(server: Server) -> int:
     )
 
 
-def test_nobody_is_waited_for_for_ever(server: Server, owner: Caller) -> None:
+def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> None:
+    server = start_server(patience=1.5)
+    owner = server.owner()
     own = {"Authorization": f"Bearer {owner.key}", "Content_Type": "application/json"}
     ends, drip = time.monotonic() + 30, b"a" * 1000
     sent = head(Content_Length=500_000, **own)
