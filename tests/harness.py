@@ -110,6 +110,7 @@ class Server:
             "secret_file": secret,
             "signing_key_file": key,
             "workers": 1,
+            "rate_limit": "100000/minute",  # callers here poll as fast as they can
         } | settings
         everything = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
         everything |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()} | environment

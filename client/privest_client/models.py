@@ -322,6 +322,24 @@ class IssuedKey(BaseModel):
     """
     shown once
     """
+    scopes: Annotated[
+        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
+    ]
+    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
+
+
+class KeyView(BaseModel):
+    """
+    What is known of a key; not the key.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    scopes: Annotated[
+        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
+    ]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
+    revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
 
 
 class Feature(RootModel[str]):
@@ -514,6 +532,32 @@ class NewFiles(BaseModel):
     root: Annotated[
         str, Field(max_length=4000, pattern='^[^\\x00-\\x1f\\x7f]+$', title='Root')
     ]
+
+
+class Scopes(RootModel[list[Literal['read', 'data', 'estimate', 'manage']]]):
+    root: Annotated[
+        list[Literal['read', 'data', 'estimate', 'manage']],
+        Field(max_length=4, min_length=1, title='Scopes'),
+    ]
+
+
+class ExpiresIn(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=316224000, title='Expires In')]
+    """
+    seconds
+    """
+
+
+class NewKey(BaseModel):
+    """
+    A key to be issued: by default for as much, and for as long, as the key that issues it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
+    expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
 
 
 class NewObjectStore(BaseModel):
@@ -1286,6 +1330,14 @@ class Dataset(RootModel[list[DatasetPart]]):
     root: Annotated[
         list[DatasetPart], Field(max_length=100, min_length=1, title='Dataset')
     ]
+
+
+class KeyList(BaseModel):
+    """
+    The keys of a principal, at most a thousand: first those that were not revoked, then the newest.
+    """
+
+    keys: Annotated[list[KeyView], Field(title='Keys')]
 
 
 class LabelledSchema(BaseModel):

@@ -16,6 +16,7 @@ from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.edge import proper
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
@@ -25,6 +26,7 @@ from privest_service.owners import endpoints as owners
 from privest_service.problems import ProblemDocument
 from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
+from privest_service.security.rates import Rates
 from privest_service.services import Services
 from privest_service.settings import Settings
 from privest_service.telemetry import metrics, requests
@@ -57,7 +59,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         readiness = Readiness(database, head(database), store, engine)
-        app.state.services = Services(settings, database, store, engine, readiness)
+        rates = Rates(settings.rate_limit)
+        app.state.services = Services(settings, database, store, engine, readiness, rates)
         metrics.watch(Look(partial(probes.queue, database)).seen)
         try:
             yield
@@ -82,6 +85,7 @@ def create_app(settings: Settings | None) -> FastAPI:
     problems.install(app)
     describe(app, ProblemDocument)
     describe(app, NewUpload, NewHandle, suffix="-Input")
+    app.add_middleware(proper)
     requests.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,6 +70,8 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415
 
     from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.edge import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
+    from privest_service.pace import PacedProtocol  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
     from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
@@ -92,12 +95,15 @@ def _serve(host: str, port: int) -> int:
     structlog.get_logger().info("starting", host=host, port=port)
     Server(
         uvicorn.Config(
-            app,
+            seen_from_outside(app, settings.root_path, settings.trusted_proxies),
             host=host,
             port=port,
+            http=partial(PacedProtocol, settings.patience),  # pyright: ignore[reportArgumentType]
+            ws="none",
+            h11_max_incomplete_event_size=LONGEST_HEAD,
+            proxy_headers=False,
             access_log=False,
             log_config=None,
-            ws="none",
             server_header=False,
             timeout_graceful_shutdown=30,
         )

@@ -1,12 +1,15 @@
 """What everything that a caller sends has in common."""
 
+import json
+from collections.abc import Callable, Coroutine
 from sys import float_info
 from typing import Annotated, Any, cast
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
-from privest_service.problems import NotFound
+from privest_service.problems import NO_JSON, Fault, Invalid, NotFound
 
 _DEEPEST = 8
 
@@ -34,6 +37,56 @@ class Input(BaseModel):
     """Base of request bodies: unknown fields, infinities, NaN and numbers in strings are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, each of whose fields is named once: of two, others might read the other one."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise json.JSONDecodeError("a field is named twice", "", 0)
+    return found
+
+
+def from_json(text: str | bytes) -> Any:
+    """What a JSON document says.
+
+    Raises:
+        ValueError: it is none, or names a field twice.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def parsed(text: str | bytes) -> Any:
+    """Likewise, of a document within a request.
+
+    Raises:
+        Invalid: it is none.
+    """
+    try:
+        return from_json(text)
+    except (ValueError, RecursionError):
+        raise Invalid(faults=[Fault(rule=NO_JSON)]) from None
+
+
+class _Once(Request):
+    """A request whose body is read so."""
+
+    async def json(self) -> Any:
+        """The body."""
+        return from_json(await self.body())
+
+
+class Route(APIRoute):
+    """A route of the interface."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As FastAPI has it, but for how JSON is read."""
+        handle = super().get_route_handler()
+
+        async def route(request: Request) -> Response:
+            return await handle(_Once(request.scope, request.receive))
+
+        return route
 
 
 async def nameable(request: Request) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.problems import Forbidden, Unavailable, documented
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.dependencies import ReadDep, ServicesDep
 from privest_service.telemetry import metrics
 
 router = APIRouter(tags=["operations"])
@@ -38,7 +38,7 @@ async def readyz(services: ServicesDep) -> Health:
 
 
 @router.get("/metrics", response_class=PlainTextResponse, responses=documented(Forbidden))
-def read_metrics(request: Request, caller: CallerDep) -> Response:
+def read_metrics(request: Request, caller: ReadDep) -> Response:
     """What this replica counted, and the queue of all replicas, in the formats of Prometheus."""
     caller.must_be("admin")
     content, media_type = metrics.exposition(request.headers.get("accept", ""))

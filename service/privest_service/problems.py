@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
+from itertools import islice
 from typing import Any, ClassVar
 
 import structlog
@@ -11,6 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, ValidationError
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privest_service.telemetry import metrics
@@ -18,6 +20,9 @@ from privest_service.telemetry import metrics
 MEDIA_TYPE = "application/problem+json"
 
 log = structlog.get_logger()
+
+MOST_FAULTS = 20
+"""Told at a time."""
 
 
 class Fault(BaseModel):
@@ -177,19 +182,21 @@ def by_status(status: int) -> Problem:
     return _BY_STATUS.get(status, Invalid)()
 
 
+NO_JSON = "is not JSON, or names a field twice"
+
 # The validator's messages for these repeat what was submitted.
 _RULES = {
     "union_tag_invalid": "is not one of the known values",
     "extra_forbidden": "is not a known field",
-    "json_invalid": "is not JSON",
+    "json_invalid": NO_JSON,
     "value_error": None,
 }
 
 
 def faults_of(errors: Iterable[Any]) -> list[Fault]:
-    """Validation errors without inputs: the place by known field names, and the rule."""
+    """The first validation errors without inputs: the place by known field names, and the rule."""
     faults: list[Fault] = []
-    for error in errors:
+    for error in islice(errors, MOST_FAULTS):
         place = [part for part in error["loc"] if part not in ("body", "query", "header", "path")]
         if error["type"] == "extra_forbidden":
             place = [*place[:-1], "(unknown field)"]
@@ -201,7 +208,7 @@ def faults_of(errors: Iterable[Any]) -> list[Fault]:
 def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
     """The `responses` of an endpoint for openapi.yaml."""
     by_status: dict[int | str, dict[str, Any]] = {}
-    for problem in (Unauthenticated, Invalid, *problems):
+    for problem in (Unauthenticated, Forbidden, Invalid, TooManyRequests, *problems):
         entry = by_status.setdefault(
             int(problem.status),
             {
@@ -232,7 +239,11 @@ def install(app: FastAPI) -> None:
     async def plain(_: Request, error: HTTPException) -> JSONResponse:
         if known := _BY_STATUS.get(error.status_code):
             return known().response()
-        return _blank(error.status_code, dict(error.headers or {}))
+        return blank(error.status_code, dict(error.headers or {}))
+
+    @app.exception_handler(ClientDisconnect)
+    def gone(_: Request, __: Exception) -> JSONResponse:
+        return blank(400, {})  # to nobody: its body will not come
 
     @app.exception_handler(RecursionError)
     async def too_deep(_: Request, __: Exception) -> JSONResponse:
@@ -279,12 +290,12 @@ def _unforeseen(inner: ASGIApp) -> ASGIApp:
             if begun:
                 raise
             log.exception("a request failed")
-            await _blank(500, {})(scope, receive, send)
+            await blank(500, {})(scope, receive, send)
 
     return contained
 
 
-def _blank(status: int, headers: dict[str, str]) -> JSONResponse:
+def blank(status: int, headers: dict[str, str]) -> JSONResponse:
     """A problem that says no more than its status."""
     document = ProblemDocument(type="about:blank", title=HTTPStatus(status).phrase, status=status)
     return JSONResponse(document.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)

@@ -10,7 +10,7 @@ from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
 from privest_service.problems import TooManyRequests
 from privest_service.readiness import Readiness
-from privest_service.security.attempts import Attempts
+from privest_service.security.rates import Rates
 from privest_service.settings import Settings
 
 
@@ -23,7 +23,7 @@ class Services:
     store: Store
     engine: Engine
     readiness: Readiness
-    attempts: Attempts = field(default_factory=Attempts)
+    rates: Rates
     _busy: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     @contextmanager

@@ -9,8 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from limits import parse
+from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
@@ -42,6 +43,37 @@ def _address(given: str) -> str:
     if given and not re.fullmatch(r"([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}", given):
         raise ValueError("must be host:port, as 127.0.0.1:9464")
     return given
+
+
+def _prefix(path: str) -> str:
+    """A path that is none of the service's own.
+
+    Raises:
+        ValueError: it could be taken for one, or is no path.
+    """
+    if not re.fullmatch(r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*", path, re.ASCII):
+        raise ValueError(
+            "must be like /privest, with no slash at its end, and not begin with /v1 or /dashboard"
+        )
+    return path
+
+
+def _parts(listed: object) -> object:
+    """What stands between commas."""
+    return [part.strip() for part in listed.split(",") if part.strip()] if isinstance(listed, str) else listed
+
+
+def _rate(limit: str) -> str:
+    """A number of requests in some time.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        parse(limit)
+    except ValueError:
+        raise ValueError("must be like 600/minute or 10/second") from None
+    return limit
 
 
 def _key_set(place: str) -> str:
@@ -110,6 +142,17 @@ class Settings(BaseSettings):
 
     metrics_address: Annotated[str, AfterValidator(_address)] = ""
     """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""
+    root_path: Annotated[str, AfterValidator(_prefix)] = ""
+    """Path below which callers find the service; default: none."""
+
+    trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_parts)] = ()
+    """Addresses and networks, between commas, whose X-Forwarded-… are believed; default: nobody's."""
+
+    rate_limit: Annotated[str, AfterValidator(_rate)] = "600/minute"
+    """Requests of one owner or analyst, in this process."""
+
+    patience: Annotated[float, Field(gt=0)] = 10.0
+    """Seconds in which a client that is waited for has to bring or take 4 KiB; looked at as often."""
 
     token_issuer: str = ""
     """Whose tokens are taken besides keys (`iss`); default: nobody's."""
@@ -125,6 +168,9 @@ class Settings(BaseSettings):
 
     token_claim: str = "privest"  # noqa: S105 - no password
     """That holds the id of an owner or an analyst."""
+
+    token_scope_prefix: str = "privest:"  # noqa: S105 - no password
+    """Of scopes in a token's `scope` that are meant for this service."""
 
     @model_validator(mode="after")
     def _issuer_has_keys(self) -> "Settings":
@@ -148,6 +194,7 @@ class Settings(BaseSettings):
             self.token_keys,
             self.token_algorithms,
             self.token_claim,
+            self.token_scope_prefix,
         )
 
     @cached_property

@@ -38,9 +38,17 @@ def visit(browser: Browser) -> Iterator[Callable[..., Visitor]]:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]) -> Iterator[Server]:
-    """A service on SQLite, shared by the tests of pages of one worker, whose ledgers tests can write."""
+    """A service on SQLite, shared by the tests of pages of one worker, whose ledgers tests can write.
+
+    This machine is a proxy to it, so that visitors can come from elsewhere.
+    """
     directory = tmp_path_factory.mktemp("site")
-    server = Server(directory, new_database("sqlite"), signing_key_file=signing_key(directory))
+    server = Server(
+        directory,
+        new_database("sqlite"),
+        signing_key_file=signing_key(directory),
+        trusted_proxies="127.0.0.1",
+    )
     try:
         yield server
     finally:

@@ -142,6 +142,34 @@ def test_without_a_session_a_form_leads_to_the_sign_in(target: _Target, name: st
     assert everything(server) == before
 
 
+PAGES_FOR = {
+    "data": {"GET /datasets/new", "POST /datasets/new", "POST /datasets/{dataset_id}/delete"},
+    "manage": {"POST /freeze", "POST /analysts", "POST /analysts/revoke"},
+    "estimate": set[str](),
+}
+"""Of keys of one scope; all other pages are for reading."""
+
+
+def test_every_page_asks_for_what_it_does(target: _Target) -> None:
+    owner, open_to_all = target.owner, {"GET /sign-in", "POST /sign-in", "POST /sign-out"}
+    pages = {f"{method} {path}" for method in ("GET", "POST") for path in routes(method)}
+    pages = {each for each in pages if "/admin" not in each} - open_to_all
+    reading = pages - set[str]().union(*PAGES_FOR.values())
+    for scope, its in {"read": reading, **PAGES_FOR}.items():
+        made = owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": [scope]}).json()
+        desk = Desk(owner.server, made["key"])
+        token = desk.token
+        for page in pages:
+            method, _, path = page.partition(" ")
+            path = re.sub(r"\{\w+\}", "1", path)
+            if path == "/events":
+                continue  # a stream, which is of the overview
+            answer = desk.get(path) if method == "GET" else desk.post(path, token=token)
+            lacks = re.search(r"with the scope (\w+)", answer.text)
+            assert (answer.status_code == 403 and lacks is not None) == (page not in its), (scope, page)
+        assert desk.post("/sign-out", token=token).headers["location"] == "/dashboard/sign-in"
+
+
 def test_nobody_is_signed_in_from_another_site(site: Server) -> None:
     owner = owner_called(site, "Elsewhere")
     before = everything(site)

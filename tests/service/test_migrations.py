@@ -2,6 +2,7 @@
 
 import multiprocessing
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from sqlalchemy import inspect, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
-from privest_service.database import Base, Database
+from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
+from privest_service.security.keys import SCOPES, as_text
+from privest_service.security.models import ApiKey, SignIn
+from privest_service.security.service import issue_key
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -103,6 +107,38 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
         )
     with pytest.raises(DBAPIError, match=r"only added to|refuses|permission"), database.write() as session:
         session.execute(update(Entry).values(queries=7))
+
+
+def test_what_knows_nothing_of_scopes_finds_no_key_that_has_few(database: Database) -> None:
+    in_an_hour = now() + timedelta(hours=1)
+    with database.write() as session:
+        made = {
+            "few": issue_key(session, "owner", "own_1", ["read"])[0].id,
+            "ends": issue_key(session, "owner", "own_1", expires_at=in_an_hour)[0].id,
+            "whole": issue_key(session, "owner", "own_1")[0].id,
+        }
+        for digest, scopes in (("a", "read"), ("b", as_text(SCOPES))):
+            session.add(
+                SignIn(
+                    digest=digest,
+                    role="owner",
+                    principal_id="own_1",
+                    key=made["whole"],
+                    scopes=scopes,
+                    expires_at=in_an_hour,
+                )
+            )
+    command.downgrade(config(database), "0006")
+    command.upgrade(config(database), "head")
+    with database.read() as session:
+        found = {key.id: key for key in session.scalars(select(ApiKey))}
+        assert session.scalars(select(SignIn.digest)).all() == ["b"]
+    assert [name for name, key in made.items() if found[key].revoked_at is None] == ["whole"]
+    assert found[made["whole"]].scopes.split() == list(SCOPES)
+    if not database.is_sqlite:  # what knows nothing of scopes can issue none
+        for table in ("api_keys", "sessions"):
+            columns = {each["name"]: each for each in inspect(database.engine).get_columns(table)}
+            assert columns["scopes"]["default"] is None
 
 
 def _sums(session: Session) -> list[tuple[int, ...]]:

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -33,6 +34,10 @@ for key in (RSA, EC, STRANGER):
 def backend() -> str:
     """The database has no part in this but to hold owners."""
     return "sqlite"
+
+
+NULL = object()
+"""Of a claim: that it is there, and null."""
 
 
 class Issuer:
@@ -67,7 +72,8 @@ def issuer() -> Iterator[Issuer]:
 
 def claims(of: str, **changed: Any) -> dict[str, Any]:
     usual = {"iss": ISSUER, "aud": "privest", "sub": "ada", "exp": int(time.time()) + 600, "privest": of}
-    return {name: value for name, value in (usual | changed).items() if value is not None}
+    told = {name: value for name, value in (usual | changed).items() if value is not None}
+    return {name: None if value is NULL else value for name, value in told.items()}
 
 
 def token(
@@ -111,6 +117,9 @@ BAD: dict[str, Callable[[str], str]] = {
     "with an address of keys": lambda of: token(
         of, key=STRANGER, header={"kid": RSA.kid, "jku": "http://127.0.0.1:9/keys"}
     ),
+    "with an address of certificates": lambda of: token(
+        of, key=STRANGER, header={"kid": RSA.kid, "x5u": "http://127.0.0.1:9/certificates"}
+    ),
     "changed": lambda of: token(of)[:-6] + "AAAAAA",
     "of nobody here": lambda _: token("own_0000"),
     "of no text": lambda _: token(["own_0000"]),  # pyright: ignore[reportArgumentType]
@@ -139,6 +148,53 @@ def test_a_token_opens_what_a_key_does(server: Server, issuer: Issuer) -> None:
         assert problem(answer, 401, "unauthenticated"), name
     assert issuer.asked == 1  # strangers' names of keys are asked for once a minute
     assert "eyJ" not in server.log.read_text()
+
+
+SCOPED: dict[str, tuple[Any, set[str]]] = {
+    "none of ours": ("openid profile", set()),
+    "one": ("openid privest:read", {"read"}),
+    "two": ("privest:manage privest:read", {"read", "manage"}),
+    "one that there is not": ("privest:everything privest:", set()),
+    "without the prefix": ("read manage", set()),
+    "in another case": ("Privest:read PRIVEST:MANAGE", set()),
+    "empty": ("", set()),
+    "a list": (["privest:read", "privest:manage"], set()),
+    "null": (NULL, set()),
+    "not said": (None, {"read", "manage"}),
+}
+
+
+def test_a_token_is_for_what_its_scopes_name(server: Server) -> None:
+    owner = server.owner()
+    budget = f"/v1/owners/{owner.id}/budget"
+    for name, (scope, expected) in SCOPED.items():
+        caller = Caller(server, owner.id, token(owner.id, scope=scope))
+        answers = {"read": caller.get(budget), "manage": caller.patch(budget, json={})}
+        assert {each for each, answer in answers.items() if answer.status_code == 200} == expected, name
+        for each in answers.keys() - expected:
+            assert each in problem(answers[each], 403, "forbidden")["detail"], name
+    with httpx.Client(base_url=server.url) as browser:
+        key = token(owner.id, scope="privest:read")
+        assert browser.post("/dashboard/sign-in", data={"key": key}).status_code == 303
+        page = browser.get("/dashboard")
+        assert page.status_code == 200
+        mark = page.text.partition('name="token" value="')[2].partition('"')[0]
+        refused = browser.post("/dashboard/freeze", data={"token": mark, "frozen": "yes"})
+        assert refused.status_code == 403
+        assert "scope manage" in refused.text
+    assert not owner.budget()["frozen"]
+
+
+def test_a_key_from_a_token_ends_with_it(server: Server) -> None:
+    owner, end = server.owner(), int(time.time()) + 600
+    keys = f"/v1/owners/{owner.id}/keys"
+    caller = Caller(server, owner.id, token(owner.id, exp=end, scope="privest:manage privest:data"))
+    made = caller.post(keys).json()
+    assert (made["scopes"], datetime.fromisoformat(made["expires_at"]).timestamp()) == (
+        ["data", "manage"],
+        end,
+    )
+    problem(caller.post(keys, json={"expires_in": 3600}), 403, "forbidden")
 
 
 def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
@@ -179,7 +235,7 @@ def test_new_keys_are_found_and_asked_for_at_most_once_a_minute(
     clock = [1000.0]
     monkeypatch.setattr(tokens.time, "monotonic", lambda: clock[0])
     issuer.keys = [EC]
-    found = Tokens(ISSUER, "privest", issuer.address, ("RS256", "ES256"), "privest")
+    found = Tokens(ISSUER, "privest", issuer.address, ("RS256", "ES256"), "privest", "privest:")
     assert found.read(token("own_1", EC, "ES256"))
     assert found.read(token("own_1")) is None
     issuer.keys = [RSA]

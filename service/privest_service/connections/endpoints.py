@@ -5,14 +5,15 @@ from fastapi import APIRouter, Response
 from privest_service.connections import service, sources
 from privest_service.connections.schemas import ConnectionList, ConnectionView, NewConnection
 from privest_service.datasets.refusals import RefusedUploadError
-from privest_service.problems import Forbidden, Invalid, NotFound, Unavailable, documented
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.inputs import Route
+from privest_service.problems import Invalid, NotFound, Unavailable, documented
+from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 
-router = APIRouter(prefix="/v1/connections", tags=["connections"])
+router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=Route)
 
 
-@router.post("", status_code=201, responses=documented(Forbidden, Unavailable))
-async def create_connection(body: NewConnection, caller: CallerDep, services: ServicesDep) -> ConnectionView:
+@router.post("", status_code=201, responses=documented(Unavailable))
+async def create_connection(body: NewConnection, caller: ManageDep, services: ServicesDep) -> ConnectionView:
     """Name a place from which owners may register datasets, once it is assigned to them.
 
     What opens it is kept encrypted and shown to nobody.
@@ -29,32 +30,32 @@ async def create_connection(body: NewConnection, caller: CallerDep, services: Se
     )
 
 
-@router.get("", responses=documented(Forbidden), response_model_exclude_none=True)
-def list_connections(caller: CallerDep, services: ServicesDep) -> ConnectionList:
+@router.get("", responses=documented(), response_model_exclude_none=True)
+def list_connections(caller: ReadDep, services: ServicesDep) -> ConnectionList:
     """All connections, or those that were assigned to the calling owner."""
     caller.must_be("admin", "owner")
     with services.database.read() as session:
         return ConnectionList(connections=service.visible(session, caller))
 
 
-@router.delete("/{name}", status_code=204, responses=documented(Forbidden, NotFound))
-def delete_connection(name: str, caller: CallerDep, services: ServicesDep) -> Response:
+@router.delete("/{name}", status_code=204, responses=documented(NotFound))
+def delete_connection(name: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Forget a connection; datasets that came through it stay."""
     caller.must_be("admin")
     services.database.run(lambda session: service.remove(session, name))
     return Response(status_code=204)
 
 
-@router.put("/{name}/owners/{owner_id}", status_code=204, responses=documented(Forbidden, NotFound))
-def assign_connection(name: str, owner_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+@router.put("/{name}/owners/{owner_id}", status_code=204, responses=documented(NotFound))
+def assign_connection(name: str, owner_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Let an owner register datasets from a connection."""
     caller.must_be("admin")
     services.database.run(lambda session: service.assign(session, name, owner_id))
     return Response(status_code=204)
 
 
-@router.delete("/{name}/owners/{owner_id}", status_code=204, responses=documented(Forbidden, NotFound))
-def withdraw_connection(name: str, owner_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+@router.delete("/{name}/owners/{owner_id}", status_code=204, responses=documented(NotFound))
+def withdraw_connection(name: str, owner_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Take a connection from an owner, from its next registration on."""
     caller.must_be("admin")
     services.database.run(lambda session: service.withdraw(session, name, owner_id))

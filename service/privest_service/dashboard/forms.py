@@ -1,12 +1,12 @@
 """What people write into forms, read strictly: ASCII numbers, JSON, identifiers."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from privest_service import inputs
 from privest_service.inputs import Id
 from privest_service.problems import Fault, Invalid
 
@@ -37,7 +37,7 @@ def from_json(text: str, name: str, rule: str) -> Any:
         Invalid: it is none.
     """
     try:
-        return json.loads(text)
+        return inputs.from_json(text)
     except (ValueError, RecursionError):
         raise Invalid(faults=[Fault(location=name, rule=rule)]) from None
 

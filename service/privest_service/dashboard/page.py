@@ -117,4 +117,6 @@ def _refused(request: Request, problem: Problem) -> Response:
         if request.headers.get("accept") == "text/event-stream":
             return Response(status_code=204)  # by which a browser knows not to come again
         return redirect(request, "/sign-in")
-    return render(request, "refused.html", status=problem.status, problem=problem)
+    page = render(request, "refused.html", status=problem.status, problem=problem)
+    page.headers.update(problem.headers or {})
+    return page

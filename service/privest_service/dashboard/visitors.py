@@ -4,20 +4,20 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Security
 from fastapi.responses import Response
+from fastapi.security import SecurityScopes
 from starlette.datastructures import FormData
 
 from privest_service.owners.models import Owner
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import ServicesDep, address_of, allow
 from privest_service.security.principals import Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
 
 _PLAIN = "privest-session"
-_OVER_TLS = f"__Host-{_PLAIN}"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -58,9 +58,22 @@ def _on_this_machine(request: Request) -> bool:
     return seen.scheme == "http" and seen.hostname in _LOOPBACK
 
 
+def _path(request: Request) -> str:
+    """Below which a browser sends the cookie."""
+    return request.scope.get("root_path") or "/"
+
+
+def _over_tls(request: Request) -> str:
+    """The cookie's name, by which browsers know what may set it.
+
+    The first no other site can set, but it goes to all paths of this one: others may share those with it.
+    """
+    return f"__Host-{_PLAIN}" if _path(request) == "/" else f"__Secure-{_PLAIN}"
+
+
 def held(request: Request) -> str:
-    """The session id that a browser holds; empty if none. No site but this one can have set the first."""
-    found = request.cookies.get(_OVER_TLS)
+    """The session id that a browser holds; empty if none."""
+    found = request.cookies.get(_over_tls(request))
     if found is None and _on_this_machine(request):
         found = request.cookies.get(_PLAIN)
     return found or ""
@@ -70,20 +83,22 @@ def enter(request: Request, response: Response, opened: OpenSession) -> None:
     """Hand a session to its browser. Over TLS, which this machine can do without, by a name that needs it."""
     plain = _on_this_machine(request)
     response.set_cookie(
-        _PLAIN if plain else _OVER_TLS,
+        _PLAIN if plain else _over_tls(request),
         opened.id,
         max_age=int(LASTS.total_seconds()),
-        path="/",
+        path=_path(request),
         secure=not plain,
         httponly=True,
         samesite="lax",
     )
 
 
-def leave(response: Response) -> None:
+def leave(request: Request, response: Response) -> None:
     """Take it back."""
-    response.delete_cookie(_PLAIN, path="/", httponly=True, samesite="lax")
-    response.delete_cookie(_OVER_TLS, path="/", secure=True, httponly=True, samesite="lax")
+    for name in (_PLAIN, _over_tls(request)):
+        response.delete_cookie(
+            name, path=_path(request), secure=name != _PLAIN, httponly=True, samesite="lax"
+        )
 
 
 def same_origin(request: Request) -> None:
@@ -121,14 +136,28 @@ def _vouched(request: Request, services: Services) -> OpenSession | None:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     if request.method != "GET" or scheme.lower() != "bearer" or services.settings.tokens is None:
         return None
-    request.state.entered = sessions.sign_in(services, token)
+    request.state.entered = sessions.sign_in(services, token, address_of(request))
     return request.state.entered
 
 
-VisitorDep = Annotated[Visitor, Depends(visitor)]
+SignedInDep = Annotated[Visitor, Depends(visitor)]
 
 
-def owner(found: VisitorDep) -> Visitor:
+def allowed(needed: SecurityScopes, services: ServicesDep, found: SignedInDep) -> Visitor:
+    """Whoever is signed in with a key or token that is for what is asked.
+
+    Raises:
+        Forbidden: it lacks a scope.
+        TooManyRequests: not so often.
+    """
+    allow(services, found.session.credential, needed)
+    return found
+
+
+VisitorDep = Annotated[Visitor, Security(allowed, scopes=["read"])]
+
+
+def owner(found: Annotated[Visitor, Depends(allowed)]) -> Visitor:
     """An owner who is signed in.
 
     Raises:
@@ -138,10 +167,12 @@ def owner(found: VisitorDep) -> Visitor:
     return found
 
 
-OwnerDep = Annotated[Visitor, Depends(owner)]
+OwnerDep = Annotated[Visitor, Security(owner, scopes=["read"])]
+OwnerOfDataDep = Annotated[Visitor, Security(owner, scopes=["data"])]
+ManagingOwnerDep = Annotated[Visitor, Security(owner, scopes=["manage"])]
 
 
-def admin(found: VisitorDep) -> Visitor:
+def admin(found: Annotated[Visitor, Security(allowed, scopes=["manage"])]) -> Visitor:
     """The administrator who is signed in.
 
     Raises:
@@ -151,7 +182,7 @@ def admin(found: VisitorDep) -> Visitor:
     return found
 
 
-async def submitted(request: Request, found: VisitorDep) -> FormData:
+async def submitted(request: Request, found: SignedInDep) -> FormData:
     """A form, which must have come with a page of the same session.
 
     Raises:

@@ -21,13 +21,12 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.inputs import either_body
+from privest_service.inputs import Route, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
 from privest_service.problems import (
     DatasetInvalid,
-    Forbidden,
     Invalid,
     NotFound,
     TooLarge,
@@ -35,11 +34,11 @@ from privest_service.problems import (
     UnsupportedMediaType,
     documented,
 )
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
-router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
+router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
@@ -88,24 +87,24 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
 @router.post(
     "",
     status_code=201,
-    responses=documented(Forbidden, NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+    responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
     openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
-async def create_dataset(request: Request, caller: CallerDep, services: ServicesDep) -> DatasetView:
+async def create_dataset(request: Request, caller: DataDep, services: ServicesDep) -> DatasetView:
     """Register records: an upload, or what a connection leads to, of which a copy is made now.
 
     Each is checked against the schema before any of them is stored.
     """
     caller.must_be("owner")
     if _media_type(request.headers.get("content-type")) == _JSON:
-        handle = NewHandle.model_validate_json(await _short(request, services.settings.max_request_bytes))
+        handle = NewHandle.model_validate(parsed(await _short(request, services.settings.max_request_bytes)))
         connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
         source = service.behind(services, connection, path)
         made = await service.register(services, caller.id, source, handle.declared, name=handle.name)
         return _view(made, caller.id)
     async with request.form() as form:
         upload = NewUpload.model_validate(dict(form))
-        schema = SCHEMA.validate_json(upload.declared)
+        schema = SCHEMA.validate_python(parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         made = await service.register(services, caller.id, source, schema, name=upload.name)
         return _view(made, caller.id)
@@ -131,7 +130,7 @@ def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnectio
 
 
 @router.get("", responses=documented())
-def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
+def list_datasets(caller: ReadDep, services: ServicesDep) -> DatasetList:
     """The datasets that the caller owns or was granted."""
     with services.database.read() as session:
         found = service.visible(session, caller)
@@ -139,14 +138,14 @@ def list_datasets(caller: CallerDep, services: ServicesDep) -> DatasetList:
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))
-def read_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DatasetView:
+def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DatasetView:
     """Public facts of a dataset."""
     with services.database.read() as session:
         return _view(service.require(session, caller, dataset_id), caller.id)
 
 
-@router.delete("/{dataset_id}", status_code=204, responses=documented(Forbidden, NotFound))
-def delete_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+@router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))
+def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> Response:
     """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
     with services.database.write() as session:
         dataset = service.require_own(session, caller, dataset_id)
@@ -156,16 +155,16 @@ def delete_dataset(dataset_id: str, caller: CallerDep, services: ServicesDep) ->
 
 
 @router.get("/{dataset_id}/dummy", responses=documented(NotFound))
-def read_dummy(dataset_id: str, caller: CallerDep, services: ServicesDep) -> DummyRows:
+def read_dummy(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DummyRows:
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
     with services.database.read() as session:
         dataset = service.require(session, caller, dataset_id)
     return DummyRows(rows=service.dummy_rows(SCHEMA.validate_json(dataset.dataset_schema)))
 
 
-@router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(Forbidden, NotFound))
+@router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))
 def put_grant(
-    dataset_id: str, analyst_id: str, body: NewCap, caller: CallerDep, services: ServicesDep
+    dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, services: ServicesDep
 ) -> GrantView:
     """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
 
@@ -178,8 +177,8 @@ def put_grant(
     return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
 
 
-@router.put("/{dataset_id}/cap", responses=documented(Forbidden, NotFound))
-def put_cap(dataset_id: str, body: NewCap, caller: CallerDep, services: ServicesDep) -> CapView:
+@router.put("/{dataset_id}/cap", responses=documented(NotFound))
+def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, services: ServicesDep) -> CapView:
     """Cap what may be spent on these rows, by whomever and under whatever handle, or lift the cap."""
 
     def cap(session: Session) -> None:
@@ -211,10 +210,8 @@ def _shown(body: NewCap) -> Amount | None:
     return Amount(epsilon=body.epsilon, delta=body.delta)
 
 
-@router.delete(
-    "/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(Forbidden, NotFound)
-)
-def delete_grant(dataset_id: str, analyst_id: str, caller: CallerDep, services: ServicesDep) -> Response:
+@router.delete("/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(NotFound))
+def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a grant at once."""
     with services.database.write() as session:
         service.require_own(session, caller, dataset_id)

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Block, Format, Texts, read
-from privest_service.datasets.refusals import MOST_FAULTS, RefusedUploadError, refusal
-from privest_service.problems import Fault
+from privest_service.datasets.refusals import RefusedUploadError, refusal
+from privest_service.problems import MOST_FAULTS, Fault
 
 LEAST_RECORDS = 2
 

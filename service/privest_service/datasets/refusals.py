@@ -2,9 +2,6 @@
 
 from privest_service.problems import Fault
 
-MOST_FAULTS = 20
-"""Told at a time."""
-
 
 class RefusedUploadError(Exception):
     """The upload breaks these rules."""

@@ -11,12 +11,12 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, PlanView
+from privest_service.inputs import Route
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
     DatasetInvalid,
-    Forbidden,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
     Invalid,
@@ -24,14 +24,13 @@ from privest_service.problems import (
     Unavailable,
     documented,
 )
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep
 from privest_service.telemetry import traces
 from privest_service.telemetry.requests import stop_clock
 
-router = APIRouter(prefix="/v1", tags=["estimates"])
+router = APIRouter(prefix="/v1", tags=["estimates"], route_class=Route)
 
 _LONGEST_WAIT = 600.0
-_REFUSALS = (Forbidden, NotFound)
 
 
 def _wait_of(prefer: str | None) -> float:
@@ -62,7 +61,7 @@ def _routes(kind: Kind) -> None:
         description=f"{kind.title}, charged to the owner's budget. Waits as long as `Prefer: wait=N` says.",
         response_model=kind.job,
         responses=documented(
-            *_REFUSALS,
+            NotFound,
             IdempotencyKeyMissing,
             IdempotencyKeyReused,
             BudgetExceeded,
@@ -75,7 +74,7 @@ def _routes(kind: Kind) -> None:
     async def estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
-        caller: CallerDep,
+        caller: EstimateDep,
         services: ServicesDep,
         idempotency_key: Annotated[str | None, Header(description="required")] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
@@ -109,11 +108,11 @@ def _routes(kind: Kind) -> None:
         name=f"plan_{snake}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
         response_model=kind.plan_view,
-        responses=documented(*_REFUSALS, Unavailable),
+        responses=documented(NotFound, Unavailable),
     )
     def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
-        caller: CallerDep,
+        caller: ReadDep,
         services: ServicesDep,
     ) -> PlanView:
         with services.database.read() as session:
@@ -142,7 +141,7 @@ for _kind in KINDS.values():
 
 
 @router.get("/jobs/{job_id}", responses=documented(NotFound) | {304: {"description": "not changed"}})
-def read_job(job_id: str, request: Request, caller: CallerDep, services: ServicesDep) -> JobView:
+def read_job(job_id: str, request: Request, caller: ReadDep, services: ServicesDep) -> JobView:
     """A job's state and, when it is committed, its answer. Send the ETag back to learn of changes alone."""
     with services.database.read() as session:
         job = service.require_job(session, caller, job_id)
@@ -154,7 +153,7 @@ def read_job(job_id: str, request: Request, caller: CallerDep, services: Service
 
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))
-def read_receipt(job_id: str, caller: CallerDep, services: ServicesDep) -> Receipt:
+def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt:
     """The signed receipt of a committed job, for its submitter and for the owner it was charged to."""
     with services.database.read() as session:
         job = service.require_job(session, caller, job_id)
@@ -163,7 +162,7 @@ def read_receipt(job_id: str, caller: CallerDep, services: ServicesDep) -> Recei
         return Receipt.model_validate_json(job.receipt)
 
 
-def _known_job(job_id: str, caller: CallerDep, services: ServicesDep) -> str:
+def _known_job(job_id: str, caller: ReadDep, services: ServicesDep) -> str:
     """The id of a job of the caller, looked up before its stream begins: then 404 can no longer be said."""
     with services.database.read() as session:
         return service.require_job(session, caller, job_id).id
@@ -171,7 +170,7 @@ def _known_job(job_id: str, caller: CallerDep, services: ServicesDep) -> str:
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
 async def watch_job(
-    job_id: Annotated[str, Depends(_known_job)], caller: CallerDep, services: ServicesDep
+    job_id: Annotated[str, Depends(_known_job)], caller: ReadDep, services: ServicesDep
 ) -> AsyncIterator[ServerSentEvent]:
     """The states of a job as they come, until its end."""
 

@@ -10,17 +10,18 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
+from privest_service.inputs import Route
 from privest_service.ledger import service, views
 from privest_service.ledger.export import Form, Heads, heads, write_out
 from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
-from privest_service.problems import Forbidden, Invalid, NotFound, documented
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.problems import Invalid, NotFound, documented
+from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
-router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"])
+router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=Route)
 
 
 def _account(session: Session, owner_id: str, window: int | None = None) -> Account:
@@ -28,16 +29,16 @@ def _account(session: Session, owner_id: str, window: int | None = None) -> Acco
     return service.owner_account(session, owner_id, window=window)
 
 
-@router.get("/budget", responses=documented(Forbidden, NotFound))
-def read_budget(owner_id: str, caller: CallerDep, services: ServicesDep) -> Budget:
+@router.get("/budget", responses=documented(NotFound))
+def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget:
     """What is spent and what is left."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
         return views.budget(_account(session, owner_id))
 
 
-@router.patch("/budget", responses=documented(Forbidden, NotFound))
-def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services: ServicesDep) -> Budget:
+@router.patch("/budget", responses=documented(NotFound))
+def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services: ServicesDep) -> Budget:
     """Raise a budget, freeze it, end the freeze, or renew it."""
     caller.must_be_owner(owner_id)
 
@@ -64,10 +65,10 @@ def change_budget(owner_id: str, body: BudgetChange, caller: CallerDep, services
     return services.database.run(change)
 
 
-@router.get("/ledger", responses=documented(Forbidden, NotFound))
+@router.get("/ledger", responses=documented(NotFound))
 def read_ledger(
     owner_id: str,
-    caller: CallerDep,
+    caller: ReadDep,
     services: ServicesDep,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
     cursor: Annotated[int | None, Query(ge=1, lt=2**63, description="`next` of the page before")] = None,
@@ -79,8 +80,8 @@ def read_ledger(
         return views.page(session, _account(session, owner_id, window).id, limit=limit, before=cursor)
 
 
-@router.get("/ledger/heads", responses=documented(Forbidden, NotFound))
-def read_heads(owner_id: str, caller: CallerDep, services: ServicesDep) -> Heads:
+@router.get("/ledger/heads", responses=documented(NotFound))
+def read_heads(owner_id: str, caller: ReadDep, services: ServicesDep) -> Heads:
     """Where the chains of this owner's accounts end, signed: keep it, to see later that nothing was cut."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
@@ -94,12 +95,12 @@ def read_heads(owner_id: str, caller: CallerDep, services: ServicesDep) -> Heads
     response_class=StreamingResponse,
     responses={
         200: {"content": {"application/jsonl": {"schema": {"type": "string"}}, "text/csv": {}}},
-        **documented(Forbidden, NotFound),
+        **documented(NotFound),
     },
 )
 def export_ledger(
     owner_id: str,
-    caller: CallerDep,
+    caller: ReadDep,
     services: ServicesDep,
     form: Annotated[
         Form,
@@ -129,11 +130,11 @@ def exported(services: Services, owner_id: str, form: Form) -> StreamingResponse
     )
 
 
-keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"])
+keys_router = APIRouter(prefix="/v1/ledger", tags=["ledger"], route_class=Route)
 
 
-@keys_router.get("/keys", responses=documented(Forbidden))
-def read_keys(caller: CallerDep, services: ServicesDep) -> SigningKeys:
+@keys_router.get("/keys", responses=documented())
+def read_keys(caller: ReadDep, services: ServicesDep) -> SigningKeys:
     """The public key that entries, receipts and heads are signed with now: note it, and compare."""
     caller.must_be("admin", "owner", "analyst")
     signer = services.settings.signer

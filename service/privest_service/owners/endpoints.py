@@ -2,16 +2,17 @@
 
 from fastapi import APIRouter
 
+from privest_service.inputs import Route
 from privest_service.owners import service
 from privest_service.owners.schemas import CreatedOwner, NewOwner
-from privest_service.problems import Forbidden, documented
-from privest_service.security.dependencies import CallerDep, ServicesDep
+from privest_service.problems import documented
+from privest_service.security.dependencies import ManageDep, ServicesDep
 
-router = APIRouter(prefix="/v1/owners", tags=["owners"])
+router = APIRouter(prefix="/v1/owners", tags=["owners"], route_class=Route)
 
 
-@router.post("", status_code=201, responses=documented(Forbidden))
-def create_owner(body: NewOwner, caller: CallerDep, services: ServicesDep) -> CreatedOwner:
+@router.post("", status_code=201, responses=documented())
+def create_owner(body: NewOwner, caller: ManageDep, services: ServicesDep) -> CreatedOwner:
     """Make an owner with its budget; the key is shown once."""
     caller.must_be("admin")
     with services.database.write() as session:

@@ -1,13 +1,13 @@
-"""What endpoints ask for: the running services and the caller."""
+"""What endpoints ask for: the running services, and a caller whose key is for what they do."""
 
 from typing import Annotated
 
-from fastapi import Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi import Depends, Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer, SecurityScopes
 
 from privest_service.problems import Unauthenticated
 from privest_service.security import service
-from privest_service.security.principals import Principal
+from privest_service.security.principals import Credential, Principal
 from privest_service.services import Services
 
 _bearer = HTTPBearer(auto_error=False, description="an API key, or a token of the platform")
@@ -18,23 +18,68 @@ async def services(request: Request) -> Services:
     return request.app.state.services
 
 
-def caller(
-    services: Annotated[Services, Depends(services)],
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-) -> Principal:
-    """Whoever holds the key, or the platform's token, in the Authorization header.
+ServicesDep = Annotated[Services, Depends(services)]
+
+
+def allow(services: Services, credential: Credential, needed: SecurityScopes) -> None:
+    """Let through whoever has the scopes that an endpoint declares: what declares none lets nobody through.
 
     Raises:
-        Unauthenticated: no key, or one that opens nothing.
+        Forbidden: a scope is missing.
+        TooManyRequests: not so often.
     """
-    refused = Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
-    if credentials is None:
-        raise refused
-    found = service.identify(services, credentials.credentials)
+    if not needed.scopes:
+        raise RuntimeError("an endpoint declares no scope")
+    services.rates.count(credential.principal)
+    credential.must_be_for(*needed.scopes)
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client else ""
+
+
+def _identified(
+    request: Request,
+    services: ServicesDep,
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+) -> Credential:
+    """The key, or the platform's token, in the Authorization header.
+
+    Raises:
+        Unauthenticated: there is none, or one that opens nothing.
+        TooManyRequests: too many from this address opened nothing.
+    """
+    found = service.identify(services, given.credentials, address_of(request)) if given else None
     if found is None:
-        raise refused
+        raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+    return found
+
+
+_IdentifiedDep = Annotated[Credential, Depends(_identified)]
+
+
+def credential(needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Credential:
+    """The same, once it is known to be for what is asked."""
+    allow(services, found, needed)
+    return found
+
+
+def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
+    """Whoever holds it."""
     return found.principal
 
 
-ServicesDep = Annotated[Services, Depends(services)]
-CallerDep = Annotated[Principal, Depends(caller)]
+def revoker(key_id: str, needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Principal:
+    """Whoever would revoke a key: with that key itself, which is always for its own end, or with another."""
+    if found.key_id != key_id:
+        allow(services, found, needed)
+    return found.principal
+
+
+ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
+DataDep = Annotated[Principal, Security(caller, scopes=["data"])]
+EstimateDep = Annotated[Principal, Security(caller, scopes=["estimate"])]
+ManageDep = Annotated[Principal, Security(caller, scopes=["manage"])]
+IssueDep = Annotated[Credential, Security(credential, scopes=["manage"])]
+RevokeDep = Annotated[Principal, Security(revoker, scopes=["manage"])]

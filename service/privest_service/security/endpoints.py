@@ -1,24 +1,39 @@
 """Analysts and API keys."""
 
+from typing import Any
+
 from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
 
+from privest_service.inputs import Route
 from privest_service.owners.service import require_owner
-from privest_service.problems import Forbidden, NotFound, documented
+from privest_service.problems import NotFound, documented
 from privest_service.security import service
-from privest_service.security.dependencies import CallerDep, ServicesDep
-from privest_service.security.schemas import CreatedAnalyst, IssuedKey, NewAnalyst, PrincipalView
+from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, RevokeDep, ServicesDep
+from privest_service.security.keys import Role
+from privest_service.security.models import ApiKey
+from privest_service.security.principals import Credential, Principal
+from privest_service.security.schemas import (
+    CreatedAnalyst,
+    IssuedKey,
+    KeyList,
+    KeyView,
+    NewAnalyst,
+    NewKey,
+    PrincipalView,
+)
 
-router = APIRouter(prefix="/v1", tags=["principals"])
+router = APIRouter(prefix="/v1", tags=["principals"], route_class=Route)
 
 
 @router.get("/me", responses=documented())
-def me(caller: CallerDep) -> PrincipalView:
+def me(caller: ReadDep) -> PrincipalView:
     """Whose key this is."""
     return PrincipalView(role=caller.role, id=caller.id)
 
 
-@router.post("/analysts", status_code=201, responses=documented(Forbidden))
-def create_analyst(body: NewAnalyst, caller: CallerDep, services: ServicesDep) -> CreatedAnalyst:
+@router.post("/analysts", status_code=201, responses=documented())
+def create_analyst(body: NewAnalyst, caller: ManageDep, services: ServicesDep) -> CreatedAnalyst:
     """Make an analyst."""
     caller.must_be("admin")
     with services.database.write() as session:
@@ -26,47 +41,88 @@ def create_analyst(body: NewAnalyst, caller: CallerDep, services: ServicesDep) -
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
-@router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(Forbidden, NotFound))
-def issue_owner_key(owner_id: str, caller: CallerDep, services: ServicesDep) -> IssuedKey:
-    """One more key for an owner, for rotation: issue, change over, revoke the old one."""
-    caller.must_be_owner(owner_id)
+@router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(NotFound))
+def issue_owner_key(
+    owner_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
+) -> IssuedKey:
+    """One more key for an owner, for a part of its work, or to change over and revoke the old one.
+
+    It can be for no more, and for no longer, than the key or token that issues it.
+    """
+    issuer.principal.must_be_owner(owner_id)
     with services.database.write() as session:
         require_owner(session, owner_id)
-        record, key = service.issue_key(session, "owner", owner_id)
-        return IssuedKey(id=record.id, key=key)
+        return _issued(session, "owner", owner_id, issuer, body)
 
 
-@router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(Forbidden, NotFound))
-def issue_analyst_key(analyst_id: str, caller: CallerDep, services: ServicesDep) -> IssuedKey:
-    """One more key for an analyst."""
-    _must_be_analyst(caller, analyst_id)
+@router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(NotFound))
+def issue_analyst_key(
+    analyst_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
+) -> IssuedKey:
+    """One more key for an analyst, likewise."""
+    _must_be_analyst(issuer.principal, analyst_id)
     with services.database.write() as session:
         service.require_analyst(session, analyst_id)
-        record, key = service.issue_key(session, "analyst", analyst_id)
-        return IssuedKey(id=record.id, key=key)
+        return _issued(session, "analyst", analyst_id, issuer, body)
 
 
-@router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(Forbidden, NotFound))
-def revoke_owner_key(owner_id: str, key_id: str, caller: CallerDep, services: ServicesDep) -> Response:
-    """Revoke a key of an owner, at once."""
+def _issued(
+    session: Session, role: Role, principal_id: str, issuer: Credential, body: NewKey | None
+) -> IssuedKey:
+    asked = body or NewKey()
+    scopes, end = issuer.pass_on(asked.scopes, asked.lifetime)
+    record, key = service.issue_key(session, role, principal_id, scopes, end)
+    return IssuedKey(key=key, **_told(record))
+
+
+@router.get("/owners/{owner_id}/keys", responses=documented(NotFound))
+def list_owner_keys(owner_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
+    """The keys of an owner: what they are for and until when, never the keys themselves."""
+    caller.must_be_owner(owner_id)
+    with services.database.read() as session:
+        require_owner(session, owner_id)
+        return _listed(session, owner_id)
+
+
+@router.get("/analysts/{analyst_id}/keys", responses=documented(NotFound))
+def list_analyst_keys(analyst_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
+    """The keys of an analyst."""
+    _must_be_analyst(caller, analyst_id)
+    with services.database.read() as session:
+        service.require_analyst(session, analyst_id)
+        return _listed(session, analyst_id)
+
+
+def _listed(session: Session, principal_id: str) -> KeyList:
+    found = service.keys_of(session, principal_id)
+    return KeyList(
+        keys=[KeyView(created_at=key.created_at, revoked_at=key.revoked_at, **_told(key)) for key in found]
+    )
+
+
+def _told(key: ApiKey) -> dict[str, Any]:
+    return {"id": key.id, "scopes": key.scopes.split(), "expires_at": key.expires_at}
+
+
+@router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
+def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+    """Revoke a key of an owner, at once. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
     with services.database.write() as session:
         service.revoke_key(session, owner_id, key_id)
     return Response(status_code=204)
 
 
-@router.delete(
-    "/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(Forbidden, NotFound)
-)
-def revoke_analyst_key(analyst_id: str, key_id: str, caller: CallerDep, services: ServicesDep) -> Response:
-    """Revoke a key of an analyst, at once."""
+@router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
+def revoke_analyst_key(analyst_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+    """Revoke a key of an analyst, at once. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
     with services.database.write() as session:
         service.revoke_key(session, analyst_id, key_id)
     return Response(status_code=204)
 
 
-def _must_be_analyst(caller: CallerDep, analyst_id: str) -> None:
+def _must_be_analyst(caller: Principal, analyst_id: str) -> None:
     """Refuse everyone but this analyst and the administrator."""
     caller.must_be("admin", "analyst")
     if caller.role == "analyst" and caller.id != analyst_id:

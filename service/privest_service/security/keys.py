@@ -1,13 +1,25 @@
-"""API keys: random, with a prefix that tells their role and a checksum that catches typing errors."""
+"""API keys: random, with a prefix for their role and a checksum against typing errors; and their scopes."""
 
 import hashlib
 import secrets
 import zlib
-from typing import Literal
+from collections.abc import Iterable
+from typing import Literal, get_args
 
 Role = Literal["admin", "owner", "analyst"]
 
+Scope = Literal["read", "data", "estimate", "manage"]
+"""What a key is for, of what its holder may do: look and plan; bring and delete rows; spend; the rest."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
 _PREFIXES: dict[str, str] = {"owner": "pvo", "analyst": "pva"}
+
+
+def as_text(scopes: Iterable[str]) -> str:
+    """Scopes as they are stored: each once, in one order."""
+    held = set(scopes)
+    return " ".join(scope for scope in SCOPES if scope in held)
 
 
 def _checksum(body: str) -> str:

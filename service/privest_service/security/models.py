@@ -27,12 +27,14 @@ class ApiKey(Base):
     role: Mapped[str] = mapped_column(String(10))
     principal_id: Mapped[str] = mapped_column(String(40), index=True)
     digest: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[str] = mapped_column(String(40))
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
+    expires_at: Mapped[datetime | None] = mapped_column(Moment)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
 
 
 class SignIn(Base):
-    """A signed-in browser: the SHA-256 of its session id, who it is, and the key that it came in with."""
+    """A signed-in browser: the SHA-256 of its session id, who it is, the key it came with, its scopes."""
 
     __tablename__ = "sessions"
 
@@ -40,4 +42,5 @@ class SignIn(Base):
     role: Mapped[str] = mapped_column(String(10))
     principal_id: Mapped[str] = mapped_column(String(40))
     key: Mapped[str] = mapped_column(String(64))
+    scopes: Mapped[str] = mapped_column(String(40))
     expires_at: Mapped[datetime] = mapped_column(Moment, index=True)

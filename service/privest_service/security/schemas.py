@@ -1,11 +1,12 @@
 """Requests and answers about analysts and keys."""
 
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from privest_service.inputs import Input, Name
-from privest_service.security.keys import Role
+from privest_service.security.keys import SCOPES, Role, Scope
 
 
 class PrincipalView(BaseModel):
@@ -29,8 +30,38 @@ class CreatedAnalyst(BaseModel):
     key: str
 
 
+class NewKey(Input):
+    """A key to be issued: by default for as much, and for as long, as the key that issues it."""
+
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))] | None = None
+    expires_in: Annotated[int, Field(ge=1, le=10 * 366 * 86_400, description="seconds")] | None = None
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        """How long it is good, if that is said."""
+        return None if self.expires_in is None else timedelta(seconds=self.expires_in)
+
+
+class KeyView(BaseModel):
+    """What is known of a key; not the key."""
+
+    id: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyList(BaseModel):
+    """The keys of a principal, at most a thousand: first those that were not revoked, then the newest."""
+
+    keys: list[KeyView]
+
+
 class IssuedKey(BaseModel):
     """A further key; shown this once."""
 
     id: str
     key: Annotated[str, Field(description="shown once")]
+    scopes: list[Scope]
+    expires_at: datetime | None

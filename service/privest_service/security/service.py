@@ -1,19 +1,19 @@
 """Analysts and keys: made, rotated, revoked, recognised."""
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import select, update
+from sqlalchemy import ColumnElement, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.database.tables import new_id
 from privest_service.owners.models import Owner
 from privest_service.problems import NotFound
-from privest_service.security.keys import Role, digest, new_key, well_formed
+from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key, well_formed
 from privest_service.security.models import Analyst, ApiKey
-from privest_service.security.principals import Principal
+from privest_service.security.principals import Credential, Principal
 from privest_service.security.tokens import Told
 from privest_service.services import Services
 
@@ -25,12 +25,40 @@ def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
     return analyst, issue_key(session, "analyst", analyst.id)[1]
 
 
-def issue_key(session: Session, role: Role, principal_id: str) -> tuple[ApiKey, str]:
+def issue_key(
+    session: Session,
+    role: Role,
+    principal_id: str,
+    scopes: Iterable[str] = SCOPES,
+    expires_at: datetime | None = None,
+) -> tuple[ApiKey, str]:
     """One more key of a principal: its record, and the key itself for the only time."""
     key = new_key(role)
-    record = ApiKey(id=new_id("key"), role=role, principal_id=principal_id, digest=digest(key))
+    record = ApiKey(
+        id=new_id("key"),
+        role=role,
+        principal_id=principal_id,
+        digest=digest(key),
+        scopes=as_text(scopes),
+        expires_at=expires_at,
+    )
     session.add(record)
     return record, key
+
+
+def keys_of(session: Session, principal_id: str) -> Sequence[ApiKey]:
+    """The keys of a principal: first those that were not revoked, then the newest, a thousand at most."""
+    return session.scalars(
+        select(ApiKey)
+        .where(ApiKey.principal_id == principal_id)
+        .order_by(ApiKey.revoked_at.is_not(None), ApiKey.created_at.desc(), ApiKey.id)
+        .limit(1000)
+    ).all()
+
+
+def is_good() -> ColumnElement[bool]:
+    """Of a key: that it was not revoked and has not ended."""
+    return ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now())
 
 
 def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
@@ -60,42 +88,42 @@ def require_analyst(session: Session, analyst_id: str) -> Analyst:
     raise NotFound
 
 
-@dataclass(frozen=True)
-class Credential:
-    """Who holds a key or a token.
-
-    Attributes:
-        principal: whose it is.
-        key_id: of a key; the administrator's has none, and a token neither.
-        until: when a token ends.
-    """
-
-    principal: Principal
-    key_id: str | None = None
-    until: datetime | None = None
-
-
-def identify(services: Services, given: str) -> Credential | None:
+def identify(services: Services, given: str, address: str) -> Credential | None:
     """Whose key or token this is; None where it opens nothing.
 
     Raises:
+        TooManyRequests: too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
+    # Nobody guesses a key of ours or a signature, so none is refused for what others do at its address.
+    guess = not well_formed(given) and not _is_token(services, given)
+    if guess:
+        services.rates.may_guess(address)
+    found = _holder(services, given)
+    if guess and found is None:
+        services.rates.guessed_wrong(address)
+    return found
+
+
+def _is_token(services: Services, given: str) -> bool:
+    return services.settings.tokens is not None and given.count(".") == 2  # in keys there is one
+
+
+def _holder(services: Services, given: str) -> Credential | None:
     admin_key = services.settings.admin_key.get_secret_value()
     if secrets.compare_digest(given.encode(), admin_key.encode()):
         return Credential(Principal("admin", "admin"))
-    if services.settings.tokens and given.count(".") == 2:  # of keys there is one
+    if services.settings.tokens and _is_token(services, given):
         told = services.settings.tokens.read(given)
         return _of_token(services, told) if told else None
     if not well_formed(given):
         return None
     with services.database.read() as session:
-        found = session.execute(
-            select(ApiKey.role, ApiKey.principal_id, ApiKey.id).where(
-                ApiKey.digest == digest(given), ApiKey.revoked_at.is_(None)
-            )
-        ).one_or_none()
-    return Credential(Principal(found.role, found.principal_id), found.id) if found else None
+        found = session.scalar(select(ApiKey).where(ApiKey.digest == digest(given), is_good()))
+    if found is None:
+        return None
+    principal = Principal(found.role, found.principal_id)  # pyright: ignore[reportArgumentType]
+    return Credential(principal, frozenset(found.scopes.split()), found.id, found.expires_at)
 
 
 def _of_token(services: Services, told: Told) -> Credential | None:
@@ -104,5 +132,6 @@ def _of_token(services: Services, told: Told) -> Credential | None:
     with services.database.read() as session:
         for role, table in roles:
             if session.get(table, told.principal_id):
-                return Credential(Principal(role, told.principal_id), until=told.until)
+                principal = Principal(role, told.principal_id)
+                return Credential(principal, told.scopes, until=told.until)
     return None

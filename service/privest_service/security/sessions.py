@@ -1,6 +1,7 @@
 """Sessions of browsers: an opaque id, kept as a hash, new at each sign-in, with an end that is fixed.
 
-A session ends with the key or token that it came in with: when that is revoked, changed or over.
+A session ends with the key or token that it came in with, when that is revoked, changed or over, and is for
+what that is for.
 """
 
 import hashlib
@@ -15,8 +16,9 @@ from sqlalchemy.orm import Session
 from privest_service.database import now
 from privest_service.problems import Forbidden
 from privest_service.security import service
+from privest_service.security.keys import as_text
 from privest_service.security.models import ApiKey, SignIn
-from privest_service.security.principals import Principal
+from privest_service.security.principals import Credential, Principal
 from privest_service.services import Services
 
 LASTS = timedelta(hours=12)
@@ -31,7 +33,12 @@ class OpenSession:
     """A session that is good at present; its id is known to its browser alone."""
 
     id: str
-    principal: Principal
+    credential: Credential
+
+    @property
+    def principal(self) -> Principal:
+        """Who is signed in."""
+        return self.credential.principal
 
     @property
     def token(self) -> str:
@@ -43,7 +50,7 @@ class OpenSession:
         return hmac.compare_digest(self.token.encode(), token.encode())
 
 
-def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSession | None:
+def sign_in(services: Services, key: str, address: str, *, instead_of: str = "") -> OpenSession | None:
     """A fresh session for whoever holds the key or token; None where it opens nothing.
 
     Those that have ended are forgotten on the way.
@@ -51,18 +58,20 @@ def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSessio
     Args:
         services: of this process.
         key: or token.
+        address: from where it came.
         instead_of: the session that the browser held, which ends.
 
     Raises:
         Forbidden: it is an analyst's.
+        TooManyRequests: too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
-    credential = service.identify(services, key)
+    credential = service.identify(services, key, address)
     if credential is None:
         return None
     if credential.principal.role == "analyst":
         raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
-    opened = OpenSession(secrets.token_urlsafe(32), credential.principal)
+    opened = OpenSession(secrets.token_urlsafe(32), credential)
 
     def note(session: Session) -> None:
         session.execute(
@@ -74,6 +83,7 @@ def sign_in(services: Services, key: str, *, instead_of: str = "") -> OpenSessio
                 role=opened.principal.role,
                 principal_id=opened.principal.id,
                 key=credential.key_id or (_TOKEN if credential.until else _admin_mark(services)),
+                scopes=as_text(credential.scopes),
                 expires_at=min(now() + LASTS, credential.until or datetime.max.replace(tzinfo=UTC)),
             )
         )
@@ -87,7 +97,7 @@ def find(services: Services, session_id: str) -> OpenSession | None:
     with services.database.read() as session:
         found = session.execute(
             select(SignIn, ApiKey.id)
-            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, ApiKey.revoked_at.is_(None)))
+            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, service.is_good()))
             .where(SignIn.digest == _digest(session_id), SignIn.expires_at > now())
         ).one_or_none()
     if found is None:
@@ -98,7 +108,8 @@ def find(services: Services, session_id: str) -> OpenSession | None:
         good = services.settings.tokens is not None
     else:
         good = signed_in.key == (_admin_mark(services) if principal.role == "admin" else key_id)
-    return OpenSession(session_id, principal) if good else None
+    credential = Credential(principal, frozenset(signed_in.scopes.split()))
+    return OpenSession(session_id, credential) if good else None
 
 
 def sign_out(session: Session, session_id: str) -> None:

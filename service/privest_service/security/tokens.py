@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from joserfc import jwt
@@ -19,6 +19,7 @@ from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from privest_service.problems import Unavailable
+from privest_service.security.keys import SCOPES
 
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
@@ -36,10 +37,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Told:
-    """Of whom a token tells, and until when."""
+    """Of whom a token tells, until when, and what it is for."""
 
     principal_id: str
     until: datetime
+    scopes: frozenset[str]
 
 
 class Tokens:
@@ -51,12 +53,19 @@ class Tokens:
         keys: address or file of the issuer's key set (RFC 7517).
         algorithms: of signatures.
         claim: that holds the id of an owner or an analyst.
+        prefix: of what in `scope` (RFC 9068) is meant for this service.
     """
 
     def __init__(
-        self, issuer: str, audience: str, keys: str, algorithms: Sequence[Algorithm], claim: str
+        self,
+        issuer: str,
+        audience: str,
+        keys: str,
+        algorithms: Sequence[Algorithm],
+        claim: str,
+        prefix: str,
     ) -> None:
-        self._place, self._algorithms, self._claim = keys, list(algorithms), claim
+        self._place, self._algorithms, self._claim, self._prefix = keys, list(algorithms), claim, prefix
         self._registry = jwt.JWTClaimsRegistry(
             iss={"essential": True, "value": issuer},
             aud={"essential": True, "value": audience},
@@ -83,7 +92,14 @@ class Tokens:
         except (JoseError, ValueError, OverflowError, OSError):
             return None
         told = found.claims.get(self._claim)
-        return Told(told, until) if isinstance(told, str) else None
+        return Told(told, until, self._scopes(found.claims)) if isinstance(told, str) else None
+
+    def _scopes(self, claims: dict[str, Any]) -> frozenset[str]:
+        """All where the issuer says nothing of scopes; where it does, those alone that it names."""
+        if "scope" not in claims:
+            return frozenset(SCOPES)
+        named = claims["scope"].split() if isinstance(claims["scope"], str) else []
+        return frozenset(scope for scope in SCOPES if f"{self._prefix}{scope}" in named)
 
     def _known(self, *, anew: bool = False) -> KeySet:
         """The keys; looked for where there are none yet, or if told to, and it is not too soon."""

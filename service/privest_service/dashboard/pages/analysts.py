@@ -19,7 +19,7 @@ from privest_service.dashboard.standing import (
     epsilon_of,
     share_of_charge,
 )
-from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
+from privest_service.dashboard.visitors import FormDep, ManagingOwnerDep, OwnerDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
@@ -118,7 +118,7 @@ def _rows(session: Session, account: Account, names: dict[str, str]) -> list[Gra
 
 
 @router.post("")
-def grant(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def grant(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
     given = texts(form)
 
@@ -155,7 +155,7 @@ def _cap(given: dict[str, str]) -> NewCap:
 
 
 @router.post("/revoke")
-def revoke(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def revoke(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """End a grant at once."""
     dataset_id, analyst_id = (identifier(form, name) for name in ("dataset", "analyst"))
     with services.database.write() as session:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request, Security
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -12,13 +12,14 @@ from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
-from privest_service.dashboard.visitors import FormDep, OwnerDep, owner
+from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, owner
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
+from privest_service.inputs import parsed
 from privest_service.ledger import service as ledger
 from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
 from privest_service.security.dependencies import ServicesDep
@@ -52,7 +53,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     )
 
 
-@router.get("/new", dependencies=[Depends(owner)])
+@router.get("/new", dependencies=[Security(owner, scopes=["data"])])
 def form(request: Request, kind: SchemaKind = "points") -> Response:
     """Where a file becomes a dataset."""
     return _form(request, kind, {}, None)
@@ -74,7 +75,7 @@ def _form(request: Request, kind: str, given: Mapping[str, str], problem: Proble
 
 
 @router.post("/new")
-async def upload(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDep, form: FormDep) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
     given = texts(form)
     kind = given.get("kind", "")
@@ -102,7 +103,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
         ValidationError: they break a rule.
     """
     if kind == "json":
-        return SCHEMA.validate_json(given.get("schema", ""))
+        return SCHEMA.validate_python(parsed(given.get("schema", "")))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
@@ -182,7 +183,7 @@ def _one(
 
 @router.post("/{dataset_id}/delete")
 def delete(
-    request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep, _: FormDep
+    request: Request, dataset_id: str, visitor: OwnerOfDataDep, services: ServicesDep, _: FormDep
 ) -> Response:
     """Delete the rows; what was spent on them stays spent."""
     with services.database.write() as session:

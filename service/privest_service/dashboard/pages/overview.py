@@ -19,7 +19,7 @@ from privest_service.dashboard.standing import (
     standing,
     title,
 )
-from privest_service.dashboard.visitors import FormDep, OwnerDep, VisitorDep
+from privest_service.dashboard.visitors import FormDep, ManagingOwnerDep, VisitorDep
 from privest_service.dashboard.words import LONGEST, count, duration, number, spent_percent
 from privest_service.database import now
 from privest_service.datasets import service as datasets
@@ -101,7 +101,7 @@ def bar(request: Request, part: Part, column: str) -> Bar:
 
 
 @router.post("/freeze")
-def freeze(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def freeze(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """Stop all queries, or let them go on."""
 
     def change(session: Session) -> None:

@@ -6,11 +6,9 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.visitors import FormDep, VisitorDep, enter, held, leave, same_origin
-from privest_service.problems import TooManyRequests
+from privest_service.dashboard.visitors import FormDep, SignedInDep, enter, held, leave, same_origin
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep
-from privest_service.security.keys import well_formed
+from privest_service.security.dependencies import ServicesDep, address_of
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
@@ -31,13 +29,8 @@ def _form(request: Request, services: Services, fault: str | None = None, status
 def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()] = "") -> Response:
     """Open a session; what the browser held before is of no use from here on."""
     same_origin(request)
-    address, key = request.client.host if request.client else "", key.strip()
-    # Nobody guesses a key of ours, so that none of those is refused for what others do at its address.
-    if not well_formed(key) and not services.attempts.may_try(address):
-        raise TooManyRequests("too many keys that open nothing came from your address; wait a minute")
-    opened = sessions.sign_in(services, key, instead_of=held(request))
+    opened = sessions.sign_in(services, key.strip(), address_of(request), instead_of=held(request))
     if opened is None:
-        services.attempts.failed(address)
         return _form(request, services, "This key opens nothing here.", 401)
     response = redirect(request, "")
     enter(request, response, opened)
@@ -45,10 +38,10 @@ def sign_in(request: Request, services: ServicesDep, key: Annotated[str, Form()]
 
 
 @router.post("/sign-out")
-def sign_out(request: Request, services: ServicesDep, visitor: VisitorDep, _: FormDep) -> Response:
+def sign_out(request: Request, services: ServicesDep, visitor: SignedInDep, _: FormDep) -> Response:
     """End the session, at once and for good."""
     with services.database.write() as session:
         sessions.sign_out(session, visitor.session.id)
     response = redirect(request, "/sign-in")
-    leave(response)
+    leave(request, response)
     return response

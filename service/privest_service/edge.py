@@ -1,0 +1,63 @@
+"""Where the service stands: below a path, and behind proxies whose word about callers counts."""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from privest_service.problems import UnsupportedMediaType, blank
+
+Network = IPv4Network | IPv6Network
+
+LONGEST_HEAD = 2**16
+"""Bytes of a request before its body."""
+
+
+def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) -> ASGIApp:
+    """The application with addresses as its callers know them.
+
+    Args:
+        app: itself.
+        root_path: below which callers find it, whether or not a proxy takes that off.
+        proxies: whose X-Forwarded-For, -Proto and -Host are believed.
+    """
+    forwarded = ProxyHeadersMiddleware(app, list(map(str, proxies)))  # pyright: ignore[reportArgumentType]
+
+    async def outside(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host = Headers(scope=scope).get("x-forwarded-host")
+            if host and scope["client"] and any(ip_address(scope["client"][0]) in each for each in proxies):
+                MutableHeaders(scope=scope)["host"] = host.rpartition(",")[2].strip()
+            if root_path:
+                scope["root_path"] = root_path
+                if not f"{scope['path']}/".startswith(f"{root_path}/"):
+                    scope["path"] = root_path + scope["path"]
+        await forwarded(scope, receive, send)  # pyright: ignore[reportArgumentType]
+
+    return outside
+
+
+def proper(app: ASGIApp) -> ASGIApp:
+    """Refuse heads that are too long, and bodies that end elsewhere, or are others, for a proxy than here."""
+
+    async def refusing(scope: Scope, receive: Receive, send: Send) -> None:
+        answer = _refusal(scope) if scope["type"] == "http" else None
+        await (answer or app)(scope, receive, send)
+
+    return refusing
+
+
+def _refusal(scope: Scope) -> Response | None:
+    headers = Headers(scope=scope)
+    # uvicorn's own limit is for heads that come in pieces.
+    size = sum(len(name) + len(value) + 4 for name, value in headers.raw)
+    if len(scope["raw_path"]) + len(scope["query_string"]) + size > LONGEST_HEAD:
+        return blank(431, {"Connection": "close"})
+    if "content-length" in headers and "transfer-encoding" in headers:
+        return blank(400, {"Connection": "close"})
+    if headers.get("content-encoding", "identity") != "identity":
+        return UnsupportedMediaType("send it without Content-Encoding").response()
+    return None

@@ -1,0 +1,96 @@
+"""Connections that do not wait for ever: uvicorn's, which let go of clients that keep them waiting."""
+
+import asyncio
+import sys
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from privest_service.problems import blank
+
+_LEAST = 4096
+"""Bytes that whoever is waited for has to bring, or to take, from one look to the next."""
+
+
+class PacedProtocol(H11Protocol):
+    """Looks now and then whether it waits for its client, and how far that has come since.
+
+    uvicorn itself waits for ever for the rest of a head or a body, and for somebody to take an answer.
+
+    Args:
+        patience: seconds between two looks at a connection.
+        of_uvicorn: all that uvicorn gives its protocols.
+    """
+
+    def __init__(self, patience: float, **of_uvicorn: Any) -> None:
+        super().__init__(**of_uvicorn)
+        self._patience = patience
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Begin to look."""
+        super().connection_made(transport)
+        self._brought, self._took, self._left = 0, 0, 0
+        self._awaited: tuple[str, object] | None = None
+        self._next = self.loop.call_later(self._patience, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """And end."""
+        self._next.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """It brought something."""
+        self._brought += len(data)
+        super().data_received(data)
+
+    def resume_writing(self) -> None:
+        """It took most of what waited for it."""
+        self._took += _LEAST
+        super().resume_writing()
+
+    def _waits_for(self, left: int) -> str | None:
+        """What only the client can do now; None where it is our turn, or nobody's."""
+        if left or self.transport.is_closing():
+            return "answer"
+        if self.conn.their_state is h11.SEND_BODY:
+            if self.cycle.response_complete:
+                return "rest"
+            return None if self.flow.read_paused else "body"
+        # Between two requests uvicorn itself counts the seconds.
+        idle = self.conn.their_state is h11.IDLE and self.timeout_keep_alive_task is None
+        return "head" if idle else None
+
+    def _look(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        what = self._waits_for(left)
+        awaited = (what, self.cycle) if what else None
+        moved = self._took + max(0, self._left - left) if what == "answer" else self._brought
+        # Nobody reads the rest of a body that was answered: it ends soon, at whatever pace.
+        if awaited and awaited == self._awaited and (moved < _LEAST or what == "rest"):
+            if what in ("head", "body"):
+                self._refuse(408)
+            else:
+                self.transport.abort()
+        self._brought, self._took, self._left, self._awaited = 0, 0, left, awaited
+        self._next = self.loop.call_later(self._patience, self._look)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002
+        """Refuse what is no HTTP, as a problem document."""
+        fault = sys.exception()
+        self._refuse(fault.error_status_hint if isinstance(fault, h11.RemoteProtocolError) else 400)
+
+    def _refuse(self, status: int) -> None:
+        """Answer where that can still be done, and close."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            answer = blank(status, {"Connection": "close"})
+            for event in (
+                h11.Response(status_code=status, headers=answer.raw_headers),
+                h11.Data(data=bytes(answer.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(event) or b"")
+            if self.cycle:  # whose answer would come second
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+        self.transport.close()

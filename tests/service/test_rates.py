@@ -1,0 +1,108 @@
+"""How often anybody may call: the same for all keys of one principal, and nobody for what others do."""
+
+import time
+from collections.abc import Callable
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from harness import PLAIN, Caller, Server, problem
+from privest_service.problems import TooManyRequests
+from privest_service.security import rates
+from privest_service.security.principals import Principal
+from privest_service.security.rates import Rates
+from privest_service.settings import Settings
+
+
+@pytest.fixture
+def backend() -> str:
+    """No database counts requests."""
+    return "sqlite"
+
+
+def _waits(answer: httpx.Response, seconds: int) -> None:
+    told = int(answer.headers["retry-after"])
+    assert seconds - 20 <= told <= seconds
+    assert f"wait for {told} s" in problem(answer, 429, "too-many-requests")["detail"]
+
+
+def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Server]) -> None:
+    server = start_server(rate_limit="6/minute")
+    owner, other = server.owner(), server.owner()
+    again = Caller(server, owner.id, owner.post(f"/v1/owners/{owner.id}/keys").json()["key"])
+    budget = f"/v1/owners/{owner.id}/budget"
+    answers = [caller.get(budget) for caller in (owner, again) for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
+    _waits(answers[-1], 60)
+    _waits(owner.estimate("ds_x"), 60)
+    with httpx.Client(base_url=server.url, verify=PLAIN) as browser:  # a page is a request, too
+        browser.post("/dashboard/sign-in", data={"key": owner.key})
+        page = browser.get("/dashboard")
+        assert page.status_code == 429
+        assert int(page.headers["retry-after"]) > 0
+        assert "wait for" in page.text
+    assert other.get("/v1/datasets").status_code == 200
+    assert {server.admin.get(budget).status_code for _ in range(10)} == {200}
+    assert {httpx.get(f"{server.url}/healthz").status_code for _ in range(10)} == {200}
+
+
+def test_whoever_guesses_is_counted_by_address_and_no_key_of_ours_refused(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server()
+    owner = server.owner()
+    with httpx.Client(base_url=server.url, verify=PLAIN) as client:
+
+        def ask(key: str) -> httpx.Response:
+            return client.get("/v1/datasets", headers={"Authorization": f"Bearer {key}"})
+
+        answers = [ask("administrator-1") for _ in range(61)]
+        assert [answer.status_code for answer in answers] == [401] * 60 + [429]
+        _waits(answers[-1], 60)
+        # As one could guess on where the right guess is still told, that is not told either.
+        assert ask(server.admin.key).status_code == 429
+        assert client.post("/dashboard/sign-in", data={"key": server.admin.key}).status_code == 429
+        assert ask(owner.key).status_code == 200
+        assert client.post("/dashboard/sign-in", data={"key": owner.key}).status_code == 303
+        revoked = ask(f"{owner.key[:-1]}x")
+        assert revoked.status_code == 429
+    assert httpx.get(f"{server.url}/readyz").status_code == 200
+
+
+def test_a_time_later_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, ada = Rates("2/second"), Principal("analyst", "anl_1")
+    counter.count(ada)
+    counter.count(ada)
+    with pytest.raises(TooManyRequests) as refused:
+        counter.count(ada)
+    assert refused.value.headers == {"Retry-After": "1"}
+    later = time.time() + 1.01
+    monkeypatch.setattr(time, "time", lambda: later)
+    counter.count(ada)
+
+
+def test_a_counter_that_fails_refuses_nobody_and_is_told_of_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counter, clock = Rates("1/minute"), [100.0]
+
+    def fail(*_: object) -> bool:
+        raise ConnectionError("the storage is away")
+
+    monkeypatch.setattr(counter._limiter, "hit", fail)
+    monkeypatch.setattr(counter._limiter, "test", fail)
+    monkeypatch.setattr(rates.time, "monotonic", lambda: clock[0])
+    with capture_logs() as told:
+        for second in (0, 1, 59, 60, 61):
+            clock[0] = 100.0 + second
+            counter.count(Principal("analyst", "anl_1"))
+            counter.may_guess("203.0.113.7")
+            counter.guessed_wrong("203.0.113.7")
+    assert [each["event"] for each in told] == ["requests are not counted"] * 2
+
+
+@pytest.mark.parametrize("limit", ["", "many", "-1/minute", "600", "600/fortnight"])
+def test_a_limit_that_is_none_is_refused_at_the_start(limit: str) -> None:
+    with pytest.raises(ValueError, match="600/minute"):
+        Settings(admin_key="0123456789abcdef", rate_limit=limit)  # pyright: ignore
