@@ -270,11 +270,10 @@ def _trickle(connection: socket.socket, first: bytes, rest: bytes, deadline: flo
     raise AssertionError("it is waited for still")
 
 
-def _open(server: Server) -> int:
-    """Connections to the service."""
-    return sum(
-        each.status == "ESTABLISHED" for each in psutil.Process(server.process.pid).net_connections("tcp")
-    )
+def _holds(server: Server, connection: socket.socket) -> bool:
+    """Whether the service has its end of a connection still."""
+    held = psutil.Process(server.process.pid).net_connections("tcp")
+    return any(each.raddr and each.raddr.port == connection.getsockname()[1] for each in held)
 
 
 def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> None:
@@ -323,8 +322,8 @@ def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> N
                 assert raw.startswith(b"HTTP/1.1 404"), (name, raw)
         for connection in idle:
             assert b" 408 " in all_of(connection)[:20]
+        until(lambda: not _holds(server, reader))
         # Whoever waits for us, and not we for it, is left alone.
-        until(lambda: _open(server) <= 2)
         owner.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": True})
         arrives(stream, b"event: changed")
     assert "Traceback" not in server.log.read_text()

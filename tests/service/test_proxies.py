@@ -20,9 +20,15 @@ def backend() -> str:
     return "sqlite"
 
 
-@pytest.fixture
-def below(start_server: Callable[..., Server]) -> Server:
-    return start_server(root_path="/apps/privest", trusted_proxies="10.0.0.0/8, 127.0.0.1")
+@pytest.fixture(scope="module")
+def below(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]) -> Iterator[Server]:
+    """A service below a path, to which this machine is a proxy."""
+    settings = {"root_path": "/apps/privest", "trusted_proxies": "10.0.0.0/8, 127.0.0.1"}
+    server = Server(tmp_path_factory.mktemp("below"), new_database("sqlite"), **settings)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def _cookie(answer: httpx.Response) -> Morsel[str]:
