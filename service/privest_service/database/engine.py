@@ -22,7 +22,7 @@ _IN_THE_WAY = ("40001", "40P01", "55P03")
 _ONCE_COMMITTED = "once committed"
 
 _REVISION = {
-    # Locks are granted on files that cannot be written, too.
+    # A file on a disk that is full, or became read-only: nothing less than a change would show it.
     "sqlite": "UPDATE alembic_version SET version_num = version_num RETURNING version_num",
     # A server's standby, or one that was told to be read only.
     "postgresql": "SELECT version_num FROM alembic_version"
@@ -133,9 +133,8 @@ class Database:
         Raises:
             SQLAlchemyError: it does not.
         """
-        asked = text(_REVISION[self._writer.dialect.name])
-        with self._turn, self._session(self._writer) as session:
-            return session.scalars(asked).one()  # and never committed
+        with self.write() as session:
+            return session.scalars(text(_REVISION[self._writer.dialect.name])).one()
 
     def close(self) -> None:
         """Close all connections."""
