@@ -1,0 +1,108 @@
+"""Two replicas, restarted one after the other under load: every question ends in one answer and one charge."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from itertools import count
+
+import httpx
+import pytest
+
+from harness import PLAIN, Caller, Server, body_of, books_balance, until
+
+pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one process
+
+CALLERS = 3
+PAUSE = 0.1
+"""Seconds between the questions of a caller: replicas have to start beside them, on few processors."""
+ROUNDS = 2
+
+
+@dataclass
+class Replica:
+    """A place behind the balancer, and whether whoever is in it was told to go."""
+
+    server: Server
+    leaves: bool = False
+
+
+@dataclass
+class Balancer:
+    """Sends each request to the next replica, and again elsewhere when one that goes does not answer."""
+
+    replicas: list[Replica]
+    met: Counter[object] = field(default_factory=Counter[object])
+    _turns: count = field(default_factory=count)
+
+    def post(self, http: httpx.Client, path: str, **content: object) -> httpx.Response:
+        while True:
+            replica = self.replicas[next(self._turns) % len(self.replicas)]
+            url = replica.server.url
+            try:
+                answer = http.post(f"{url}{path}", **content)
+            except httpx.TransportError as error:
+                assert replica.leaves or url != replica.server.url, error
+                self.met["refused"] += 1
+                continue
+            self.met[answer.status_code] += 1
+            if answer.status_code != 503:
+                return answer
+            assert replica.leaves, answer.text
+
+    def restart(self, replica: Replica, start: Callable[[], Server]) -> None:
+        """As an orchestrator does: SIGTERM, wait for the end, start anew."""
+        replica.leaves = True
+        replica.server.stop()
+        assert replica.server.process.returncode == 0
+        replica.server = start()
+        replica.leaves = False
+
+
+def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(start_server: Callable[..., Server]) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda _: start_server(), range(2))
+    balancer = Balancer([Replica(first), Replica(second)])
+    owner = first.owner(epsilon=30.0)
+    dataset, keys, over = owner.dataset(), count(), threading.Event()
+
+    def ask(http: httpx.Client, key: str) -> dict[str, object]:
+        """One question under one key, until it is answered."""
+        body = body_of(dataset, 0.05, reuse=False)
+        headers = owner.headers | {"Idempotency-Key": key, "Prefer": "wait=5"}
+        while True:
+            answer = balancer.post(http, "/v1/estimates/frechet-mean", headers=headers, json=body)
+            assert answer.status_code in (200, 202), answer.text
+            if answer.status_code == 200:
+                return answer.json()
+
+    def call() -> dict[str, dict[str, object]]:
+        answers = {}
+        with httpx.Client(timeout=60, verify=PLAIN) as http:
+            while not over.wait(PAUSE):
+                key = f"key-{next(keys)}"
+                answers[key] = ask(http, key)
+        return answers
+
+    with ThreadPoolExecutor(CALLERS) as pool:
+        calls = [pool.submit(call) for _ in range(CALLERS)]
+        try:
+            for _ in range(ROUNDS):
+                for replica in balancer.replicas:
+                    before = balancer.met[200]
+                    until(lambda before=before: balancer.met[200] > before + CALLERS)  # it is at work
+                    balancer.restart(replica, start_server)
+        finally:
+            over.set()
+        answers = {key: job for done in as_completed(calls) for key, job in done.result().items()}
+    now = Caller(balancer.replicas[0].server, owner.id, owner.key)
+    assert {job["state"] for job in answers.values()} == {"committed"}
+    charged = {entry["job"] for entry in now.ledger()} - {None}
+    assert charged <= {job["id"] for job in answers.values()}  # whose latest it shows
+    assert now.budget()["queries"] == len(answers)
+    with httpx.Client(timeout=60, verify=PLAIN) as http:
+        key, job = next(iter(answers.items()))
+        assert ask(http, key) == job
+    assert books_balance(now.server)
+    assert balancer.met["refused"] > 0  # or else nobody came while a replica was away
