@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as WorkerTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from math import inf
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 from weakref import WeakValueDictionary
 
@@ -46,6 +47,9 @@ _DUMMY_SECONDS = 60.0
 
 Work = Literal["intake", "fetch", "plan", "verify"]
 """What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
+
+_LAST_WAIT = 25.0
+"""Seconds that callers are waited for once the service is about to end: less than the server gives them."""
 
 _PLANNING = 8
 """Threads that wait for plans at a time: far from all that the web process has."""
@@ -94,6 +98,7 @@ class Engine:
         self._slots = threading.Semaphore(self._runners.slots)
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._last_wait_ends = inf
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
@@ -117,7 +122,8 @@ class Engine:
         self._feeder.start()
 
     def drain(self) -> None:
-        """Claim nothing more."""
+        """Claim nothing more, and let callers wait no longer than the process may still take."""
+        self._last_wait_ends = min(self._last_wait_ends, time.monotonic() + _LAST_WAIT)
         self._stopping.set()
         self._wake.set()
 
@@ -219,10 +225,10 @@ class Engine:
         """
         ended = asyncio.Event()
         self._waiters[job_id].add(ended)
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = time.monotonic() + seconds
         try:
             while not await self.in_thread(is_over):
-                left = deadline - asyncio.get_running_loop().time()
+                left = min(deadline, self._last_wait_ends) - time.monotonic()
                 if left <= 0:
                     return
                 try:
