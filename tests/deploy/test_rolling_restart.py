@@ -11,11 +11,10 @@ from itertools import count
 import httpx
 import pytest
 
-from harness import PLAIN, Caller, Server, body_of, books_balance, until
+from harness import PLAIN, Caller, Server, body_of, books_balance, slow_rows, worker_on
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one process
 
-CALLERS = 3
 PAUSE = 0.1
 """Seconds between the questions of a caller: replicas have to start beside them, on few processors."""
 
@@ -69,11 +68,12 @@ def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
         first, second = pool.map(lambda _: start_server(), range(2))
     balancer = Balancer([Replica(first), Replica(second)])
     owner = first.owner(epsilon=30.0)
-    dataset, keys, over = owner.dataset(), count(), threading.Event()
+    quick, slow = owner.dataset(), owner.dataset(*slow_rows())
+    keys, over = count(), threading.Event()
 
-    def ask(http: httpx.Client, key: str) -> dict[str, object]:
+    def ask(http: httpx.Client, key: str, dataset: str) -> dict[str, object]:
         """One question under one key, until it is answered."""
-        body = body_of(dataset, 0.05, reuse=False)
+        body = body_of(dataset, 0.05, steps=10, reuse=False)
         headers = owner.headers | {"Idempotency-Key": key, "Prefer": "wait=5"}
         latest = time.monotonic() + 60
         while time.monotonic() < latest:
@@ -83,32 +83,30 @@ def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
                 return answer.json()
         raise AssertionError("nobody answers a charged question")
 
-    def call() -> dict[str, dict[str, object]]:
+    def call(dataset: str) -> dict[tuple[str, str], dict[str, object]]:
         answers = {}
         with httpx.Client(timeout=60, verify=PLAIN) as http:
             while not over.wait(PAUSE):
                 key = f"key-{next(keys)}"
-                answers[key] = ask(http, key)
+                answers[key, dataset] = ask(http, key, dataset)
         return answers
 
-    with ThreadPoolExecutor(CALLERS) as pool:
-        calls = [pool.submit(call) for _ in range(CALLERS)]
+    with ThreadPoolExecutor(3) as pool:
+        calls = [pool.submit(call, dataset) for dataset in (quick, quick, slow)]
         try:
             for _ in range(rounds):
                 for replica in balancer.replicas:
-                    before = balancer.met[200]
-                    until(lambda before=before: balancer.met[200] > before + CALLERS)  # it is at work
+                    worker_on(replica.server, owner, slow)  # which is at work on a job that it has claimed
                     balancer.restart(replica, start_server)
         finally:
             over.set()
-        answers = {key: job for done in as_completed(calls) for key, job in done.result().items()}
+        answers = {asked: job for done in as_completed(calls) for asked, job in done.result().items()}
     now = Caller(balancer.replicas[0].server, owner.id, owner.key)
+    with httpx.Client(timeout=60, verify=PLAIN) as http:
+        assert all(ask(http, *asked) == job for asked, job in answers.items())
     assert {job["state"] for job in answers.values()} == {"committed"}
     charged = {entry["job"] for entry in now.ledger()} - {None}
     assert charged <= {job["id"] for job in answers.values()}  # whose latest it shows
     assert now.budget()["queries"] == len(answers)
-    with httpx.Client(timeout=60, verify=PLAIN) as http:
-        key, job = next(iter(answers.items()))
-        assert ask(http, key) == job
     assert books_balance(now.server)
     assert balancer.met["refused"] > 0  # or else nobody came while a replica was away
