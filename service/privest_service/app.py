@@ -33,6 +33,9 @@ Private statistical estimation, charged to the budget of whoever owns the data.
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
 
+_PATIENCE = 10.0
+"""Seconds that the database may take over a statement while somebody waits."""
+
 probes = APIRouter(tags=["operations"])
 
 
@@ -43,8 +46,8 @@ class Health(BaseModel):
 
 
 @probes.get("/healthz")
-def healthz() -> Health:
-    """The process is alive."""
+async def healthz() -> Health:
+    """The process is alive, also when all its threads wait for a database that hangs."""
     return Health()
 
 
@@ -68,7 +71,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
         settings.secret  # noqa: B018 - made or refused now, not at the first upload
-        database = Database(settings.url, signer=settings.signer)
+        database = Database(settings.url, signer=settings.signer, patience=_PATIENCE)
         engine = Engine(
             database,
             store,

@@ -37,7 +37,7 @@ from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
 from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
-from privest_service.estimates.engine import Engine
+from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.kinds import OpenRows, run_job
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
@@ -173,14 +173,12 @@ def test_an_engine_that_is_not_able_claims_nothing_but_buries_the_lost(
     database: Database, tmp_path: Path
 ) -> None:
     world = World.make(database)
-    job = world.submit(database, "k")
+    world.submit(database, "k")
     store = Store(tmp_path)
     engine = Engine(database, store, workers=1, job_timeout=-100.0)
     assert engine._claim(able=False) is None
     assert world.check(database) == "reserved"
-    found = engine._claim()
-    assert found is not None
-    store.permit(job)
+    assert engine._claim() is not None
     other = World.make(database)
     other.submit(database, "k")
     assert engine._claim(able=False) is None  # the lease ran out before it was given
@@ -198,7 +196,7 @@ def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> 
     engine._run(found)  # nothing was started that could run it
     until(lambda: world.check(database) == "failed")
     assert list((tmp_path / "permits").iterdir()) == []
-    assert job == found.id
+    assert job == found.job.id
 
 
 def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
@@ -212,7 +210,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     )
     claim = engine._claim
 
-    def claiming(*, able: bool) -> Job | None:
+    def claiming(*, able: bool) -> Claimed | None:
         if found := claim():
             done.append("claimed")
         return found
@@ -230,9 +228,8 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
         (job,) = world.jobs(session)
     job.dummy = True
     for timeout in (600.0, 20.0):
-        engine._withdraw(job.id)
         engine._job_timeout = timeout
-        engine._run(job)
+        engine._run(Claimed(job, "", []))
     assert done[3:] == [60.0, 20.0]
 
 

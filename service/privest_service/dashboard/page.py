@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.visitors import enter
-from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of
+from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of, full_disk
 
 STATIC = Path(__file__).with_name("static")
 
@@ -102,10 +102,13 @@ class Page(APIRoute):
             except HTTPException as error:
                 response = _refused(request, by_status(error.status_code))
             except Exception as error:
-                # Where and as what, not why: a message may hold values of an answer.
-                where = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
-                log.error("a page failed", error=type(error).__name__, where=where)
-                response = render(request, "failed.html", status=500)
+                if full := full_disk(error):
+                    response = _refused(request, full)
+                else:
+                    # Where and as what, not why: a message may hold values of an answer.
+                    where = [f"{frame.name}:{frame.lineno}" for frame in extract_tb(error.__traceback__)]
+                    log.error("a page failed", error=type(error).__name__, where=where)
+                    response = render(request, "failed.html", status=500)
             if opened := getattr(request.state, "entered", None):
                 enter(request, response, opened)
             for name, value in _HEADERS.items():
