@@ -187,6 +187,28 @@ def test_an_engine_that_is_not_able_claims_nothing_but_buries_the_lost(
     assert list((tmp_path / "permits").iterdir()) == []
 
 
+def test_a_claim_without_a_permit_did_not_happen(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, store = World.make(database), Store(tmp_path)
+    job = world.submit(database, "k")
+    engine = Engine(database, store, workers=1, job_timeout=600.0)
+    permit = store.permit
+
+    def and_then_fails(job_id: str) -> Path:
+        permit(job_id)
+        raise OSError
+
+    monkeypatch.setattr(store, "permit", and_then_fails)
+    with pytest.raises(OSError):  # noqa: PT011 - any
+        engine._claim()
+    assert world.check(database) == "reserved"
+    monkeypatch.setattr(store, "permit", permit)
+    found = engine._claim()
+    assert found is not None
+    assert (found.job.id, Path(found.permit).exists()) == (job, True)
+
+
 def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> None:
     world, store = World.make(database), Store(tmp_path)
     job = world.submit(database, "k")

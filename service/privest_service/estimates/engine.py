@@ -267,8 +267,10 @@ class Engine:
                 continue
             try:
                 claimed = None if self._stopping.is_set() else self._claim(able=able)
+            except DatabaseUnavailable:
+                claimed = None
             except Exception:
-                log.exception("claiming failed")  # the database, or a full disk; no rows were read yet
+                log.exception("claiming failed")  # on a full disk, say; no rows were read yet
                 claimed = None
             if claimed is None:
                 self._slots.release()
@@ -284,6 +286,8 @@ class Engine:
             return
         try:
             self._tidy()
+        except DatabaseUnavailable:
+            pass
         except Exception:
             log.exception("tidying up failed")
         self._tidied = time.monotonic()
