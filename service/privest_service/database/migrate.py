@@ -4,6 +4,8 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 from privest_service.database.engine import Database
 
@@ -24,6 +26,13 @@ def config(database: Database) -> Config:
     configuration.set_main_option("script_location", str(_tree()))
     configuration.attributes["engine"] = database.engine
     return configuration
+
+
+def is_current(database: Database) -> bool:
+    """Whether the database has the newest revision."""
+    with database.engine.connect() as connection:
+        found = MigrationContext.configure(connection).get_current_revision()
+    return found == ScriptDirectory.from_config(config(database)).get_current_head()
 
 
 def migrate(database: Database) -> None:
