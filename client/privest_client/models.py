@@ -148,7 +148,7 @@ class EntryView(BaseModel):
     """
 
     seq: Annotated[int, Field(title='Seq')]
-    kind: Annotated[Literal['debit', 'void', 'limit'], Field(title='Kind')]
+    kind: Annotated[Literal['debit', 'void', 'limit', 'loss'], Field(title='Kind')]
     job: Annotated[str | None, Field(title='Job')]
     estimate: Annotated[str | None, Field(title='Estimate')]
     dataset: Annotated[str | None, Field(title='Dataset')]

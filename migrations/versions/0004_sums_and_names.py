@@ -14,7 +14,7 @@ depends_on = None
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
 _SUMS = (*(f"{name}_spent" for name in _AMOUNTS), "queries")
 _CAP = 2**62
-_QUERIES = {"limit": 0, "debit": 1, "void": -1}
+_QUERIES = {"limit": 0, "debit": 1, "void": -1, "loss": 0}  # losses are of later, before a downgrade
 
 _entries = sa.table(
     "entries",

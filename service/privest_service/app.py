@@ -37,6 +37,9 @@ Private statistical estimation, charged to the budget of whoever owns the data.
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
 
+_PATIENCE = 10.0
+"""Seconds that the database may take over a statement while somebody waits."""
+
 
 def create_app(settings: Settings | None) -> FastAPI:
     """The application; without settings only its interface, for openapi.yaml."""
@@ -45,7 +48,7 @@ def create_app(settings: Settings | None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
-        database = Database(settings.url, signer=settings.signer)
+        database = Database(settings.url, signer=settings.signer, patience=_PATIENCE)
         engine = Engine(
             database,
             store,

@@ -1,4 +1,4 @@
-"""The command line: `privest serve`, `migrate`, `demo`, `openapi`, `verify-ledger`, `audit`."""
+"""The command line: `privest serve`, `migrate`, `backup`, `restore`, `verify-ledger`, `audit` and others."""
 
 import argparse
 import os
@@ -28,13 +28,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8000)
     commands.add_parser("migrate", help="bring the database to the present schema")
+    save = commands.add_parser("backup", help="copy ledger and rows, while the service runs")
+    save.add_argument("directory", type=Path, help="new or empty")
+    load = commands.add_parser("restore", help="make a service of a backup, where there is none")
+    load.add_argument("directory", type=Path)
     commands.add_parser("demo", help="show the main job on real data")
     commands.add_parser("openapi", help="print openapi.yaml")
     check = commands.add_parser("verify-ledger", help="check a ledger: the service's own, or an export")
     check.add_argument("--export", type=Path, metavar="FILE", help="JSON lines that an owner exported")
-    check.add_argument(
-        "--key", action="append", default=[], metavar="BASE64", help="public key to trust, noted earlier"
-    )
+    for each in (check, load):
+        each.add_argument(
+            "--key", action="append", default=[], metavar="BASE64", help="public key to trust, noted earlier"
+        )
     check.add_argument(
         "--heads", type=Path, action="append", default=[], metavar="FILE", help="signed heads, kept earlier"
     )
@@ -44,13 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
-        if given.command == "serve":
-            return _serve(given.host, given.port)
-        if given.command == "verify-ledger":
-            return _verify(given.export, given.key, given.heads)
-        if given.command == "audit":
-            return _audit(told[1:])
-        return {"migrate": _migrate, "demo": _demo, "openapi": _openapi}[given.command]()
+        run = {
+            "serve": lambda: _serve(given.host, given.port),
+            "migrate": _migrate,
+            "backup": lambda: _backup(given.directory),
+            "restore": lambda: _restore(given.directory, given.key),
+            "demo": _demo,
+            "openapi": _openapi,
+            "verify-ledger": lambda: _verify(given.export, given.key, given.heads),
+            "audit": lambda: _audit(told[1:]),
+        }
+        return run[given.command]()
     except ValidationError as error:
         for fault in error.errors(include_input=False, include_url=False):
             name = "_".join(map(str, fault["loc"])).upper()
@@ -120,6 +129,31 @@ def _migrate() -> int:
     migrate(database)
     database.close()
     return 0
+
+
+def _backup(directory: Path) -> int:
+    from privest_service.backup import backup  # noqa: PLC0415
+    from privest_service.settings import Settings  # noqa: PLC0415
+
+    datasets = backup(Settings(), directory)  # pyright: ignore[reportCallIssue] - from the environment
+    print(f"the ledger and the rows of {datasets} datasets are in {directory}; the key files are not")
+    return 0
+
+
+def _restore(directory: Path, keys: list[str]) -> int:
+    from privest_service.backup import restore  # noqa: PLC0415
+    from privest_service.settings import Settings  # noqa: PLC0415
+
+    faults = restore(Settings(), directory, keys)  # pyright: ignore[reportCallIssue] - from the environment
+    for fault in faults:
+        print(fault)
+    print(
+        "nothing was restored: this ledger does not verify"
+        if faults
+        else "restored; every budget is charged in full and frozen, and no key opens anything: "
+        "docs/ledger.md says how it goes on"
+    )
+    return 1 if faults else 0
 
 
 def _demo() -> int:

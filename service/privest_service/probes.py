@@ -3,11 +3,10 @@
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
-from sqlalchemy.exc import SQLAlchemyError
 
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
-from privest_service.problems import Forbidden, Unavailable, documented
+from privest_service.problems import DatabaseUnavailable, Forbidden, Unavailable, documented
 from privest_service.security.dependencies import ReadDep, ServicesDep
 from privest_service.telemetry import metrics
 
@@ -50,5 +49,5 @@ def queue(database: Database) -> tuple[int, float] | None:
     try:
         with database.read() as session:
             return ledger.queue(session)
-    except SQLAlchemyError:
+    except DatabaseUnavailable:
         return None

@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
 
+import errno
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from itertools import islice
@@ -160,9 +161,26 @@ class TooManyRequests(Problem):
 
 
 class Unavailable(Problem):
-    """Not now."""
+    """Not now; perhaps some seconds later."""
 
     slug, status, title = "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "Not possible at the moment"
+
+    def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
+        super().__init__(detail, headers={"Retry-After": str(retry_after)} if retry_after else None)
+
+
+class DatabaseUnavailable(Unavailable):
+    """The database is gone, hangs or is full; what was about to be committed is there or is not."""
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def full_disk(error: Exception) -> Unavailable | None:
+    """What is answered if the disk of the data is full; None if it is another error."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return Unavailable("there is no room on the disk at present; nothing was stored")
+    return None
 
 
 _BY_STATUS: dict[int, type[Problem]] = {
@@ -242,8 +260,14 @@ def install(app: FastAPI) -> None:
         return blank(error.status_code, dict(error.headers or {}))
 
     @app.exception_handler(ClientDisconnect)
-    def gone(_: Request, __: Exception) -> JSONResponse:
+    async def gone(_: Request, __: Exception) -> JSONResponse:
         return blank(400, {})  # to nobody: its body will not come
+
+    @app.exception_handler(OSError)
+    async def no_room(_: Request, error: OSError) -> JSONResponse:
+        if full := full_disk(error):
+            return full.response()
+        raise error
 
     @app.exception_handler(RecursionError)
     async def too_deep(_: Request, __: Exception) -> JSONResponse:

@@ -12,6 +12,7 @@ from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.runners.local import require_worker
 from privest_service.looks import PATIENCE, Look
+from privest_service.problems import DatabaseUnavailable
 
 _ENDING = "the service is about to end"
 _DATABASE = "the database does not answer, or takes no writes"
@@ -76,7 +77,7 @@ class Readiness:
 def _of_database(database: Database, revision: str) -> str | None:
     try:
         return None if database.revision() == revision else _REVISION
-    except SQLAlchemyError:
+    except (SQLAlchemyError, DatabaseUnavailable):
         return _DATABASE
 
 

@@ -1,16 +1,20 @@
 """Whoever stops the service gets a clean end, at whatever moment: containers rely on it."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
+from test_deployment import CALLERS
 
 from harness import until
+from privest_service.estimates import engine
 
 SERVE = [str(Path(sys.executable).with_name("privest")), "serve", "--port", "0"]
 
@@ -39,3 +43,20 @@ def test_sigterm_ends_the_service_with_0(tmp_path: Path, ready: bool) -> None:
         assert not any(child.is_running() for child in children)
     finally:
         process.kill()
+
+
+def test_callers_who_wait_are_answered_before_the_server_would_cut_them_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert engine._LAST_WAIT + 2 * engine._PATIENCE < CALLERS
+    monkeypatch.setattr(engine, "_LAST_WAIT", 0.2)
+    nothing: Any = None
+    ending = engine.Engine(nothing, nothing, workers=1, job_timeout=1.0)
+
+    async def wait() -> None:
+        waiting = asyncio.create_task(ending.wait("a job that nobody runs", 600.0, lambda: False))
+        await asyncio.sleep(0)
+        ending.drain()
+        await asyncio.wait_for(waiting, 10)
+
+    asyncio.run(wait())

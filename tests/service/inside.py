@@ -175,11 +175,11 @@ class World:
 
 def _engine(database: Database) -> Engine:
     """One that is not started: its steps are taken by hand."""
-    nowhere: Any = None
+    nowhere: Any = SimpleNamespace(permit=str, path=lambda *_: "")
     return Engine(database, nowhere, workers=1, job_timeout=600.0)
 
 
 def claimed(database: Database) -> str | None:
     """The job that the engine claims."""
-    job = _engine(database)._claim()
-    return job.id if job else None
+    found = _engine(database)._claim()
+    return found.job.id if found else None

@@ -37,7 +37,7 @@ from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
 from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
-from privest_service.estimates.engine import Engine
+from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.kinds import OpenRows, run_job
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
@@ -173,20 +173,40 @@ def test_an_engine_that_is_not_able_claims_nothing_but_buries_the_lost(
     database: Database, tmp_path: Path
 ) -> None:
     world = World.make(database)
-    job = world.submit(database, "k")
+    world.submit(database, "k")
     store = Store(tmp_path)
     engine = Engine(database, store, workers=1, job_timeout=-100.0)
     assert engine._claim(able=False) is None
     assert world.check(database) == "reserved"
-    found = engine._claim()
-    assert found is not None
-    store.permit(job)
+    assert engine._claim() is not None
     other = World.make(database)
     other.submit(database, "k")
     assert engine._claim(able=False) is None  # the lease ran out before it was given
     assert world.check(database) == "failed"
     assert other.check(database) == "reserved"
     assert list((tmp_path / "permits").iterdir()) == []
+
+
+def test_a_claim_without_a_permit_did_not_happen(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, store = World.make(database), Store(tmp_path)
+    job = world.submit(database, "k")
+    engine = Engine(database, store, workers=1, job_timeout=600.0)
+    permit = store.permit
+
+    def and_then_fails(job_id: str) -> Path:
+        permit(job_id)
+        raise OSError
+
+    monkeypatch.setattr(store, "permit", and_then_fails)
+    with pytest.raises(OSError):  # noqa: PT011 - any
+        engine._claim()
+    assert world.check(database) == "reserved"
+    monkeypatch.setattr(store, "permit", permit)
+    found = engine._claim()
+    assert found is not None
+    assert (found.job.id, Path(found.permit).exists()) == (job, True)
 
 
 def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> None:
@@ -198,7 +218,7 @@ def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> 
     engine._run(found)  # nothing was started that could run it
     until(lambda: world.check(database) == "failed")
     assert list((tmp_path / "permits").iterdir()) == []
-    assert job == found.id
+    assert job == found.job.id
 
 
 def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
@@ -212,7 +232,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     )
     claim = engine._claim
 
-    def claiming(*, able: bool) -> Job | None:
+    def claiming(*, able: bool) -> Claimed | None:
         if found := claim():
             done.append("claimed")
         return found
@@ -230,9 +250,8 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
         (job,) = world.jobs(session)
     job.dummy = True
     for timeout in (600.0, 20.0):
-        engine._withdraw(job.id)
         engine._job_timeout = timeout
-        engine._run(job)
+        engine._run(Claimed(job, "", []))
     assert done[3:] == [60.0, 20.0]
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from alembic import command
@@ -21,6 +22,7 @@ from privest_service.database.models import import_all
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
+from privest_service.owners.models import Owner
 from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.service import issue_key
@@ -33,7 +35,7 @@ def empty(backend: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     """The URL of a database without any table."""
     if backend == "sqlite":
         return f"sqlite:///{tmp_path}/empty.db"
-    return request.getfixturevalue("postgres")(f"empty_{request.node.originalname}", "template1")
+    return request.getfixturevalue("postgres")(f"empty_{crc32(request.node.nodeid.encode())}", "template1")
 
 
 def _differences(database: Database) -> list[Any]:
@@ -95,11 +97,16 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
         (3, 6, 2**62, 12, 3),
         (2, 4, 2**61, 8, 2),
     ]
+    with database.write() as session:
+        ledger.lose(session, session.get_one(Owner, books.owner))
+    with database.read() as session:
+        told = _sums(session)
     command.downgrade(config(database), "0003")
     command.upgrade(config(database), "head")
     with database.read() as session:
         assert _sums(session) == told
         assert session.scalar(select(Account.queries).where(Account.id == account)) == 2
+    assert books.faults() == []
     if not database.is_sqlite:  # what knows nothing of sums can write no entry
         columns = inspect(database.engine).get_columns("entries")
         assert {each["name"]: each["default"] for each in columns if each["name"] in ledger.SUMS_AFTER} == (
@@ -157,7 +164,11 @@ def _migrate(url: str, start: Any, results: Any) -> None:
     database.close()
 
 
-def test_processes_that_start_together_migrate_once(empty: str) -> None:
+@pytest.mark.parametrize("made_by", ["base", "0003"])
+def test_processes_that_start_together_migrate_once(empty: str, made_by: str) -> None:
+    database = Database(empty)
+    command.upgrade(config(database), made_by)
+    database.close()
     start, results = _spawn.Barrier(3), _spawn.Queue()
     processes = [_spawn.Process(target=_migrate, args=(empty, start, results)) for _ in range(3)]
     for process in processes:

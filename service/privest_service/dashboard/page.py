@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.visitors import enter
-from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of
+from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of, full_disk
 
 STATIC = Path(__file__).with_name("static")
 
@@ -100,9 +100,12 @@ class Page(APIRoute):
                 response = _refused(request, Invalid(faults=faults_of(error.errors())))
             except HTTPException as error:
                 response = _refused(request, by_status(error.status_code))
-            except Exception:
-                log.exception("a page failed")
-                response = render(request, "failed.html", status=500)
+            except Exception as error:
+                if full := full_disk(error):
+                    response = _refused(request, full)
+                else:
+                    log.exception("a page failed")
+                    response = render(request, "failed.html", status=500)
             if opened := getattr(request.state, "entered", None):
                 enter(request, response, opened)
             for name, value in _HEADERS.items():

@@ -83,6 +83,10 @@ def share_of_charge(limits: Limits, charge: Charge) -> float:
     return share(limits, charge, "")
 
 
+_WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
+"""What entries are called that are of no job."""
+
+
 def _part(amount: int, limit: int) -> float:
     if limit == 0:  # δ of a pure budget
         return 0.0 if amount <= 0 else 1.0
@@ -114,7 +118,7 @@ def _history(session: Session, account: Account) -> list[Moment]:
             seq=entry.seq,
             kind=entry.kind,
             epsilon=as_number(abs(entry.epsilon), EPSILON),
-            what=title(job.kind) if job else "limit set",
+            what=title(job.kind) if job else _WITHOUT_A_JOB[entry.kind],
             submitter=job.submitter_id if job else None,
         )
         for entry, job in found

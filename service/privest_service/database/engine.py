@@ -2,19 +2,37 @@
 
 import random
 import select
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
 from sqlalchemy import Engine, create_engine, event, make_url, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError
+from sqlalchemy.exc import (
+    DBAPIError,
+    DisconnectionError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
+from privest_service.problems import DatabaseUnavailable
+
 T = TypeVar("T")
+
+_CONNECT_SECONDS = 5
+"""That PostgreSQL may take to let somebody in."""
+
+_POOL_SECONDS = 10
+"""That a thread waits for a connection which others hold."""
 
 _IN_THE_WAY = ("40001", "40P01", "55P03")
 """PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
@@ -29,6 +47,11 @@ _REVISION = {
     " WHERE current_setting('transaction_read_only') = 'off'",
 }
 
+_FULL = "53100"
+"""PostgreSQL's state of a full disk."""
+
+log = structlog.get_logger()
+
 
 class Database:
     """Sessions on one database.
@@ -41,9 +64,12 @@ class Database:
         url: SQLAlchemy URL of SQLite or PostgreSQL.
         signer: of what is written to the ledger; needed by no other table.
         pool_size: connections kept for threads of this process.
+        patience: seconds that PostgreSQL may take over a statement; None, for what may be long, is for ever.
     """
 
-    def __init__(self, url: str, *, signer: object = None, pool_size: int = 10) -> None:
+    def __init__(
+        self, url: str, *, signer: object = None, pool_size: int = 10, patience: float | None = None
+    ) -> None:
         self._info = {"signer": signer}
         parsed = make_url(url)
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
@@ -55,22 +81,26 @@ class Database:
             self._reader = _sqlite(url, "BEGIN", pool_size)
             self._turn: Any = threading.Lock()
         elif parsed.get_backend_name() == "postgresql":
+            from privest_service.database.postgresql import connect  # noqa: PLC0415 - brings psycopg
+
             self._writer = create_engine(
                 parsed.set(drivername="postgresql+psycopg"),
                 pool_size=pool_size,
                 max_overflow=0,
+                pool_timeout=_POOL_SECONDS,
                 hide_parameters=True,  # errors are logged
                 isolation_level="READ COMMITTED",
                 connect_args={
                     "options": "-c timezone=UTC -c lock_timeout=5s",
                     # Of a server that went without a word one would else hear after hours.
-                    "connect_timeout": 5,
+                    "connect_timeout": _CONNECT_SECONDS,
                     "tcp_user_timeout": 30_000,
                     "keepalives_idle": 30,
                     "keepalives_interval": 5,
                     "keepalives_count": 3,
                 },
             )
+            event.listen(self._writer, "do_connect", partial(connect, patience))
             event.listen(self._writer, "checkout", _refuse_the_dead)
             # Each statement sees what is committed then, in a transaction or not: no round trips for those.
             self._reader = self._writer.execution_options(isolation_level="AUTOCOMMIT")
@@ -85,7 +115,16 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """One transaction that may write: committed at the end, rolled back by any exception."""
+        """One transaction that may write: committed at the end, rolled back by any exception.
+
+        Raises:
+            DatabaseUnavailable: there is no database, or no room in it.
+        """
+        with _told(), self._transaction() as session:
+            yield session
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Session]:
         with self._turn, self._session(self._writer) as session:
             with session.begin():
                 yield session
@@ -99,27 +138,32 @@ class Database:
         transaction is rolled back whole, so that nothing is done twice.
 
         Raises:
-            DBAPIError: it was not to be had in five attempts, or the fault is another.
+            DatabaseUnavailable: there is none, no room in it, or others were in the way of five attempts.
         """
-        for pause in (0.01, 0.05, 0.2, 0.5):
-            try:
-                with self.write() as session:
-                    return work(session)
-            except (DBAPIError, StaleDataError) as error:
-                if not _in_the_way(error):
-                    raise
-            time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - lets contenders part
-        with self.write() as session:
-            return work(session)
+        with _told():
+            for pause in (0.01, 0.05, 0.2, 0.5):
+                try:
+                    with self._transaction() as session:
+                        return work(session)
+                except (DBAPIError, StaleDataError) as error:
+                    if not _in_the_way(error):
+                        raise
+                time.sleep(pause * (0.5 + random.random()))  # noqa: S311 - lets contenders part
+            with self._transaction() as session:
+                return work(session)
 
     @contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Session]:
         """What only reads; as a snapshot, all of it is of one moment.
 
         On SQLite it always is.
+
+        Raises:
+            DatabaseUnavailable: there is none.
         """
         snapshot = snapshot and not self.is_sqlite
-        with self._session(self._writer if snapshot else self._reader) as session, session.begin():
+        engine = self._writer if snapshot else self._reader
+        with _told(), self._session(engine) as session, session.begin():
             if snapshot:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
@@ -145,6 +189,27 @@ class Database:
 def once_committed(session: Session, act: Callable[[], None]) -> None:
     """Have something done when a transaction is committed, if it is."""
     session.info.setdefault(_ONCE_COMMITTED, []).append(act)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Tell callers in words that the database is gone, hangs or is full, and the log by names alone."""
+    try:
+        yield
+    except PoolTimeoutError:
+        raise DatabaseUnavailable("all connections to the database are in use", retry_after=5) from None
+    except (OperationalError, InterfaceError) as error:
+        code = getattr(error.orig, "sqlite_errorcode", None)
+        if code == sqlite3.SQLITE_ERROR:  # a fault in a statement
+            raise
+        state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
+        log.warning("database unavailable", error=type(error.orig).__name__, state=state)
+        if code == sqlite3.SQLITE_FULL or state == _FULL:
+            raise DatabaseUnavailable("the disk of the database is full; nothing was written") from error
+        raise DatabaseUnavailable(
+            "the database does not answer; what has an Idempotency-Key can be sent again under it",
+            retry_after=5,
+        ) from error
 
 
 def _in_the_way(error: DBAPIError | StaleDataError) -> bool:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from privest_service.database.engine import Database
@@ -32,6 +33,12 @@ def head(database: Database) -> str:
     found = ScriptDirectory.from_config(config(database)).get_current_head()
     assert found is not None  # noqa: S101 - there are some
     return found
+
+
+def is_current(database: Database) -> bool:
+    """Whether the database has the newest revision."""
+    with database.engine.connect() as connection:
+        return MigrationContext.configure(connection).get_current_revision() == head(database)
 
 
 def migrate(database: Database) -> None:

@@ -24,7 +24,15 @@ from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
 from privest_service.ledger.units import Limits
-from privest_service.problems import DatasetInvalid, Fault, Forbidden, NotFound, TooLarge, Unavailable
+from privest_service.problems import (
+    DatabaseUnavailable,
+    DatasetInvalid,
+    Fault,
+    Forbidden,
+    NotFound,
+    TooLarge,
+    Unavailable,
+)
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 
@@ -164,6 +172,8 @@ def _adopt(
     try:
         store.adopt(draft, owner_id, dataset_id)
         return services.database.run(note)
+    except DatabaseUnavailable:  # perhaps it was noted: if not, `clear` removes the rows
+        raise
     except BaseException:
         store.remove(owner_id, dataset_id)
         raise

@@ -72,10 +72,11 @@ class Store:
     def permit(self, job_id: str) -> Path:
         """Allow a claimed job to read its rows, once: whoever runs it removes this file first.
 
-        It need not survive a crash of the machine: without it nothing is read.
+        It need not survive a crash of the machine: without it nothing is read. It may be there already, of a
+        claim that did not come to pass.
         """
         path = self._permits / job_id
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        path.touch(0o600)
         return path
 
     def withdraw(self, job_id: str) -> None:

@@ -14,14 +14,16 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from math import inf
 from typing import Any, Literal, ParamSpec, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 import structlog
 from anyio import to_thread
 from pebble import ProcessExpired, ProcessFuture
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
 from privest_service.datasets.store import Store
@@ -30,7 +32,7 @@ from privest_service.estimates.runners import runners
 from privest_service.estimates.runners.local import Processes
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
-from privest_service.problems import TooLarge, Unavailable
+from privest_service.problems import DatabaseUnavailable, TooLarge, Unavailable
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,6 +49,9 @@ _DUMMY_SECONDS = 60.0
 Work = Literal["intake", "fetch", "plan", "verify"]
 """What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
 
+_LAST_WAIT = 25.0
+"""Seconds that callers are waited for once the service is about to end: less than the server gives them."""
+
 _PLANNING = 8
 """Threads that wait for plans at a time: far from all that the web process has."""
 
@@ -60,6 +65,21 @@ _REMEMBERED = 2**25
 """Characters of plans that took long, kept for the query that follows a look at one."""
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """A job whose charge is final, and all that its run needs.
+
+    Attributes:
+        job: the job.
+        permit: to read rows, once.
+        paths: of the rows, dataset by dataset; a dummy reads none.
+    """
+
+    job: Job
+    permit: str
+    paths: list[str]
 
 
 class Engine:
@@ -94,6 +114,7 @@ class Engine:
         self._slots = threading.Semaphore(self._runners.slots)
         self._wake = threading.Event()
         self._stopping = threading.Event()
+        self._last_wait_ends = inf
         self._waiters: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
         self._loop: asyncio.AbstractEventLoop | None = None
         # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
@@ -117,7 +138,8 @@ class Engine:
         self._feeder.start()
 
     def drain(self) -> None:
-        """Claim nothing more."""
+        """Claim nothing more, and let callers wait no longer than the process may still take."""
+        self._last_wait_ends = min(self._last_wait_ends, time.monotonic() + _LAST_WAIT)
         self._stopping.set()
         self._wake.set()
 
@@ -162,7 +184,7 @@ class Engine:
         try:
             return self._pools[work].call(self._job_timeout, function, *args)
         except (KeyError, RuntimeError):  # not started yet, or no more
-            raise Unavailable from None
+            raise Unavailable(retry_after=1) from None
 
     async def in_worker(self, work: Work, function: Callable[..., T], *args: Any) -> T:
         """Run in a worker process what a hostile caller may make crash, hang or slow; no thread waits for it.
@@ -185,7 +207,7 @@ class Engine:
             Unavailable: it came to no end in time, or too many wait.
         """
         if not self._planning.acquire(blocking=False):
-            raise Unavailable("too many plans are being made; try again later")
+            raise Unavailable("too many plans are being made; try again later", retry_after=5)
         try:
             future = self._start("plan", function, *args)
             try:
@@ -219,10 +241,10 @@ class Engine:
         """
         ended = asyncio.Event()
         self._waiters[job_id].add(ended)
-        deadline = asyncio.get_running_loop().time() + seconds
+        deadline = time.monotonic() + seconds
         try:
             while not await self.in_thread(is_over):
-                left = deadline - asyncio.get_running_loop().time()
+                left = min(deadline, self._last_wait_ends) - time.monotonic()
                 if left <= 0:
                     return
                 try:
@@ -244,16 +266,18 @@ class Engine:
             if not self._slots.acquire(timeout=_PATIENCE):
                 continue
             try:
-                job = None if self._stopping.is_set() else self._claim(able=able)
+                claimed = None if self._stopping.is_set() else self._claim(able=able)
+            except DatabaseUnavailable:
+                claimed = None
             except Exception:
-                log.exception("claiming failed")  # the database; no rows were read yet
-                job = None
-            if job is None:
+                log.exception("claiming failed")  # on a full disk, say; no rows were read yet
+                claimed = None
+            if claimed is None:
                 self._slots.release()
                 self._wake.wait(_PATIENCE)
                 self._wake.clear()
             else:
-                self._run(job)
+                self._run(claimed)
 
     def _look_after(self) -> None:
         for pool in self._pools.values():
@@ -262,49 +286,48 @@ class Engine:
             return
         try:
             self._tidy()
+        except DatabaseUnavailable:
+            pass
         except Exception:
             log.exception("tidying up failed")
         self._tidied = time.monotonic()
 
-    def _claim(self, *, able: bool = True) -> Job | None:
+    def _claim(self, *, able: bool = True) -> Claimed | None:
         """End the jobs that were left behind and, if it can be run now, claim the one that waits longest."""
         with self._database.read() as session:
             quiet = not (able and ledger.waiting(session)) and not ledger.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
-        lost, job = self._database.run(
-            lambda session: (
-                ledger.fail_overdue(session, now()),
-                ledger.claim_next(session, lease) if able else None,
-            )
-        )
+
+        def claim(session: Session) -> tuple[list[str], Claimed | None]:
+            lost = ledger.fail_overdue(session, now())
+            job = ledger.claim_next(session, lease) if able else None
+            # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
+            return lost, job and Claimed(job, str(self._store.permit(job.id)), self._paths(session, job))
+
+        lost, claimed = self._database.run(claim)
         for job_id in lost:
             self._withdraw(job_id)
             log.warning("job lost", job=job_id)
-        return job
+        return claimed
 
-    def _run(self, job: Job) -> None:
+    def _paths(self, session: Session, job: Job) -> list[str]:
+        if job.dummy:
+            return []
+        about = ledger.parts_of(session, job) or [job]
+        return [str(self._store.path(str(each.owner_id), str(each.dataset_id))) for each in about]
+
+    def _run(self, claimed: Claimed) -> None:
         """Have a claimed job run; the claim is committed."""
+        job = claimed.job
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
-            paths = self._paths(job)
-            permit = str(self._store.permit(job.id))
-            future = self._runners.run(seconds, run_job, job.kind, job.plan, permit, *paths)
-        except (OSError, RuntimeError, SQLAlchemyError):  # no file can be made, or the runners broke down
+            future = self._runners.run(seconds, run_job, job.kind, job.plan, claimed.permit, *claimed.paths)
+        except (OSError, RuntimeError):  # the runners broke down
             self._ends.submit(self._over, job.id, None)
             return
         future.add_done_callback(lambda done: self._ends.submit(self._over, job.id, done))
-
-    def _paths(self, job: Job) -> list[str]:
-        """Of the rows that a job reads, dataset by dataset; a dummy reads none."""
-        if job.dummy:
-            return []
-        with self._database.read() as session:
-            about = [(each.owner_id, each.dataset_id) for each in ledger.parts_of(session, job) or [job]]
-        if not all(owner and dataset for owner, dataset in about):
-            raise RuntimeError("a job without rows, which is no dummy")
-        return [str(self._store.path(str(owner), str(dataset))) for owner, dataset in about]
 
     def _over(self, job_id: str, run: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""
@@ -323,21 +346,31 @@ class Engine:
         result = None
         if run is not None and not run.cancelled() and run.exception() is None:
             result = run.result()
-        state = "failed" if result is None else "committed"
+        latest = time.monotonic() + _LEASE_MARGIN
+        while not self._stored(job_id, result) and time.monotonic() < latest:
+            time.sleep(_PATIENCE)  # the database may come back before the lease ends
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._announce, job_id)
+        self._wake.set()
+
+    def _stored(self, job_id: str, result: str | None) -> bool:
+        """Try to end a job; false if the database was not to be had."""
         try:
             ended = self._database.run(
                 lambda session: (
                     ledger.fail(session, job_id) if result is None else ledger.commit(session, job_id, result)
                 )
             )
+        except DatabaseUnavailable:
+            log.warning("the end of a job waits for the database", job=job_id)
+            return False
         except Exception:
             # The lease will end the job; the answer is dropped with this line.
             log.exception("storing the end of a job failed", job=job_id)
-        else:
-            log.info("job ended" if ended else "job had ended before", job=job_id, state=state)
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._announce, job_id)
-        self._wake.set()
+            return True
+        state = "failed" if result is None else "committed"
+        log.info("job ended" if ended else "job had ended before", job=job_id, state=state)
+        return True
 
     def _announce(self, job_id: str) -> None:
         for waiter in self._waiters.get(job_id, ()):

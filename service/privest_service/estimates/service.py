@@ -38,7 +38,14 @@ from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.owners.models import Owner
-from privest_service.problems import BudgetExceeded, IdempotencyKeyReused, Invalid, NotFound, Unavailable
+from privest_service.problems import (
+    BudgetExceeded,
+    DatabaseUnavailable,
+    IdempotencyKeyReused,
+    Invalid,
+    NotFound,
+    Unavailable,
+)
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 from privest_service.telemetry import traces
@@ -316,7 +323,7 @@ def _refuse_if_full(session: Session, services: Services, question: Question, ca
     if ledger.waiting(session) >= most or (
         question.dummy and ledger.waiting(session, dummies_of=caller.id) >= max(1, most // 100)
     ):
-        raise Unavailable("too many jobs wait; try again later")
+        raise Unavailable("too many jobs wait; try again later", retry_after=5)
 
 
 async def submit_inline(services: Services, ask: Asked) -> Answer:
@@ -344,13 +351,16 @@ async def submit_inline(services: Services, ask: Asked) -> Answer:
         return known
     source = datasets.inline(services, given.rows)
     dataset = await datasets.register(services, ask.caller.id, source, given.declared, ephemeral=True)
-    fresh = False
+    asked_about = False
     try:
         answer = await engine.in_thread(submit, services, ask, dataset.id)
-        fresh = answer.fresh is not None
+        asked_about = answer.fresh is not None
         return answer
+    except DatabaseUnavailable:  # perhaps it was charged: if not, `sweep` drops the rows
+        asked_about = True
+        raise
     finally:
-        if not fresh:
+        if not asked_about:
             await engine.in_thread(datasets.forget, services, dataset)
 
 

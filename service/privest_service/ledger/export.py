@@ -58,7 +58,7 @@ class EntryLine(BaseModel):
     type: Literal["entry"] = "entry"
     account: int
     seq: int
-    kind: Literal["limit", "debit", "void"]
+    kind: Literal["limit", "debit", "void", "loss"]
     job: str | None
     mechanism: str | None
     epsilon: int

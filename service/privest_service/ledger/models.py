@@ -68,8 +68,8 @@ class Mechanism(Base):
 class Entry(Base):
     """One movement of budget: never updated, never deleted, each signed over the one before.
 
-    A debit or a void carries amounts; a limit entry carries the account's new limits. Each has the account's
-    sums as they are after it, so that a ledger of any length is drawn from a few of its entries.
+    A debit, a void or a loss carries amounts; a limit entry carries the account's new limits. Each has the
+    account's sums as they are after it, so that a ledger of any length is drawn from a few of its entries.
     """
 
     __tablename__ = "entries"

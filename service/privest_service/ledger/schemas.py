@@ -72,7 +72,7 @@ class EntryView(BaseModel):
     """One movement of budget."""
 
     seq: int
-    kind: Literal["debit", "void", "limit"]
+    kind: Literal["debit", "void", "limit", "loss"]
     job: str | None
     estimate: str | None
     dataset: str | None

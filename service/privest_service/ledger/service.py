@@ -37,7 +37,7 @@ _SUMS = ("epsilon", "delta", "mu_squared", "slack")
 _WHOLE = Job.part_of.is_(None)
 """Of jobs: not their parts, which follow them."""
 
-QUERIES = {"limit": 0, "debit": 1, "void": -1}
+QUERIES = {"limit": 0, "debit": 1, "void": -1, "loss": 0}
 """That an entry of this kind adds to those that were charged and not voided."""
 
 SUMS_AFTER = (*(f"{name}_spent" for name in _SUMS), "queries")
@@ -198,6 +198,32 @@ def open_window(session: Session, owner_id: str) -> Account:
         renewed.frozen = account.frozen
         opened.append(renewed)
     return opened[0]
+
+
+def lose(session: Session, owner: Owner) -> None:
+    """Charge what may have been spent and is forgotten: all that the present window had left; and freeze it.
+
+    For a ledger that begins anew from a copy. Whatever was charged since the copy was made moved an account
+    of this owner's by no more than the owner's own, and none beyond its limit. What was raised or renewed
+    since, the owner alone knows, who has to end the freeze.
+    """
+    accounts = session.scalars(
+        select(Account)
+        .where(Account.owner_id == owner.id, Account.window == owner.window)
+        .order_by(Account.id)
+        .with_for_update()
+    ).all()
+    left, losses = [_left(account) for account in accounts], list[Charge]()
+    owners = next(each for each, account in zip(left, accounts, strict=True) if account.scope == "owner")
+    for account, own in zip(accounts, left, strict=True):
+        losses.append(Charge(*map(min, own, owners)))
+        account.frozen |= account.scope == "owner"
+        _move_by(account, losses[-1])
+    _append(session, accounts, "loss", None, None, losses)
+
+
+def _left(account: Account) -> list[int]:
+    return [max(0, getattr(account, f"{name}_limit") - getattr(account, f"{name}_spent")) for name in _SUMS]
 
 
 def _locked(session: Session, account_id: int) -> Account:
@@ -436,6 +462,14 @@ def overdue(session: Session, moment: datetime) -> list[str]:
 def fail_overdue(session: Session, moment: datetime) -> list[str]:
     """End the claimed jobs whose worker is gone."""
     return [job_id for job_id in overdue(session, moment) if fail(session, job_id)]
+
+
+def abandon(session: Session) -> None:
+    """End all jobs that are under way, unanswered and charged: they may have been answered elsewhere."""
+    for job_id in session.scalars(select(Job.id).where(Job.state == "reserved", _WHOLE)).all():
+        _move(session, Job.id == job_id, "reserved", "claimed")
+    for job_id in session.scalars(select(Job.id).where(Job.state == "claimed", _WHOLE)).all():
+        fail(session, job_id)
 
 
 def void(session: Session, job_id: str) -> bool:

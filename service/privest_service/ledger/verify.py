@@ -133,7 +133,10 @@ def _entry(
     chain.queries += QUERIES[line.kind]
     yield from _sums_after(chain, line)
     job = line.job or ""
-    if line.kind == "debit":
+    if line.kind == "loss":
+        if any(getattr(amounts, name) < 0 for name in _AMOUNTS):
+            yield f"entry {line.seq} gives back as a loss"
+    elif line.kind == "debit":
         if job in chain.open:
             yield f"entry {line.seq} charges a job twice"
         chain.open[job] = amounts

@@ -77,6 +77,11 @@ def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
         raise NotFound
 
 
+def revoke_all(session: Session) -> None:
+    """Make every key useless."""
+    session.execute(update(ApiKey).where(ApiKey.revoked_at.is_(None)).values(revoked_at=now()))
+
+
 def require_analyst(session: Session, analyst_id: str) -> Analyst:
     """The analyst.
 

@@ -1,0 +1,70 @@
+"""How soon the service is ready, what it takes when idle, and how fast it plans."""
+
+from concurrent.futures import ThreadPoolExecutor
+from os import getloadavg
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter
+
+import psutil
+from tests.harness import Caller, Server
+
+from benchmarks.report import publish, spread, table
+
+STARTS, PLANS, CALLERS = 5, 1000, 4
+
+
+def plans(owner: Caller, dataset: str) -> tuple[float, float]:
+    """Median of milliseconds for one caller, and plans a second for several."""
+    took = list[float]()
+    for _ in range(PLANS):
+        begun = perf_counter()
+        assert owner.plan(dataset).status_code == 200
+        took.append(1e3 * (perf_counter() - begun))
+    with ThreadPoolExecutor(CALLERS) as pool:
+        begun = perf_counter()
+        list(pool.map(lambda _: owner.plan(dataset), range(PLANS)))
+        return median(took), PLANS / (perf_counter() - begun)
+
+
+def main() -> None:
+    measured = list[tuple[float, ...]]()
+    for _ in range(STARTS):
+        with TemporaryDirectory() as directory:
+            begun = perf_counter()
+            server = Server(Path(directory), f"sqlite:///{directory}/privest.db")
+            try:
+                ready, process = perf_counter() - begun, psutil.Process(server.process.pid)
+                start, idle = sum(process.cpu_times()[:2]), process.memory_info().rss / 2**20
+                owner = server.owner()
+                dataset = owner.dataset()
+                for _ in range(50):
+                    owner.plan(dataset)
+                before = sum(process.cpu_times()[:2])
+                one, many = plans(owner, dataset)
+                each = 1e3 * (sum(process.cpu_times()[:2]) - before) / (2 * PLANS)
+                measured.append((ready, start, idle, one, many, each))
+            finally:
+                server.stop()
+    ready, start, idle, one, many, each = map(list, zip(*measured, strict=True))
+    lines = [
+        ["from nothing to ready, the database made, s", spread(ready, ".1f"), "3"],
+        ["of it, processor time of the web process, s", spread(start, ".1f"), ""],
+        ["web process, idle, MB", spread(idle), "200"],
+        ["plan, again, median of one caller, ms", spread(one, ".1f"), "5"],
+        [f"plans a second, {CALLERS} callers", spread(many), "500"],
+        ["processor time of the web process for a plan, ms", spread(each, ".1f"), ""],
+    ]
+    body = f"""
+{STARTS} starts on SQLite; in each {PLANS:,} plans of a mean on SPD(3) by one caller, then as many by
+{CALLERS} in one process beside it. Others used the machine, too: its load was {getloadavg()[0]:.0f} at
+the end.
+
+{table(["median (least–most)", "measured", "goal"], lines)}
+"""
+    publish("service-pace", "Pace of the service", body)
+
+
+if __name__ == "__main__":
+    main()

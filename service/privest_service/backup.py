@@ -1,0 +1,189 @@
+"""Copies of ledger and rows, made while the service runs, and services made of such copies.
+
+A backup is a directory with a SQLite database of this service, whatever the original is, the files of the
+rows, and signed heads. Keys are not in it.
+"""
+
+import hashlib
+import hmac
+import os
+import shutil
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pydantic import BaseModel, ValidationError
+from sqlalchemy import Table, func, insert, select, update
+from sqlalchemy.orm import Session
+
+from privest_service.database import Base, Database, now
+from privest_service.database.migrate import is_current, migrate
+from privest_service.database.models import import_all
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.store import Store
+from privest_service.ledger import service as ledger
+from privest_service.ledger.export import Heads, heads, lines
+from privest_service.ledger.models import Account
+from privest_service.ledger.verify import verify
+from privest_service.owners.models import Owner
+from privest_service.security.service import revoke_all
+from privest_service.settings import Settings
+
+_LEDGER, _MANIFEST = "ledger.db", "backup.json"
+
+_AT_ONCE = 500
+"""Rows of a table that are copied in one go."""
+
+
+class Manifest(BaseModel):
+    """What a backup was made under, and where its chains end; written last, so that a whole backup has it."""
+
+    secret: str
+    heads: Heads
+
+
+class _RefusedError(Exception):
+    """Takes faults out of a transaction that shall not be."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__()
+        self.faults = faults
+
+
+def backup(settings: Settings, directory: Path) -> int:
+    """Copy ledger and rows as they are at one moment; how many datasets have rows.
+
+    Raises:
+        ValueError: the directory has something in it, or the database is of another version.
+        OSError: there is no room.
+    """
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(directory.iterdir()):
+        raise ValueError(f"{directory} is not empty")
+    source, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
+    if not is_current(source):
+        raise ValueError("the database is of another version than this program: privest migrate")
+    copy = _sqlite(directory / _LEDGER)
+    with source.read(snapshot=True) as old, copy.write() as new:
+        _copy(old, new)
+    with copy.read() as session:
+        datasets = session.scalars(select(Dataset).where(Dataset.deleted_at.is_(None))).all()
+        ends = heads(settings.signer, list(session.scalars(select(Account).order_by(Account.id))))
+    rows = Store(directory)
+    # Files never change, and are there before their dataset is: those of the moment of the ledger's copy.
+    copied = sum(_rows_copied(source, store, rows, copy, dataset) for dataset in datasets)
+    for each in (source, copy):
+        each.close()
+    with closing(sqlite3.connect(directory / _LEDGER)) as file:
+        file.execute("PRAGMA journal_mode=DELETE")  # so that it is one file, whoever copies it
+    os.sync()
+    manifest = Manifest(secret=_mark(settings), heads=ends)
+    (directory / _MANIFEST).write_text(manifest.model_dump_json(indent=2))
+    return copied
+
+
+def _rows_copied(source: Database, store: Store, rows: Store, copy: Database, dataset: Dataset) -> bool:
+    """Copy the rows of a dataset; false if it was deleted meanwhile, which the copy then says too."""
+    try:
+        _copy_rows(store, rows, dataset)
+    except FileNotFoundError:
+        with source.read() as session:
+            present = session.get_one(Dataset, dataset.id).deleted_at is None
+        if present:
+            raise ValueError(f"the rows of {dataset.id} are missing in {store.path('', '').parent}") from None
+        with copy.write() as session:
+            session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
+        return False
+    return True
+
+
+def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> list[str]:
+    """Make a service of a backup, with every budget charged in full and frozen; or say what is wrong with it.
+
+    Args:
+        settings: of the service, whose database is empty.
+        directory: the backup.
+        keys: public keys (base64) besides the present one that entries may be signed with.
+
+    Raises:
+        ValueError: the directory holds no whole backup, the secret is another, or the database is not empty.
+        OSError: there is no room.
+    """
+    try:
+        manifest = Manifest.model_validate_json((directory / _MANIFEST).read_bytes())
+    except (OSError, ValidationError):
+        raise ValueError(f"{directory} holds no whole backup") from None
+    if not hmac.compare_digest(manifest.secret, _mark(settings)):
+        raise ValueError("PRIVEST_SECRET_FILE is not that of the backup: put that in its place first")
+    target, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
+    migrate(target)
+    with target.read() as session:
+        if any(session.scalar(select(func.count()).select_from(table)) for table in _tables()):
+            raise ValueError("the database is not empty: a backup is restored where there is nothing")
+    with TemporaryDirectory(dir=store.incoming) as folder:
+        # A backup by an earlier version is brought to the present one in a copy of the copy.
+        shutil.copyfile(directory / _LEDGER, Path(folder) / _LEDGER)
+        source = _sqlite(Path(folder) / _LEDGER)
+        try:
+            with source.read() as old, target.write() as new:
+                _fill(old, new, Store(directory), store, [settings.signer.public_key, *keys])
+        except _RefusedError as refused:
+            return refused.faults
+        finally:
+            source.close()
+            target.close()
+    return []
+
+
+def _fill(old: Session, new: Session, rows: Store, store: Store, keys: Sequence[str]) -> None:
+    """Fill an empty database and a store, and see to it that nothing is spent a second time."""
+    _copy(old, new)
+    if faults := verify(lines(new), keys).faults:
+        raise _RefusedError(faults)
+    for dataset in old.scalars(select(Dataset).where(Dataset.deleted_at.is_(None))):
+        if not store.path(dataset.owner_id, dataset.id).exists():
+            _copy_rows(rows, store, dataset)
+    ledger.abandon(new)
+    for owner in new.scalars(select(Owner).order_by(Owner.id)):
+        ledger.lose(new, owner)
+    revoke_all(new)
+
+
+def _sqlite(path: Path) -> Database:
+    database = Database(f"sqlite:///{path.resolve()}")
+    migrate(database)
+    return database
+
+
+def _tables() -> list[Table]:
+    """All but the sessions of browsers, those first that others refer to."""
+    import_all()
+    return [table for table in Base.metadata.sorted_tables if table.name != "sessions"]
+
+
+def _copy(old: Session, new: Session) -> None:
+    for table in _tables():
+        # Of jobs the parts refer to the whole.
+        own = [c for c in table.columns if any(key.column.table is table for key in c.foreign_keys)]
+        found = select(table).order_by(*(c.is_not(None) for c in own)).execution_options(yield_per=_AT_ONCE)
+        for some in old.execute(found).mappings().partitions():
+            new.execute(insert(table), [dict(row) for row in some])
+        number = table.autoincrement_column
+        if number is not None and new.get_bind().dialect.name == "postgresql":
+            last = select(func.max(number)).scalar_subquery()
+            name = func.pg_get_serial_sequence(table.name, number.name)
+            new.execute(select(func.setval(name, last)).where(last.is_not(None)))
+
+
+def _copy_rows(old: Store, new: Store, dataset: Dataset) -> None:
+    draft = new.incoming / dataset.id
+    shutil.copyfile(old.path(dataset.owner_id, dataset.id), draft)
+    draft.chmod(0o600)
+    new.adopt(draft, dataset.owner_id, dataset.id)
+
+
+def _mark(settings: Settings) -> str:
+    """Tells the service's secret from others, and nothing else of it."""
+    return hmac.new(settings.secret, b"privest backup", hashlib.sha256).hexdigest()
