@@ -32,7 +32,7 @@ async def healthz() -> Health:
 async def readyz(services: ServicesDep) -> Health:
     """The process can answer queries: database and data directory take writes, and workers can be started."""
     if fault := await services.readiness.fault():
-        raise Unavailable(fault)
+        raise Unavailable(fault, retry_after=5)
     return Health()
 
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 from with_faults import FAULTS, SECRET
 
-from harness import ADMIN_KEY, PLAIN, Server
+from harness import ADMIN_KEY, PLAIN, Server, until
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("with_faults.py")))
 
@@ -81,3 +82,16 @@ def test_a_service_that_cannot_start_says_where_and_fails(tmp_path: Path) -> Non
     [told] = [line for line in map(json.loads, ended.stderr.splitlines()) if "error" in line]
     assert (told["error"], told["code"]) == ("FileExistsError", "EEXIST")
     assert any("store.py" in place for place in told["where"])
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_log_that_takes_no_more_fails_no_request(start_server: Callable[..., Server]) -> None:
+    server = start_server()
+    process, size = psutil.Process(server.process.pid), server.log.stat().st_size
+    process.rlimit(psutil.RLIMIT_FSIZE, (size, psutil.RLIM_INFINITY))
+    assert server.admin.get("/healthz").status_code == 200
+    assert httpx.get(f"{server.url}/v1/datasets", verify=PLAIN).status_code == 401
+    assert server.log.stat().st_size == size
+    process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+    assert server.admin.get("/healthz").status_code == 200
+    until(lambda: server.log.stat().st_size > size)

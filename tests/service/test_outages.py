@@ -106,7 +106,9 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
             # What needs no room is answered.
             assert owner.plan(dataset).status_code == 200
             assert owner.budget()["queries"] == 2
-            assert server.admin.get("/readyz").status_code == 200
+            # It is alive, and no place to send queries to.
+            assert server.admin.get("/healthz").status_code == 200
+            problem(server.admin.get("/readyz"), 503, "unavailable")
             until(lambda: "the end of a job waits" in server.log.read_text())
         assert owner.ended(running)["state"] == "committed"
         assert owner.estimate(dataset, key="while", epsilon=0.2).json()["state"] == "committed"

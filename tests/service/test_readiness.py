@@ -77,11 +77,11 @@ def test_a_directory_and_a_file_that_cannot_be_written(start_server: Callable[..
     becomes(server.url, REVISION)
     stamp(server.database_url)
     becomes(server.url, None)
-    # As on a full disk, where only short files can be written; the log of all changes is longer.
-    for _ in range(20):
+    # As on a full disk, where only short files can be written; the database's log of all changes is longer.
+    for _ in range(60):
         server.owner()
     process = psutil.Process(server.process.pid)
-    process.rlimit(psutil.RLIMIT_FSIZE, (2**16, psutil.RLIM_INFINITY))
+    process.rlimit(psutil.RLIMIT_FSIZE, (2**18, psutil.RLIM_INFINITY))
     becomes(server.url, SILENT)
     process.rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
     becomes(server.url, None)

@@ -9,9 +9,10 @@ import logging
 import sys
 import threading
 import warnings
+from contextlib import suppress
 from traceback import extract_tb
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict
@@ -32,7 +33,7 @@ def configure() -> None:
             _without_messages,
             structlog.processors.JSONRenderer(),
         ],
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(_Losing(sys.stderr)),  # pyright: ignore[reportArgumentType]
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_OfLibraries(logging.INFO)], level=logging.WARNING, force=True)
@@ -41,6 +42,23 @@ def configure() -> None:
     threading.excepthook = _thread_failed
     sys.unraisablehook = _went_unheard
     sys.excepthook = _process_failed
+
+
+class _Losing:
+    """A stream whose lines are lost where they cannot be written: no request fails for want of its line."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write, or not."""
+        with suppress(OSError):
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """Likewise."""
+        with suppress(OSError):
+            self._stream.flush()
 
 
 def _without_messages(_: object, __: str, event: EventDict) -> EventDict:
