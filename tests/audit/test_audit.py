@@ -3,14 +3,18 @@
 False alarms: all bounds together are wrong once in a thousand reports at most, by their correction.
 """
 
+import importlib
+import pkgutil
 import re
 
 import numpy as np
 import pytest
 from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from scipy.stats import binom
+from typing_extensions import is_protocol
 
-from audit import report
+from audit import report, sensitivity
+from privest import losses
 from privest_service.cli import main
 
 LINES = report.lines()
@@ -32,6 +36,16 @@ def test_they_do_with_many_runs(name):
 def test_every_line_has_a_name_of_its_own_and_its_share_of_the_confidence():
     assert len(LINES) == sum(len(section.lines) for section in report.SECTIONS) <= ATTACKS
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in LINES)
+
+
+def test_every_statistic_has_a_line():
+    """Whatever in the package can be summed by a gate, wherever in `losses` it is."""
+    found = set()
+    for module in pkgutil.iter_modules(losses.__path__, f"{losses.__name__}."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and hasattr(kind, "diameter") and not is_protocol(kind):
+                found.add(kind)
+    assert found == {type(case.statistic) for case in sensitivity.CASES}
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.5, 0.97, 1.0])
