@@ -13,21 +13,26 @@ from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
-from audit import report, sensitivity
+from audit import report, samplers, sensitivity
 from privest import losses
 from privest_service.cli import main
 
 LINES = report.lines()
+DRAWN = {line.name for line in samplers.SECTION.lines}
+names = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.system_noise) if name in DRAWN else name for name in LINES]
+)
+"""The generator's own laws are tried on the generator itself."""
 
 
-@pytest.mark.parametrize("name", LINES)
+@names
 def test_the_claim_holds_and_the_attack_has_power(name):
     finding = LINES[name].run(False)
     assert finding.holds, finding
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", LINES)
+@names
 def test_they_do_with_many_runs(name):
     finding = LINES[name].run(True)
     assert finding.holds, finding
