@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import estimates, floats, mechanisms, samplers, sensitivity
+from audit import estimates, floats, mechanisms, retold, samplers, sensitivity
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
 SECTIONS: tuple[Section, ...] = (
     mechanisms.SECTION,
     estimates.SECTION,
+    retold.SECTION,
     sensitivity.SECTION,
     floats.SECTION,
     samplers.SECTION,
