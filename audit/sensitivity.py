@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import sqrt
+from math import inf, isfinite, sqrt
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ _LEAST = 0.9
 _FOUND = 0.97
 """Share at which the quick search ends; the long one goes on."""
 
+_CLIMB = {"maxfun": 1_500}
 _STARTS = 24, 100
 """Of a quick search at most, and of a long one."""
 
@@ -85,14 +86,15 @@ class Case:
             one, other = (
                 self.statistic.clipped_sum(point, self.record(row), self.clip) for row in (one, other)
             )
-            return -float(np.linalg.norm(one - other)) / self.clip
+            moved = float(np.linalg.norm(one - other)) / self.clip
+            return -moved if isfinite(moved) else -inf
 
         pair = rng.standard_normal((2, of_record))
         if rng.random() < 0.5:
             pair[1] = -pair[0]
         point = rng.standard_normal(of_point) * 10.0 ** rng.uniform(-1.0, 1.5)
         start = np.concatenate([*pair, point])
-        return -self.clip * float(minimize(minus, start, method="L-BFGS-B").fun)
+        return -self.clip * float(minimize(minus, start, method="L-BFGS-B", options=_CLIMB).fun)
 
 
 # Records and points of free numbers
@@ -236,7 +238,8 @@ def _of_linear_losses() -> Iterator[Case]:
         (Gradients(loss), loss.steepest, loss.smoothness),
         (Hessians(loss, 1), loss.smoothness, loss.bend),
     ):
-        yield Case(derivative, first / batch, two, lambda free: Leaf(free, None, batch), sizes)
+        for part in (1.0, 0.4):
+            yield Case(derivative, part * first / batch, two, lambda free: Leaf(free, None, batch), sizes)
         yield Case(derivative, later * moved / batch, two, change, changed)
 
 

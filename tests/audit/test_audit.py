@@ -13,26 +13,34 @@ from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
-from audit import report, samplers, sensitivity
+from audit import mutants, report, samplers, sensitivity
 from privest import losses
 from privest_service.cli import main
 
 LINES = report.lines()
-DRAWN = {line.name for line in samplers.SECTION.lines}
-names = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.system_noise) if name in DRAWN else name for name in LINES]
-)
-"""The generator's own laws are tried on the generator itself."""
+KEYED = {line.name for section in (samplers.SECTION, mutants.SECTION) for line in section.lines}
 
 
-@names
+def each(*, quick):
+    """Lines by name; laws of the generator are tried on itself, and tests in tests have their own noise."""
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.system_noise] if name in KEYED else [])
+            for name, line in LINES.items()
+            if line.quick or not quick
+        ],
+    )
+
+
+@each(quick=True)
 def test_the_claim_holds_and_the_attack_has_power(name):
     finding = LINES[name].run(False)
     assert finding.holds, finding
 
 
 @pytest.mark.prove
-@names
+@each(quick=False)
 def test_they_do_with_many_runs(name):
     finding = LINES[name].run(True)
     assert finding.holds, finding
