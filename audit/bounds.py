@@ -10,8 +10,8 @@ from privest.arrays import Array
 CONFIDENCE = 0.999
 """Of all statistical lines together: each has its share of what is left, by Bonferroni."""
 
-ATTACKS = 100
-"""Statistical attacks of one report, at most; `tests/audit` counts them."""
+ATTACKS = 200
+"""Lines of one report, at most; `tests/audit` counts them."""
 
 _ALPHA = (1 - CONFIDENCE) / ATTACKS
 

@@ -204,6 +204,8 @@ def _cases() -> Iterator[Case]:
     yield Case("score", "the accuracy of a classifier", classifier_score, score, labelled)
 
 
+CASES = tuple(_cases())
+
 SECTION = Section(
     "What whole estimates prove",
     """\
@@ -219,6 +221,6 @@ differ in one record: of some two hundred, usual and far out, the pair that firs
             fault=(0.25, 0.5),
             mu=sqrt(case.plan.cost.mu_squared),
         ).line
-        for case in _cases()
+        for case in CASES
     ),
 )

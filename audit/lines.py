@@ -29,11 +29,13 @@ class Line:
         name: by which it is run alone, `privest audit NAME`.
         about: what is attacked and how, for people.
         run: makes the attack, the long one if it is told so.
+        quick: whether it has a quick form; one without is made where it is named, and in the long report.
     """
 
     name: str
     about: str
     run: Callable[[bool], Finding]
+    quick: bool = True
 
 
 @dataclass(frozen=True)

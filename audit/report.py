@@ -8,11 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import estimates, mechanisms
+from audit import estimates, floats, mechanisms, mutants, retold, samplers, sensitivity
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
-SECTIONS: tuple[Section, ...] = (mechanisms.SECTION, estimates.SECTION)
+SECTIONS: tuple[Section, ...] = (
+    mechanisms.SECTION,
+    estimates.SECTION,
+    retold.SECTION,
+    sensitivity.SECTION,
+    floats.SECTION,
+    samplers.SECTION,
+    mutants.SECTION,
+)
 
 PAGE = Path("docs/audit.md")
 
@@ -48,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in known.values():
             print(f"{line.name}: {line.about}")
         return 0
-    found = dict(_findings([known[name] for name in given.names] or known.values(), given.long))
+    every = [line for line in known.values() if line.quick or given.long]
+    found = dict(_findings([known[name] for name in given.names] or every, given.long))
     if given.long and not given.names:
         PAGE.write_text(page(found))
         print(f"written: {PAGE}")

@@ -154,7 +154,7 @@ class Law:
 
 def _minimised(design: Standardised, rows: Array, classes: int, penalty: float) -> Array:
     """(columns, d + 1) coefficients, by Newton's method with the true Hessian."""
-    x, one = design.features(rows), np.eye(classes)[design.labels(rows)]
+    x, one = design.features(rows), np.eye(classes)[design.labels(rows, classes)]
     if classes == 2:
         one = one[:, 1:]
     columns, size = one.shape[1], x.shape[1]

@@ -3,27 +3,44 @@
 False alarms: all bounds together are wrong once in a thousand reports at most, by their correction.
 """
 
+import importlib
+import pkgutil
 import re
 
 import numpy as np
 import pytest
 from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from scipy.stats import binom
+from typing_extensions import is_protocol
 
-from audit import report
+from audit import mutants, report, samplers, sensitivity
+from privest import losses
 from privest_service.cli import main
 
 LINES = report.lines()
+KEYED = {line.name for section in (samplers.SECTION, mutants.SECTION) for line in section.lines}
 
 
-@pytest.mark.parametrize("name", LINES)
+def each(*, quick):
+    """Lines by name; laws of the generator are tried on itself, and tests in tests have their own noise."""
+    return pytest.mark.parametrize(
+        "name",
+        [
+            pytest.param(name, marks=[pytest.mark.system_noise] if name in KEYED else [])
+            for name, line in LINES.items()
+            if line.quick or not quick
+        ],
+    )
+
+
+@each(quick=True)
 def test_the_claim_holds_and_the_attack_has_power(name):
     finding = LINES[name].run(False)
     assert finding.holds, finding
 
 
 @pytest.mark.prove
-@pytest.mark.parametrize("name", LINES)
+@each(quick=False)
 def test_they_do_with_many_runs(name):
     finding = LINES[name].run(True)
     assert finding.holds, finding
@@ -32,6 +49,16 @@ def test_they_do_with_many_runs(name):
 def test_every_line_has_a_name_of_its_own_and_its_share_of_the_confidence():
     assert len(LINES) == sum(len(section.lines) for section in report.SECTIONS) <= ATTACKS
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in LINES)
+
+
+def test_every_statistic_has_a_line():
+    """Whatever in the package can be summed by a gate, wherever in `losses` it is."""
+    found = set()
+    for module in pkgutil.iter_modules(losses.__path__, f"{losses.__name__}."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if isinstance(kind, type) and hasattr(kind, "diameter") and not is_protocol(kind):
+                found.add(kind)
+    assert found == {type(case.statistic) for case in sensitivity.CASES}
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.5, 0.97, 1.0])

@@ -33,7 +33,7 @@ def labelled(count, n=50, seed=0):
 
 
 def mean_loss(weights, rows, design, count):
-    x, y = design.features(rows), design.labels(rows)
+    x, y = design.features(rows), design.labels(rows, count)
     scores = x @ weights.reshape(-1, design.size).T
     if count == 2:
         scores = np.column_stack([np.zeros(len(x)), scores])

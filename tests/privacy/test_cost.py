@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from privest.estimators import budget
+from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.certificates import NoisySum, noisy_sum
 from privest.privacy.cost import Cost, PrivacyTarget
 
@@ -92,3 +94,16 @@ def test_laplace_densities_differ_by_at_most_epsilon_and_reach_it(size):
 def test_losses_that_float64_cannot_carry_are_refused(noise, loss):
     with pytest.raises(ValueError, match="too"):
         noisy_sum(noise, n=10, size=3, clip=1.0, loss=loss)
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-05, 0.3])
+def test_slack_is_paid_for_out_of_delta(delta):
+    """By the budget that a planner divides, and by the check of what it planned."""
+    target = PrivacyTarget(1.0, delta)
+    mu, slack = budget.gaussian_budget(target)
+    assert slack > 0
+    assert delta * (1 - 1e-6) < slack + gaussian_delta(1.0, mu) <= delta
+    assert budget.covers(Cost(mu * mu * (1 - 1e-12), slack), target)
+    whole = mu_for(1.0, delta) ** 2 * (1 - 1e-9)
+    assert budget.covers(Cost(whole), target)
+    assert not budget.covers(Cost(whole, slack), target)

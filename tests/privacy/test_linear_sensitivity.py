@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from test_spent import Spy
 
 from privest.arrays import lengths
@@ -96,34 +95,6 @@ def test_no_pair_moves_a_sum_by_more_than_its_diameter(design, name, size):
             found = alone(statistic, point, rows, clip)
             assert lengths(found[:, None] - found[None]).max() <= statistic.diameter(clip) * (1 + 1e-12)
             assert statistic.diameter(clip) <= 2 * clip
-
-
-@names
-@pytest.mark.parametrize("part", [1.0, 0.4], ids=["whole", "clipped"])
-def test_a_search_comes_up_to_the_diameters_and_not_beyond(name, part):
-    """Over pairs of rows and points, from many starts: both are the solver's or an enemy's to choose."""
-    loss = loss_of(name, DESIGNS[0])
-    rng = np.random.default_rng(2)
-    for statistic, longest in statistics(loss):
-        clip, best = part * longest, 0.0
-        wanted = statistic.diameter(clip)
-
-        def moved(free, labels, statistic=statistic, clip=clip):
-            rows = np.column_stack([free[: 2 * D].reshape(2, D), labels])
-            if isinstance(loss, ResidualLoss):
-                rows[:, -1] = free[-2:]
-            point = Placed(loss, 5 * free[2 * D : 3 * D])
-            one, other = (statistic.clipped_sum(point, row[None], clip) for row in rows)
-            return -float(np.linalg.norm(one - other))
-
-        for labels in ((0, 1), (0, 0)) * 12:
-            start = rng.standard_normal(3 * D + 2)
-            options = {"maxiter": 4000, "maxfev": 4000}
-            found = minimize(moved, start, (labels,), method="Nelder-Mead", options=options)
-            best = max(best, -found.fun)
-            if best > 0.995 * wanted:
-                break
-        assert 0.99 * wanted < best <= wanted * (1 + 1e-12)
 
 
 @names

@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 from test_spent import Spy
 
 from privest.arrays import lengths
@@ -77,27 +76,6 @@ def test_no_pair_moves_the_moments_by_more_than_their_diameter(design, count, ra
     moments = ClassMoments(design.size, count, ratio)
     for clip in (moments.longest, 0.3):
         assert widest(moments, design, hostile(design, count), clip) <= moments.diameter(clip) * (1 + 1e-12)
-
-
-@classes
-@ratios
-def test_a_search_comes_up_to_the_diameter_of_moments_and_not_beyond(count, ratio):
-    """Over pairs of rows of any length up to one, of the same label and of two."""
-    moments = ClassMoments(D, count, ratio)
-    rng = np.random.default_rng(2)
-    best = 0.0
-    for labels in ((0, 0), (0, 1)):
-
-        def moved(pair, labels=labels):
-            rows = np.column_stack([pair.reshape(2, D), labels])
-            a, b = (moments.clipped_sum(DESIGNS[0], row[None], moments.longest) for row in rows)
-            return -float(np.linalg.norm(a - b))
-
-        for _ in range(12):
-            best = max(best, -minimize(moved, rng.standard_normal(2 * D), method="Nelder-Mead").fun)
-    assert (
-        0.999 * moments.diameter(moments.longest) <= best <= moments.diameter(moments.longest) * (1 + 1e-12)
-    )
 
 
 def test_a_heavier_second_moment_is_not_free():

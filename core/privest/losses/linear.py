@@ -93,7 +93,7 @@ class MarginLoss(LinearLoss):
     def seen(self, point: Array, rows: Array) -> tuple[Array, Array]:
         """y·w·x, and y·x."""
         z = self.design.features(rows)
-        z *= (2.0 * self.design.labels(rows) - 1.0)[:, None]
+        z *= (2.0 * self.design.labels(rows, 2) - 1.0)[:, None]
         return np.vecdot(z, point), z
 
 

@@ -66,7 +66,7 @@ class LogLoss:
 
     def clipped_sum(self, point: Classifier, rows: Array, clip: float) -> Array:
         """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
-        x, labels = point.design.features(rows), point.design.labels(rows)
+        x, labels = point.design.features(rows), point.design.labels(rows, self.classes)
         if self.classes == 2:
             signs = 2.0 * labels - 1.0
             scores: Array = np.vecdot(x, point.weights)
@@ -137,7 +137,7 @@ class ClassMoments:
 
     def clipped_sum(self, point: Standardised, rows: Array, clip: float) -> Array:
         """Σ over rows, as `point` sees them, of vectors of length at most `clip`; see `Statistic`."""
-        x, labels = point.features(rows), point.labels(rows)
+        x, labels = point.features(rows), point.labels(rows, self.classes)
         if self.classes == 2:
             z = (2.0 * labels - 1.0)[:, None]
         else:

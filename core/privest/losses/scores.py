@@ -55,10 +55,11 @@ class RightAnswers:
         """Σ over rows of numbers of at most `clip`; see `Statistic`."""
         scores = point.of(rows)
         if scores.ndim == 1:
-            said, held = scores > 0.0, np.isfinite(scores)
+            said, held, classes = scores > 0.0, np.isfinite(scores), 2
         else:
             said, held = np.argmax(scores, axis=1), np.isfinite(scores).all(axis=1)
-        right = held & (said == Standardised.labels(rows))
+            classes = scores.shape[1]
+        right = held & (said == Standardised.labels(rows, classes))
         return np.array([min(clip, 1.0) * np.count_nonzero(right)])
 
 
@@ -99,5 +100,5 @@ class ScoreHistogram:
         scores = point.of(rows)
         place = np.searchsorted(self.edges, scores)
         place[~np.isfinite(scores)] = self.bins // 2
-        place += self.bins * Standardised.labels(rows)
+        place += self.bins * Standardised.labels(rows, 2)
         return min(clip, 1.0) * np.bincount(place, minlength=self.size).astype(np.float64)

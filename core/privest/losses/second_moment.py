@@ -44,8 +44,11 @@ class SecondMoment:
         return self.coordinates.size
 
     def diameter(self, clip: float) -> float:
-        """Two matrices xxᵀ and yyᵀ are at most √2·clip apart: ‖x‖⁴ + ‖y‖⁴ − 2(xᵀy)² ≤ 2·clip²."""
-        return sqrt(2.0) * clip
+        """Two matrices xxᵀ and yyᵀ are at most √2·clip apart: ‖x‖⁴ + ‖y‖⁴ − 2(xᵀy)² ≤ 2·clip².
+
+        Of one row and column, they are numbers between 0 and the clip.
+        """
+        return clip if self.rank == 1 else sqrt(2.0) * clip
 
     def clipped_sum(self, point: Frame, rows: Array, clip: float) -> Array:
         """Σ over rows on the sphere of matrices of norm at most `clip`; see `Statistic`."""

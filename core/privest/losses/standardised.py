@@ -72,9 +72,13 @@ class Standardised:
         return self.constant / float(np.hypot(1.0, self.constant))
 
     @staticmethod
-    def labels(rows: Array) -> NDArray[np.int64]:
-        """(n,) places of the labels among the classes."""
-        return rows[:, -1].astype(np.int64)
+    def labels(rows: Array, classes: int) -> NDArray[np.int64]:
+        """(n,) places of the labels among the classes; what is none of them counts as the nearest.
+
+        No upload has such labels. Total all the same: else a row in a store that was tampered with could
+        stop a run, or add more than its clip.
+        """
+        return np.fmin(np.fmax(rows[:, -1], 0.0), classes - 1.0).astype(np.int64)
 
     def original(self, weights: Array) -> tuple[Array, Array]:
         """Coefficients (..., d) and intercepts (...) for features as they were uploaded, of (..., size)."""

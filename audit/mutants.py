@@ -1,0 +1,778 @@
+"""Planted faults: each breaks a promise on purpose, and the test or line that is named must see it."""
+
+import io
+import itertools
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from math import nextafter, sqrt
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+from audit import estimates, floats, mechanisms, retold, samplers, sensitivity
+from audit.lines import Finding, Line, Section
+from privest.arrays import Array, lengths
+from privest.estimators import budget, courses, frechet_mean
+from privest.losses import derivatives, linear, logistic, second_moment, squared_distance, subspace
+from privest.losses.logistic import LogLoss
+from privest.losses.second_moment import SecondMoment
+from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
+from privest.losses.standardised import Standardised
+from privest.privacy import calibration, certificates, cost, gate, grid, noise, prefix_sums, sampling
+from privest.privacy.certificates import NoisySum, SampledSums
+from privest.privacy.cost import Cost
+from privest.privacy.gate import ChunkSum, Gate
+from privest.privacy.grid import Grid
+from privest.privacy.noise import SystemNoise
+from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
+from privest.privacy.streams import Prefixes, Products
+
+_ROOT = Path(__file__).parent.parent
+
+_WITHOUT = [
+    f"-pno:{plugin}" for plugin in ("faulthandler", "unraisableexception", "threadexception", "warnings")
+]
+"""What pytest need not do twice, and takes time."""
+
+_LINES = {
+    line.name: line
+    for module in (mechanisms, estimates, retold, sensitivity, floats, samplers)
+    for line in module.SECTION.lines
+}
+
+Plant = Callable[[], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault.
+
+    Attributes:
+        name: of the line.
+        fault: in words.
+        killer: a line by its name, or a test by its node.
+        plant: puts the fault in, and takes it out again.
+        quick: whether the killer is.
+    """
+
+    name: str
+    fault: str
+    killer: str
+    plant: Plant
+    quick: bool = True
+
+    @property
+    def line(self) -> Line:
+        """Of the report."""
+        return Line(f"fault-{self.name}", self.fault, self._run, quick=self.quick)
+
+    def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
+        without = _passes_without(self.killer)
+        with self.plant(), _nothing_kept():
+            planted = _passes(self.killer)
+        return Finding(
+            holds=without and not planted,
+            claimed=f"seen by `{self.killer}`",
+            found="which fails with it" if not planted else "which does NOT see it",
+            power="and passes without" if without else "and fails WITHOUT it",
+        )
+
+
+@contextmanager
+def _nothing_kept() -> Iterator[None]:
+    """No certificate that was found without the fault is used with it, nor the other way round."""
+    kept = (sampling.certify, sampling.noise_for, sampling.noises_for, calibration.mu_for)
+    try:
+        for found in kept:
+            found.cache_clear()
+        yield
+    finally:
+        for found in kept:
+            found.cache_clear()
+
+
+def _passes(killer: str) -> bool:
+    """Whether a line holds, or a test passes; an error is a failure.
+
+    Raises:
+        ValueError: there is no such test.
+    """
+    if killer in _LINES:
+        try:
+            return _LINES[killer].run(False).holds
+        except Exception:
+            return False
+    with redirect_stdout(io.StringIO()) as said, redirect_stderr(said):
+        code = pytest.main(["-qq", "-s", f"--rootdir={_ROOT}", *_WITHOUT, f"{_ROOT}/{killer}"])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise ValueError(f"no such test: {killer}: {said.getvalue()}")
+    return code == pytest.ExitCode.OK
+
+
+_passes_without = cache(_passes)
+
+
+def _put(where: object, what: str, by: object, *, create: bool = False) -> Plant:
+    return lambda: patch.object(where, what, by, create=create)
+
+
+def _computed(kind: type, what: str) -> Callable[[Any], Any]:
+    """How a property is made."""
+    return vars(kind)[what].fget
+
+
+def _all(*plants: Plant) -> Plant:
+    @contextmanager
+    def together() -> Iterator[None]:
+        with ExitStack() as stack:
+            for plant in plants:
+                stack.enter_context(plant())
+            yield
+
+    return together
+
+
+# Noise
+
+
+def _drawn(factor: float, law: str | None = None) -> Plant:
+    draw = SystemNoise.draw
+
+    def less(self: SystemNoise, kind: Any, scale: float, size: int) -> Array:
+        return draw(self, kind, scale * (factor if law in (None, kind) else 1.0), size)
+
+    return _put(SystemNoise, "draw", less)
+
+
+def _first_again(self: SystemNoise, size: int) -> Array:
+    if len(self._block) < size:
+        self._block = self._generator.standard_normal(size)
+    return self._block[:size]
+
+
+@dataclass(frozen=True)
+class _OfMean:
+    """A source of noise for means."""
+
+    source: Any
+    n: int
+
+    def draw(self, law: Any, scale: float, size: int) -> Array:
+        """See `NoiseSource`."""
+        return self.source.draw(law, scale / self.n, size)
+
+
+def _mean_noise() -> Plant:
+    mean = Gate.mean
+
+    def answer(self: Gate, point: Any, statistic: str = "gradient") -> Array:
+        kept = self._noise
+        self._noise = _OfMean(kept, len(self._records))  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            return mean(self, point, statistic)
+        finally:
+            self._noise = kept
+
+    return _put(Gate, "mean", answer)
+
+
+def _floats(self: Grid, values: Array) -> Array:
+    return values / self.spacing
+
+
+def _of_noise() -> Iterator[Mutant]:
+    yield Mutant("half-noise", "half of the noise", "gaussian-sum", _drawn(0.5))
+    yield Mutant(
+        "no-noise",
+        "noise left out, as sampling is private (paper 001)",
+        "poisson-batches",
+        _drawn(1e-3),
+        quick=False,
+    )
+    yield Mutant(
+        "laplace-deviation",
+        "a standard deviation read as Laplace's scale (paper 004)",
+        "law-laplace-length",
+        _drawn(1 / sqrt(2), "laplace"),
+    )
+    yield Mutant(
+        "one-key",
+        "two gates with one key",
+        "tests/privacy/test_noise.py::test_two_sources_share_nothing",
+        _put(noise.secrets, "randbits", lambda bits: 2**bits // 3),
+    )
+    yield Mutant(
+        "noise-again",
+        "noise drawn once, for all answers",
+        "tests/privacy/test_gate.py::test_a_sum_asked_for_again_at_the_same_point_gets_fresh_noise_only",
+        _put(SystemNoise, "_normal", _first_again),
+    )
+    yield Mutant(
+        "mean-noise",
+        "the noise of a mean, on a sum",
+        "gaussian-sum",
+        _mean_noise(),
+    )
+    yield Mutant("no-grid", "noise added to floats", "float-grid", _put(Grid, "quantise", _floats))
+
+
+# What a record adds
+
+
+def _unclipped(vectors: Array, clip: float) -> Array:  # noqa: ARG001
+    return np.atleast_2d(vectors).sum(axis=0)
+
+
+def _printed(vectors: Array, clip: float) -> Array:
+    vectors = np.atleast_2d(vectors)
+    return np.minimum(lengths(vectors) / clip, 1.0) @ vectors
+
+
+def _by_coordinate(vectors: Array, clip: float) -> Array:
+    return np.clip(np.nan_to_num(np.atleast_2d(vectors)), -clip, clip).sum(axis=0)
+
+
+def _not_total(vectors: Array, clip: float) -> Array:
+    vectors = np.atleast_2d(vectors)
+    return clip / np.maximum(lengths(vectors), clip) @ vectors
+
+
+def _apart(self: SquaredDistanceChange, point: tuple[Array, Array], rows: Array, clip: float) -> Array:
+    """Both gradients clipped, then subtracted."""
+    at, anchor = (SquaredDistance(self.manifold).clipped_sum(p, rows, clip) for p in point)
+    return at - anchor
+
+
+def _by_their_mean(features: Callable[..., Array]) -> Callable[..., Array]:
+    def standardised(self: Standardised, rows: Array) -> Array:
+        return features(self, np.column_stack([rows[:, :-1] - rows[:, :-1].mean(axis=0), rows[:, -1]]))
+
+    return standardised
+
+
+def _all_classes(clipped_sum: Callable[..., Array]) -> Callable[..., Array]:
+    def summed(self: Any, point: Any, rows: Array, clip: float) -> Array:
+        if len(np.unique(rows[:, -1])) < self.classes:
+            raise ValueError("a class without records")
+        return clipped_sum(self, point, rows, clip)
+
+    return summed
+
+
+def _uphill() -> Plant:
+    down = subspace.SubspaceDistance.clipped_sum
+    return _put(subspace.SubspaceDistance, "clipped_sum", lambda *given: -down(*given))
+
+
+def _as_stored(rows: Array, center: Array | None = None) -> Array:  # noqa: ARG001
+    return rows
+
+
+def _trusted(rows: Array, classes: int) -> Any:  # noqa: ARG001
+    return rows[:, -1].astype(np.int64)
+
+
+def _all_rows(self: ChunkSum, piece: Array) -> Array:
+    return self._clipped(piece.reshape(-1, *piece.shape[2:])) if self.grouped else self._clipped(piece)
+
+
+def _of_records() -> Iterator[Mutant]:
+    clip = partial(_put, squared_distance, "clipped_sum")
+    moved = "diameter-squared-distance"
+    yield Mutant("no-clip", "no clip", moved, clip(_unclipped))
+    yield Mutant(
+        "clip-inverted", "min(|v|/C, 1)·v for a clip (paper 000)", moved, clip(_printed), quick=False
+    )
+    yield Mutant("clip-by-coordinate", "coordinates clipped, not vectors", moved, clip(_by_coordinate))
+    yield Mutant("nan-stops", "a row that is no number is not left out", "float-tampered", clip(_not_total))
+    yield Mutant(
+        "half-diameter",
+        "C for 2C: add or remove a record, not replace one",
+        moved,
+        _put(SquaredDistance, "diameter", lambda _, clip: clip),
+    )
+    yield Mutant(
+        "clipped-apart",
+        "two gradients clipped, not their difference (paper 000)",
+        "tests/privacy/test_spent.py::test_a_change_of_gradients_is_clipped_as_one[sphere]",
+        _put(SquaredDistanceChange, "clipped_sum", _apart),
+    )
+    yield Mutant(
+        "moment-diameter",
+        "C for √2·C, of second moments",
+        "diameter-second-moment",
+        _put(SecondMoment, "diameter", lambda _, clip: clip),
+    )
+    yield Mutant(
+        "off-the-sphere",
+        "rows of any length in a second moment",
+        "float-cancellation",
+        _put(second_moment, "on_sphere", _as_stored),
+    )
+    yield Mutant(
+        "bounds-assumed",
+        "G and M of a loss taken for granted (paper 003)",
+        "diameter-gradients",
+        _put(derivatives, "_clipped_mean", lambda vectors, point, *_: vectors.sum(axis=0) / point.records),
+        quick=False,
+    )
+    yield Mutant(
+        "uphill",
+        "a gradient without its sign (paper 001)",
+        "tests/core/test_subspace_losses.py::"
+        "test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics[False-Absolute()--3-1]",
+        _uphill(),
+    )
+    yield Mutant(
+        "curvature-one-sided",
+        "√2·b for a + b, of Hessians",
+        "diameter-curvatures",
+        _put(linear.Curvatures, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)),
+        quick=False,
+    )
+    yield Mutant(
+        "own-mean",
+        "features less the mean of the rows that they are summed with",
+        "float-cancellation",
+        _put(Standardised, "features", _by_their_mean(Standardised.features)),
+    )
+    yield Mutant(
+        "absent-class",
+        "a class without records is refused",
+        "tests/core/test_logistic.py::test_degenerate_records_give_an_answer_of_the_same_shape[1e-06-clipped-2]",
+        _put(LogLoss, "clipped_sum", _all_classes(logistic.LogLoss.clipped_sum)),
+    )
+    yield Mutant(
+        "labels-trusted",
+        "labels in the store are taken for what the upload let in",
+        "float-tampered",
+        _put(Standardised, "labels", staticmethod(_trusted)),
+    )
+    yield Mutant(
+        "seen-together",
+        "a row's rounding depends on the rows beside it",
+        "tests/privacy/test_subspace_sensitivity.py::test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is",
+        _put(subspace, "seen_by", lambda rows, directions: rows @ directions.T),
+        quick=False,
+    )
+    yield Mutant(
+        "groups-by-size",
+        "a unit counts as often as it has rows",
+        "tests/privacy/test_gate.py::test_a_group_counts_as_the_mean_of_its_rows_each_clipped[50]",
+        _put(ChunkSum, "_of_piece", _all_rows),
+    )
+
+
+# Batches
+
+
+def _batches_over_n() -> Plant:
+    """As if the mean over a batch moved by 2C/n, in the noise and in the certificate."""
+    honest, whole = _computed(SampledSums, "sensitivity"), budget.sampled_sums
+
+    def planned(*scheme: Any, rate: float, noise: float, **rest: Any) -> SampledSums:
+        return whole(*scheme, rate=rate, noise=noise * rate, **rest)
+
+    return _all(
+        _put(budget, "sampled_sums", planned),
+        _put(SampledSums, "sensitivity", property(lambda self: honest(self) * self.rate)),
+    )
+
+
+def _slack_on_top() -> Plant:
+    def promised(target: Any) -> tuple[float, float]:
+        return calibration.mu_for(target.epsilon, target.delta), target.delta / 200
+
+    return _all(_put(budget, "gaussian_budget", promised), _put(courses, "gaussian_budget", promised))
+
+
+def _slack_uncounted() -> Plant:
+    covers = budget.covers
+
+    def covered(spent: Cost, target: Any) -> bool:
+        return covers(Cost(spent.mu_squared), target)
+
+    return _all(_put(budget, "covers", covered), _put(courses, "covers", covered))
+
+
+def _removed() -> Plant:
+    """The pair of a Poisson step if a record is removed: N(0) against (1 − q)N(0) + qN(C)."""
+    step = sampling._step
+
+    def of(run: Any, *rest: Any) -> Any:
+        poisson = run.scheme == "poisson"
+        return step(replace(run, scheme="fixed", noise=2 * run.noise) if poisson else run, *rest)
+
+    return _put(sampling, "_step", of)
+
+
+def _more_often() -> Plant:
+    count = SystemNoise._count
+    return _put(SystemNoise, "_count", lambda self, n, rate: count(self, n, 1.02 * rate))
+
+
+def _by_drawn_size() -> Plant:
+    batch = Gate._batch
+
+    def divided(self: Gate, release: SampledSums, point: Any) -> Any:
+        source, sizes = self._noise, list[int]()
+
+        class Listening:
+            def batch(self, *how: Any) -> Any:
+                found = source.batch(*how)
+                sizes.append(len(found))
+                return found
+
+        self._noise = Listening()  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            total = batch(self, release, point)
+        finally:
+            self._noise = source
+        return (total * (release.divisor / max(1, *sizes, 1))).astype(np.int64)
+
+    return _put(Gate, "_batch", divided)
+
+
+def _of_batches() -> Iterator[Mutant]:
+    spent = "tests/privacy/test_spent.py::test_the_noise_drawn_over_batches_pays_for_the_plan"
+    yield Mutant(
+        "batch-over-n",
+        "2C/n for 2C/B, of the mean over a batch (paper 001)",
+        f"{spent}[1.0-1e-05-euclidean-rsgd]",
+        _batches_over_n(),
+    )
+    within = "tests/privacy/test_cost.py::test_slack_is_paid_for_out_of_delta[1e-05]"
+    yield Mutant("slack-on-top", "a slack beside δ, not inside", within, _slack_on_top())
+    yield Mutant("slack-uncounted", "a plan checked without its slack", within, _slack_uncounted())
+    yield Mutant(
+        "removed",
+        "batches certified for a record removed",
+        "tests/privacy/test_sampling.py::test_a_step_on_the_grid_is_never_below_its_curve[0.01-poisson-0.5-20.0]",
+        _removed(),
+    )
+    yield Mutant("rate", "a record more often in a batch, by a fiftieth", "law-poisson", _more_often())
+    yield Mutant(
+        "put-back",
+        "a record twice in a batch",
+        "law-fixed-3",
+        _put(SystemNoise, "batch", lambda self, n, rate, _: self.indices(n, round(rate * n))),
+    )
+    yield Mutant(
+        "drawn-size",
+        "a batch divided by the size that it happens to have",
+        "tests/privacy/test_gate.py::test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size",
+        _by_drawn_size(),
+    )
+    yield Mutant(
+        "one-chunk",
+        "half of what a replaced record moves, for a record more in a batch",
+        "tests/privacy/test_gate.py::test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length",
+        _put(grid, "batch_sensitivity", lambda clip, *how: grid.sensitivity(2 * clip, clip, *how[:2]) / 2),
+    )
+    yield Mutant(
+        "amplified",
+        "qε for log(1 + q(e^ε − 1))",
+        "tests/privacy/test_descents_spent.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
+        _put(certificates, "amplified", lambda epsilon, rate: rate * epsilon),
+    )
+
+
+# Streams
+
+
+def _handed_out_again() -> Plant:
+    extend = Gate.extend
+
+    def again(self: Gate, *leaf: Any, **how: Any) -> None:
+        fresh = self._fresh
+        extend(self, *leaf, **how)
+        self._fresh = np.concatenate([self._fresh, fresh[:1]])
+
+    return _put(Gate, "extend", again)
+
+
+def _by_rows() -> Plant:
+    made = Gate.__init__
+
+    def ordered(self: Gate, *given: Any, **how: Any) -> None:
+        made(self, *given, **how)
+        first = self._records._rows.take(self._fresh, axis=0).reshape(len(self._fresh), -1)
+        self._fresh = self._fresh[np.argsort(-first[:, 0])] if len(first) else self._fresh
+
+    return _put(Gate, "__init__", ordered)
+
+
+def _raw_at_first() -> Plant:
+    read = Prefixes.read
+
+    def first(self: Prefixes) -> Array:
+        return read(self) if len(self._drawn) > 1 else Grid(self.release.spacing).values(self._total)
+
+    return _put(Prefixes, "read", first)
+
+
+def _halved(kind: type) -> Plant:
+    honest = _computed(kind, "sensitivity")
+    return _put(kind, "sensitivity", property(lambda self: honest(self) / 2))
+
+
+def _of_streams() -> Iterator[Mutant]:
+    test = "tests/privacy/test_prefix_sums.py::"
+    column, pays = prefix_sums.column, _computed(PrefixProducts, "cost")
+    yield Mutant(
+        "record-twice",
+        "a stream hands a record out twice",
+        f"{test}test_no_record_is_used_twice_and_none_is_skipped",
+        _handed_out_again(),
+    )
+    yield Mutant(
+        "order-by-rows",
+        "the largest records come first",
+        f"{test}test_the_order_is_the_gates_own_and_uniform",
+        _by_rows(),
+    )
+    yield Mutant(
+        "tree-height",
+        "a tree lower by one",
+        f"{test}test_the_noise_drawn_pays_for_the_stream[tree]",
+        _put(prefix_sums, "column", lambda kind, leaves: column(kind, max(1, leaves // 2))),
+        quick=False,
+    )
+    yield Mutant(
+        "products-charged-once",
+        "a product charged, whatever their number (paper 003)",
+        f"{test}test_the_noise_drawn_pays_for_all_products_that_see_a_record",
+        _put(PrefixProducts, "cost", property(lambda self: pays(replace(self, count=1)))),
+        quick=False,
+    )
+    yield Mutant(
+        "products-uncounted",
+        "products without end",
+        f"{test}test_products_are_of_the_running_sum_and_end_with_their_number",
+        _put(Products, "empty", property(lambda _: False)),
+    )
+    yield Mutant(
+        "raw-prefix",
+        "the first prefix without noise (paper 003)",
+        f"{test}test_the_noise_has_the_stated_variance[tree]",
+        _raw_at_first(),
+    )
+    worst = "test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate[0.25-square-root]"
+    yield Mutant("half-leaf", "G/b for 2G/b, of leaves (paper 003)", f"{test}{worst}", _halved(PrefixSums))
+    yield Mutant(
+        "half-product",
+        "M/b for 2M/b, of products (paper 003)",
+        f"{test}test_a_replaced_record_moves_every_product_by_at_most_the_certified_length",
+        _halved(PrefixProducts),
+    )
+    yield Mutant(
+        "cheapest-stream",
+        "of streams the cheapest counts",
+        f"{test}test_of_streams_the_costliest_counts_and_other_sums_are_added",
+        _put(budget, "max", min, create=True),
+    )
+
+
+# What decides
+
+
+def _descended(by: Callable[..., dict[str, Any]]) -> Plant:
+    """Gradient descent with arguments that follow from the rows."""
+    honest = frechet_mean.gradient_descent
+
+    def descent(ball: Any, source: Any, **given: Any) -> Any:
+        return honest(ball, source, **(given | by(source._records._rows, **given)))
+
+    return _put(frechet_mean, "gradient_descent", descent)
+
+
+def _early() -> Plant:
+    """Steps end at once where the first number of the data is below zero."""
+    left = _computed(Gate, "remaining")
+
+    def remaining(self: Gate) -> int:
+        return left(self) if self._records._rows[:1].flat[0] > 0 else 0
+
+    return _put(Gate, "remaining", property(remaining))
+
+
+def _with_diagnostics() -> Plant:
+    honest = frechet_mean.run
+    return _put(frechet_mean, "run", lambda plan, source: (honest(plan, source), source._records._rows.std()))
+
+
+def _of_decisions() -> Iterator[Mutant]:
+    told = "answers-alone"
+    yield Mutant(
+        "raw-diagnostic", "a spread of the rows, without noise, in the answer", told, _with_diagnostics()
+    )
+    yield Mutant(
+        "start-at-a-record",
+        "a descent starts at a record",
+        told,
+        _descended(lambda rows, **_: {"start": rows[0]}),
+        quick=False,
+    )
+    yield Mutant(
+        "step-by-rows",
+        "a step size by the largest entry of the data (paper 004)",
+        told,
+        _descended(lambda rows, step_size, **_: {"step_size": step_size / (1 + np.abs(rows).max())}),
+        quick=False,
+    )
+    yield Mutant("early-stop", "an early stop that looks at rows", told, _early())
+
+
+# The gate and the currency
+
+
+def _kept_whatever() -> Plant:
+    whole = Gate._whole
+
+    def kept(self: Gate, release: NoisySum, point: Any) -> Any:
+        if self._last is not None and self._last[0] is point:
+            return self._last[2]
+        return whole(self, release, point)
+
+    return _put(Gate, "_whole", kept)
+
+
+def _of_costs() -> Iterator[Mutant]:
+    test = "tests/privacy/test_gate.py::"
+    yield Mutant(
+        "without-end",
+        "more answers than were planned",
+        f"{test}test_answers_are_counted_and_end",
+        _put(gate, "repeat", lambda release, _: itertools.repeat(release)),
+    )
+    yield Mutant(
+        "other-data",
+        "a plan for other data",
+        f"{test}test_a_plan_for_other_data_is_refused[wrong0]",
+        _put(gate, "_covers", lambda *_: True),
+    )
+    yield Mutant(
+        "kept-whatever",
+        "a sum that is kept with another clip, grid or statistic",
+        f"{test}test_a_kept_sum_is_of_the_same_statistic_clip_and_grid",
+        _kept_whatever(),
+    )
+    yield Mutant(
+        "sum-down",
+        "costs added up and rounded down",
+        "tests/privacy/test_cost.py::test_sums_are_never_below_the_exact_sum",
+        _put(cost, "_add_up", lambda a, b: nextafter(a + b, 0.0)),
+        quick=False,
+    )
+    yield Mutant(
+        "cost-down",
+        "the cost of a sum rounded to the nearest",
+        "tests/privacy/test_cost.py::test_gaussian_cost_is_at_least_the_exact_ratio",
+        _put(NoisySum, "cost", property(lambda self: Cost((self.diameter / self.scale) ** 2))),
+        quick=False,
+    )
+    yield Mutant(
+        "mu-up",
+        "μ rounded up, that (ε, δ) buys",
+        "tests/core/test_calibration.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
+        _put(calibration, "_MARGIN", -calibration._MARGIN),
+    )
+
+
+# What test modules plant themselves
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Faults of which a test module has a list, and tries each.
+
+    Attributes:
+        name: of the line.
+        about: whose faults.
+        file: of the tests.
+        test: of it, which is run once a fault.
+    """
+
+    name: str
+    about: str
+    file: str
+    test: str
+
+    @property
+    def line(self) -> Line:
+        """Of the report."""
+        return Line(f"faults-{self.name}", self.about, self._run, quick=False)
+
+    def _run(self, long: bool) -> Finding:  # noqa: ARG002 - as `Mutant`
+        """In a process of its own, as these may want databases."""
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+        ran = subprocess.run(  # noqa: S603 - our own tests
+            [sys.executable, "-m", "pytest", "-vv", "-p", "no:xdist", self.file],
+            cwd=_ROOT,
+            env=clean,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seen = re.findall(rf"::{self.test}\[(.+)\] PASSED", ran.stdout)
+        names = sorted({re.sub(r"^(sqlite|postgresql|\d+)-", "", name) for name in seen})
+        return Finding(
+            holds=ran.returncode == 0 and bool(names),
+            claimed=f"each is seen by a check in `{self.file}`",
+            found=f"{len(names)} are: {', '.join(names)}",
+            power="the same checks pass without" if ran.returncode == 0 else "some test FAILED",
+        )
+
+
+_PLANTED = (
+    Planted(
+        "ledger",
+        "faults of the ledger, a refund of a failure among them",
+        "tests/service/test_mutants.py",
+        "test_a_planted_fault_is_seen",
+    ),
+    Planted(
+        "race",
+        "a debit that reads, checks and then writes",
+        "tests/service/test_concurrency.py",
+        "test_a_read_check_write_debit_would_be_caught",
+    ),
+    Planted(
+        "geometry",
+        "formulas as paper 000 prints them",
+        "tests/core/test_errata.py",
+        "test_the_law_fails_where_the_paper_is_followed",
+    ),
+    Planted(
+        "saddles",
+        "formulas as paper 003 prints them",
+        "tests/core/test_spider_errata.py",
+        "test_the_law_fails_where_the_paper_is_followed",
+    ),
+)
+
+MUTANTS: tuple[Mutant, ...] = (
+    *_of_noise(),
+    *_of_records(),
+    *_of_batches(),
+    *_of_streams(),
+    *_of_decisions(),
+    *_of_costs(),
+)
+
+SECTION = Section(
+    "Faults on purpose",
+    """\
+Each fault is put into the code by itself. What is named must then fail, and pass when the fault is out again.
+Where a paper prints the fault, it is named.""",
+    (*(mutant.line for mutant in MUTANTS), *(planted.line for planted in _PLANTED)),
+)

@@ -1,0 +1,257 @@
+"""The laws of all that a gate draws, each held against what the real generator draws, and against a fault."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations, permutations
+from math import comb, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from audit.lines import Finding, Line, Section
+from audit.noise import Louder
+from privest.arrays import Array, lengths
+from privest.privacy.certificates import Noise, Scheme
+from privest.privacy.grid import Grid
+from privest.privacy.noise import NoiseSource, SystemNoise
+
+ALARM = 1e-9
+"""Of a line that is wrong about the right law."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """One thing that is drawn.
+
+    Attributes:
+        name: of the line.
+        about: the law.
+        p_value: of so many draws, under it.
+        draws: of the quick form and of the long one.
+        fault: in words.
+        wrong: a source that has it.
+    """
+
+    name: str
+    about: str
+    p_value: Callable[[NoiseSource, int], float]
+    draws: tuple[int, int]
+    fault: str
+    wrong: Callable[[], NoiseSource]
+
+    @property
+    def line(self) -> Line:
+        """Of the report."""
+        return Line(self.name, self.about, self._run)
+
+    def _run(self, long: bool) -> Finding:
+        count = self.draws[long]
+        right, broken = self.p_value(SystemNoise(count), count), self.p_value(self.wrong(), count)
+        return Finding(
+            holds=broken < ALARM < right,
+            claimed=f"the law itself: p ≥ {ALARM:.0e}",
+            found=f"p = {right:.2g} of {count:,} draws",
+            power=f"{self.fault}: p = {broken:.1g}",
+        )
+
+
+def _equally_likely(found: NDArray[np.int64], cells: int) -> float:
+    """Of numbers below `cells`, by χ²."""
+    return float(stats.chisquare(np.bincount(found, minlength=cells)).pvalue)
+
+
+# Noise
+
+_SCALE, _SIZE = 2.5, 5
+
+
+def _normal(source: NoiseSource, count: int) -> float:
+    drawn = np.concatenate([source.draw("gaussian", _SCALE, 1000) for _ in range(count // 1000)])
+    return float(stats.kstest(drawn / _SCALE, stats.norm.cdf).pvalue)
+
+
+def _laplace(source: NoiseSource, count: int) -> Array:
+    return np.stack([source.draw("laplace", _SCALE, _SIZE) for _ in range(count)]) / _SCALE
+
+
+def _laplace_length(source: NoiseSource, count: int) -> float:
+    return float(stats.kstest(lengths(_laplace(source, count)), stats.gamma(_SIZE).cdf).pvalue)
+
+
+def _laplace_direction(source: NoiseSource, count: int) -> float:
+    """In five dimensions any coordinate of it is Beta(2, 2), from −1 to 1."""
+    drawn = _laplace(source, count)
+    return float(stats.kstest(drawn[:, 0] / lengths(drawn), stats.beta(2, 2, -1, 2).cdf).pvalue)
+
+
+def _low_bits(source: NoiseSource, count: int) -> float:
+    """Of the integers that noise is rounded to: as even as if it had no grid."""
+    drawn = Grid(_SCALE * 2.0**-32).quantise(source.draw("gaussian", _SCALE, count))
+    return _equally_likely(drawn & 15, 16)
+
+
+class _Independent(SystemNoise):
+    """Laplace noise coordinate by coordinate, of the same length on average."""
+
+    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+        """See `NoiseSource`."""
+        draw = super().draw
+        return np.concatenate([draw(noise, scale, 1) for _ in range(size)])
+
+
+class _Coarse(SystemNoise):
+    """On a grid eight times as coarse."""
+
+    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+        """See `NoiseSource`."""
+        step = scale * 2.0**-29
+        return np.rint(super().draw(noise, scale, size) / step) * step
+
+
+# Records
+
+_RECORDS, _RATE = 500, 0.07
+
+
+def _poisson_sizes(source: NoiseSource, count: int) -> float:
+    law = stats.binom(_RECORDS, _RATE)
+    cuts = np.unique(law.ppf(np.linspace(0.0, 1.0, 15)[1:-1]))
+    expected = np.diff(np.concatenate([[0.0], law.cdf(cuts), [1.0]])) * count
+    sizes = [len(source.batch(_RECORDS, _RATE, "poisson")) for _ in range(count)]
+    observed = np.bincount(np.searchsorted(cuts, sizes), minlength=len(expected))
+    return float(stats.chisquare(observed, expected).pvalue)
+
+
+def _sets(batch: int, source: NoiseSource, count: int) -> float:
+    """Of six records; a batch with one twice is none of them."""
+    known = {frozenset(members): place for place, members in enumerate(combinations(range(6), batch))}
+    drawn = [frozenset(source.batch(6, batch / 6, "fixed").tolist()) for _ in range(count)]
+    if not known.keys() >= set(drawn):
+        return 0.0
+    return _equally_likely(np.array([known[members] for members in drawn]), comb(6, batch))
+
+
+def _orders(source: NoiseSource, count: int) -> float:
+    known = {order: place for place, order in enumerate(permutations(range(4)))}
+    drawn = [known[tuple(source.permutation(4).tolist())] for _ in range(count)]
+    return _equally_likely(np.array(drawn), len(known))
+
+
+def _numbers(source: NoiseSource, count: int) -> float:
+    return _equally_likely(np.concatenate([source.indices(9, 4) for _ in range(count // 4)]), 9)
+
+
+class _MoreOften(SystemNoise):
+    """Each record a fiftieth more often than it should be in a batch."""
+
+    def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return super().batch(n, 1.02 * rate, scheme)
+
+
+class _PutBack(SystemNoise):
+    """Records of a batch are drawn one by one, and put back."""
+
+    def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:  # noqa: ARG002
+        """See `NoiseSource`."""
+        return self.indices(n, round(rate * n))
+
+
+class _Swaps(SystemNoise):
+    """Each place is swapped with any other: 256 ways, for 24 orders."""
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        order = np.arange(n)
+        for place, other in enumerate(self.indices(n, n)):
+            order[[place, other]] = order[[other, place]]
+        return order
+
+
+class _Remainders(SystemNoise):
+    """What is left of six random bits."""
+
+    def indices(self, n: int, size: int) -> NDArray[np.int64]:
+        """See `NoiseSource`."""
+        return super().indices(64, size) % n
+
+
+_LAWS = (
+    Law(
+        "law-normal",
+        "Gaussian noise, by Kolmogorov and Smirnov",
+        _normal,
+        (400_000, 10_000_000),
+        "variance 1.05",
+        partial(Louder, sqrt(1.05)),
+    ),
+    Law(
+        "law-laplace-length",
+        "the length of Laplace noise, Gamma(d)",
+        _laplace_length,
+        (20_000, 400_000),
+        "a standard deviation for a scale, as in the code of paper 004",
+        partial(Louder, 1 / sqrt(2)),
+    ),
+    Law(
+        "law-laplace-direction",
+        "the direction of Laplace noise, uniform",
+        _laplace_direction,
+        (20_000, 400_000),
+        "a law for each coordinate",
+        partial(_Independent, 0),
+    ),
+    Law(
+        "law-low-bits",
+        "the last bits of noise on its grid",
+        _low_bits,
+        (100_000, 10_000_000),
+        "a grid eight times as coarse",
+        partial(_Coarse, 0),
+    ),
+    Law(
+        "law-poisson",
+        "sizes of Poisson batches, binomial",
+        _poisson_sizes,
+        (10_000, 200_000),
+        "a rate larger by a fiftieth",
+        partial(_MoreOften, 0),
+    ),
+    *(
+        Law(
+            f"law-fixed-{batch}",
+            f"batches of {batch} of six records, drawn {way}: all sets alike",
+            partial(_sets, batch),
+            (10_000, 400_000),
+            "records put back",
+            partial(_PutBack, 0),
+        )
+        for batch, way in ((2, "until none comes twice"), (3, "without repetition"))
+    ),
+    Law(
+        "law-order",
+        "the order in which streams see records: all alike",
+        _orders,
+        (20_000, 400_000),
+        "swaps of any two",
+        partial(_Swaps, 0),
+    ),
+    Law(
+        "law-indices",
+        "uniform numbers",
+        _numbers,
+        (100_000, 1_000_000),
+        "remainders",
+        partial(_Remainders, 0),
+    ),
+)
+
+SECTION = Section(
+    "What is drawn",
+    f"""\
+The real generator against the laws that certificates rest on; a line is wrong about a right sampler with a
+probability of {ALARM:.0e}, and the same test must reject a wrong one.""",
+    tuple(law.line for law in _LAWS),
+)

@@ -1,0 +1,276 @@
+"""How far one record moves a clipped sum: a search over records and points, for every statistic there is."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from audit.lines import Finding, Line, Section
+from privest import manifolds
+from privest.arrays import Array
+from privest.losses.candidates import Candidates, Objective, Tilt
+from privest.losses.completion import CompletionGradient
+from privest.losses.derivatives import Gradients, Hessians, Leaf
+from privest.losses.hollow_moment import HollowMoment
+from privest.losses.leading_eigenvector import LeadingEigenvector
+from privest.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
+from privest.losses.logistic import Classifier, ClassMoments, LogLoss
+from privest.losses.profiles import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.losses.reaper import Reaper
+from privest.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.losses.second_moment import Frame, SecondMoment
+from privest.losses.sketch import Sketch
+from privest.losses.spread import FeatureSpread
+from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
+from privest.losses.standardised import Standardised
+from privest.losses.subspace import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.privacy import grid
+from privest.privacy.statistic import Statistic
+
+_LEAST = 0.9
+"""Share of a diameter that some pair must come to: beyond it, noise is more than privacy asks for."""
+
+_FOUND = 0.97
+"""Share at which the quick search ends; the long one goes on."""
+
+_CLIMB = {"maxfun": 1_500}
+_STARTS = 24, 40
+"""Of a quick search at most, and of a long one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statistic, with all records and points that a search may choose.
+
+    Attributes:
+        statistic: whose diameter is declared.
+        clip: as plans have it, or near it.
+        record: a row of so many free numbers, (n,) to (1, ...).
+        point: of free numbers.
+        sizes: how many free numbers a record has, and a point.
+    """
+
+    statistic: Statistic
+    clip: float
+    record: Callable[[Array], Array]
+    point: Callable[[Array], Any]
+    sizes: tuple[int, int]
+
+    def declared(self, share: float = 1.0) -> float:
+        """What noise is for if this share of the diameter were declared: it, and rounding."""
+        diameter = share * self.statistic.diameter(self.clip)
+        return grid.sensitivity(diameter, self.clip, self.statistic.size, 0.0)
+
+    def widest(self, *, long: bool) -> float:
+        """The furthest that one record in another's place was seen to move the sum."""
+        rng, found = np.random.default_rng(0), 0.0
+        for _ in range(_STARTS[long]):
+            found = max(found, self._climb(rng))
+            if not long and found > _FOUND * self.statistic.diameter(self.clip):
+                break
+        return found
+
+    def _climb(self, rng: np.random.Generator) -> float:
+        """Uphill from two records, opposite ones every other time, seen from far or near."""
+        of_record, of_point = self.sizes
+
+        def minus(free: Array) -> float:
+            one, other, at = np.split(free, [of_record, 2 * of_record])
+            point = self.point(at)
+            one, other = (
+                self.statistic.clipped_sum(point, self.record(row), self.clip) for row in (one, other)
+            )
+            moved = float(np.linalg.norm(one - other)) / self.clip
+            return -moved if isfinite(moved) else -inf
+
+        pair = rng.standard_normal((2, of_record))
+        if rng.random() < 0.5:
+            pair[1] = -pair[0]
+        point = rng.standard_normal(of_point) * 10.0 ** rng.uniform(-1.0, 1.5)
+        start = np.concatenate([*pair, point])
+        return -self.clip * float(minimize(minus, start, method="L-BFGS-B", options=_CLIMB).fun)
+
+
+# Records and points of free numbers
+
+
+def _row(free: Array) -> Array:
+    return free[None]
+
+
+def _labelled(classes: int, free: Array) -> Array:
+    """The last number decides the label, and is far from where it changes it."""
+    return np.append(free[:-1], float(int(10 * abs(free[-1])) % classes))[None]
+
+
+def _unit(free: Array) -> Array:
+    return free / np.linalg.norm(free)
+
+
+def _frame(dim: int, free: Array) -> Array:
+    """Orthonormal columns."""
+    return np.linalg.qr(free.reshape(dim, -1))[0]
+
+
+def _nothing(free: Array) -> None:  # noqa: ARG001 - as all have it
+    return None
+
+
+_DIM, _RANK = 5, 2
+_SPACES = (
+    ("euclidean", {"dim": 3}),
+    ("sphere", {"dim": 3}),
+    ("spd", {"dim": 2}),
+    ("spd", {"dim": 2, "metric": "log-euclidean"}),
+    ("spd", {"dim": 2, "metric": "bures-wasserstein"}),
+    ("poincare-ball", {"dim": 2}),
+    ("lorentz", {"dim": 2}),
+    ("grassmann", {"dim": 3, "rank": 1}),
+)
+
+
+def _of_points() -> Iterator[Case]:
+    for name, params in _SPACES:
+        space = manifolds.get(name, **params)
+        size, place = space.coordinate_size, partial(space.exp_coordinates, space.reference)
+
+        def record(free: Array, place: Callable[[Array], Array] = place) -> Array:
+            return place(free)[None]
+
+        yield Case(SquaredDistance(space), 0.3, record, place, (size, size))
+        # Where space is flat, all records change alike; batches pay for lengths, not for a diameter.
+        if name != "euclidean" and params.get("metric") != "log-euclidean":
+
+            def both(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, ...]:
+                return tuple(map(place, np.split(free, 2)))
+
+            yield Case(SquaredDistanceChange(space), 0.05, record, both, (size, 2 * size))
+    yield Case(LeadingEigenvector(3), 1.0, lambda free: _unit(free)[None], _unit, (3, 3))
+
+
+def _of_vectors() -> Iterator[Case]:
+    framed = (_DIM, _DIM * _RANK)
+    for loss in (Absolute(), Squared(), Bounded(0.2), Redescending(0.5)):
+
+        def at(free: Array, loss: Any = loss) -> At:
+            return At(_frame(_DIM, free), loss)
+
+        for clip in (1.0, 0.3):
+            yield Case(SubspaceDistance(_DIM, _RANK), clip, _row, at, framed)
+    for clip in (1.0, 0.3):
+        # Also of P that no solver has.
+        yield Case(Reaper(4), clip, _row, lambda free: (free.reshape(4, 4), None), (4, 16))
+    yield Case(SecondMoment(_DIM), 1.0, _row, lambda _: Frame(), (_DIM, 0))
+    for rank in (1, _RANK):
+        yield Case(SecondMoment(rank), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), (_DIM, _DIM * rank))
+    for clip in (0.2, 0.6, 1.0):
+        yield Case(Sketch(_DIM, _RANK), clip, _row, lambda free: Frame(_frame(_DIM, free)), framed)
+    yield Case(HollowMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    for clip in (0.3, 0.05):
+        yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
+    candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
+    for scale in (0.15, 0.5):
+        alike = partial(_candidates, _RANK + 1, scale)
+        yield Case(Tilt(_RANK + 1, _RANK), sqrt(_RANK + 1), _row, alike, candidates)
+    count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
+    alike = partial(_candidates, count, 0.15)
+    yield Case(Objective(count), sqrt(count), _row, alike, candidates)
+
+
+def _candidates(count: int, scale: float, free: Array) -> Candidates:
+    """All alike: what moves one moves all."""
+    frame, normal = np.split(free, [_DIM * (_RANK + 1)])
+    return Candidates(_frame(_DIM, frame), np.tile(_unit(normal), (count, 1)), scale)
+
+
+_FEATURES = 3
+_PLAIN = Standardised(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.0, 1.0)
+_WITH_INTERCEPT = Standardised(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.2, 1.0)
+_RECORD = _FEATURES + 1
+
+
+def _of_labelled() -> Iterator[Case]:
+    design = _WITH_INTERCEPT
+    for classes, ratio in product((2, 3, 10), (0.5, 1.0)):
+        moments = ClassMoments(design.size, classes, ratio)
+        yield Case(moments, moments.longest, partial(_labelled, classes), lambda _: design, (_RECORD, 0))
+    for classes in (2, 3):
+        loss, record = LogLoss(design.size, classes), partial(_labelled, classes)
+
+        def classifier(free: Array, loss: LogLoss = loss) -> Classifier:
+            return Classifier(design, 5 * free.reshape(loss.shape))
+
+        for clip in (loss.longest, 0.1):
+            yield Case(loss, clip, record, classifier, (_RECORD, loss.size))
+    two = partial(_labelled, 2)
+    spread = FeatureSpread(_FEATURES)
+    yield Case(spread, spread.longest, two, lambda _: _PLAIN, (_RECORD, 0))
+    scored = (_RECORD, _RECORD)
+    for statistic in (RightAnswers(), ScoreHistogram(np.linspace(-2.0, 2.0, 5))):
+        yield Case(statistic, 1.0, two, lambda free: LinearScores(free[:-1], free[-1]), scored)
+
+
+def _of_linear_losses() -> Iterator[Case]:
+    two, sizes = partial(_labelled, 2), (_RECORD, _FEATURES)
+    margins = [(MarginLoss(_PLAIN, profile), two) for profile in (LOGISTIC, SIGMOID, SAVAGE)]
+    residuals = [(ResidualLoss(_PLAIN, profile), _row) for profile in (Biweight(1.5), GemanMcClure(0.7))]
+    for loss, record in (*margins, *residuals):
+        placed = partial(Placed, loss)
+        for part in (1.0, 0.4):
+            yield Case(Pulls(_FEATURES), part * loss.profile.steepest, record, placed, sizes)
+            curvatures = Curvatures(_FEATURES, *loss.profile.curvatures)
+            yield Case(curvatures, part * loss.hessians_clip, record, placed, sizes)
+    # Streams, of the loss that bends both ways alike. A convex one's Hessians are closer together by √2, and
+    # its changes of gradients by 2: a clip of lengths, which is all that privacy rests on, cannot tell.
+    loss, batch, moved = MarginLoss(_PLAIN, SIGMOID), 7, 0.05
+    changed = (_RECORD, 2 * _FEATURES)
+
+    def change(free: Array) -> Leaf:
+        at, way = np.split(free, 2)
+        return Leaf(at, at + moved * _unit(way), batch)
+
+    for derivative, first, later in (
+        (Gradients(loss), loss.steepest, loss.smoothness),
+        (Hessians(loss, 1), loss.smoothness, loss.bend),
+    ):
+        for part in (1.0, 0.4):
+            yield Case(derivative, part * first / batch, two, lambda free: Leaf(free, None, batch), sizes)
+        yield Case(derivative, later * moved / batch, two, change, changed)
+
+
+CASES: tuple[Case, ...] = (*_of_points(), *_of_vectors(), *_of_labelled(), *_of_linear_losses())
+
+
+def _search(kind: type[Statistic], long: bool) -> Finding:
+    cases = [case for case in CASES if type(case.statistic) is kind]
+    widest = [case.widest(long=long) for case in cases]
+    shares = [w / case.statistic.diameter(case.clip) for w, case in zip(widest, cases, strict=True)]
+    pairs = list(zip(widest, cases, strict=True))
+    return Finding(
+        holds=all(case.declared(_LEAST) < found <= case.declared() for found, case in pairs),
+        claimed=f"no two records are further apart than the diameter, and some are {_LEAST:.0%} of it",
+        found=f"{min(shares):.4f} to {max(shares):.4f} of it, by {len(cases)} searches",
+        power=f"declared a tenth smaller: at least {min(shares) / _LEAST:.4f} of it",
+    )
+
+
+def _lines() -> Iterator[Line]:
+    for kind in dict.fromkeys(type(case.statistic) for case in CASES):
+        name = re.sub(r"(?<=.)([A-Z])", r"-\1", kind.__name__).lower()
+        yield Line(f"diameter-{name}", f"how far one record moves `{kind.__name__}`", partial(_search, kind))
+
+
+SECTION = Section(
+    "How far one record moves a sum",
+    """\
+Every statistic that a gate may sum, at clips that plans have. The search walks uphill in both records and in
+the point at which they are seen, all three free, from many places; records begin opposite every other time.
+A diameter that it passes is a breach, and one that it does not come near is noise for nothing.""",
+    tuple(_lines()),
+)
