@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
 import http_reference
+import notebook_page
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -15,6 +16,7 @@ MADE = {
     "index.md": "README.md",
     "reference/client.md": "client/README.md",
     "reference/http.md": "openapi.yaml",
+    "notebook.md": "examples/notebook.ipynb",
 }
 """Pages, and the files of the project that they are made of."""
 
@@ -33,14 +35,20 @@ _LINK = re.compile(r"(\]\()(?!\w+:|#|<)([^)#\s]*)((?:#[^)\s]*)?\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made, ."""
+    """Add the pages that are made, and the examples as files."""
     for page, source in MADE.items():
         text = (ROOT / source).read_text()
         if source.endswith(".yaml"):
             text = http_reference.page(text)
+        elif source.endswith(".ipynb"):
+            text, pictures = notebook_page.page(text)
+            for name, content in pictures.items():
+                files.append(File.generated(config, f"examples/{name}", content=content))
         elif page == "reference/client.md":
             text += _CLIENT
         files.append(File.generated(config, page, content=text))
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        files.append(File.generated(config, f"examples/{example.name}", abs_src_path=str(example)))
     return files
 
 
