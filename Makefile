@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve chromium test check bench prove openapi image
+.PHONY: help install demo serve chromium test check bench prove openapi docs image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -68,6 +68,10 @@ bench: install ## timings and accuracy, into docs/benchmarks.md
 
 prove: install ## the long proofs
 	$(PYTEST) -m prove
+
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: install ## the site, into site/; it needs no network and can be read from the disk
+	$(BIN)/mkdocs build
 
 image: ## the container's image, built, run and proven without a Docker engine, where that can be done
 	@$(PYTHON) scripts/prove-image

@@ -1,6 +1,7 @@
 """All benchmarks, one after another; those of figures write to docs/reproductions.md."""
 
 from benchmarks import (
+    choosing,
     coverage,
     dashboard,
     exact_mean,
@@ -46,5 +47,6 @@ for benchmark in (
     federated_private,
     robust_labels,
     saddles,
+    choosing,
 ):
     benchmark.main()

@@ -80,7 +80,7 @@ class _Shown:
 
     def __repr__(self) -> str:
         text = StringIO()
-        Console(file=text, width=100).print(self)
+        Console(file=text, width=100, force_jupyter=False, color_system=None).print(self)
         return text.getvalue()
 
     def _repr_html_(self) -> str:

@@ -41,7 +41,7 @@ class Transform(Protocol):
 
 
 @dataclass(frozen=True)
-class CovarianceDescriptors:
+class CovarianceDescriptors(Transform):
     """Of images: the covariance of features over the pixels of one image (paper 000, Appendix C.1).
 
     The features are x, y, the intensities, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the gradient, of
@@ -112,7 +112,7 @@ class CovarianceDescriptors:
 
 
 @dataclass(frozen=True)
-class WindowCovariances:
+class WindowCovariances(Transform):
     """Of windows of a time series: the covariance of the channels over the moments of one window.
 
     Attributes:
@@ -154,7 +154,7 @@ def _covariances(samples: Array, regulariser: float) -> Array:
 
 
 @dataclass(frozen=True)
-class Indicators:
+class Indicators(Transform):
     """Of table rows: the places of categories become indicators, one for each category of a column.
 
     Attributes:

@@ -1,0 +1,156 @@
+"""The pictures of docs/choosing.md, from seeds: what ε, radius, norm bound and rank do to an answer."""
+
+from collections.abc import Sequence
+from math import sqrt
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from scipy.special import ndtr
+
+from privest.estimators import frechet_mean, logistic_regression, robust_pca
+from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.robust_pca import RobustPCASpec
+from privest.privacy.calibration import mu_for
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.privacy.noise import SystemNoise
+from privest.records import Records
+from privest.shapes import LabelledShape, PointsShape, VectorsShape
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+DELTA = 1e-6
+RUNS = 40
+COLOURS = ("#1d4fd7", "#d97706", "#15803d")
+
+
+class Seeded(SystemNoise):
+    """Noise that anybody can repeat, for pictures of invented data."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(0)
+        self._generator = np.random.default_rng(seed)
+
+
+def root_mean_square(errors: Sequence[float]) -> float:
+    return sqrt(float(np.mean(np.square(errors))))
+
+
+def about_epsilon(guesses: Axes, errors: Axes) -> None:
+    """How often the best attacker is right, and how far off a mean in the plane is."""
+    epsilons = np.geomspace(0.03, 10, 60)
+    guesses.semilogx(epsilons, [100 * ndtr(mu_for(float(each), DELTA) / 2) for each in epsilons], COLOURS[0])
+    guesses.axhline(50, color="#999999", linestyle="--", linewidth=1)
+    guesses.text(0.03, 51, "a coin", color="#666666")
+    guesses.set(xlabel="ε", ylabel="right guesses, %", ylim=(48, 101), title="Which of two records is it?")
+    for n, colour in zip((1_000, 10_000, 100_000), COLOURS, strict=True):
+        shape = PointsShape(n, {"name": "euclidean", "dim": 2}, None, 1.0)
+        plans = [
+            frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(float(each), DELTA))
+            for each in epsilons
+        ]
+        errors.loglog(
+            epsilons, [plan.expected_error.radius_95 for plan in plans], colour, label=f"{n:,} records"
+        )
+    errors.set(xlabel="ε", ylabel="error, in radii", title="How far off is a mean?")
+    errors.legend(fontsize=8)
+
+
+def about_radius(axis: Axes) -> None:
+    """Days in hospital, mean 6, with a long tail; the public centre is 5."""
+    days = np.random.default_rng(1).exponential(6, (2_000, 1))
+    radii = np.geomspace(0.5, 300, 22)
+    for epsilon, colour in zip((0.1, 0.5, 2.0), COLOURS, strict=True):
+
+        def error(radius: float, seed: int, epsilon: float = epsilon) -> float:
+            shape = PointsShape(len(days), {"name": "euclidean", "dim": 1}, [5.0], radius)
+            plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(epsilon, DELTA))
+            gate = Gate(Records(days), plan.statistics, plan.releases, Seeded(seed))
+            return float(frechet_mean.run(plan, gate)[0] - days.mean())
+
+        errors = [root_mean_square([error(float(radius), seed) for seed in range(RUNS)]) for radius in radii]
+        axis.loglog(radii, errors, colour, label=f"ε = {epsilon:g}")
+    axis.axvspan(20, 40, color="#dddddd", label="what nearly all stay")
+    axis.set(xlabel="radius, days", ylabel="error, days", title="Mean days in hospital")
+    axis.legend(fontsize=8)
+
+
+def about_norm_bound(axis: Axes) -> None:
+    """Four standardised features; the best classifier is right about 72 rows in 100."""
+    rng = np.random.default_rng(2)
+    effects = np.array([1.0, -0.8, 0.5, 0.0])
+    rows, others = rng.standard_normal((2_000, 4)), rng.standard_normal((20_000, 4))
+    labels = rng.random(2_000) < 1 / (1 + np.exp(-rows @ effects))
+    records = Records(np.column_stack([rows, labels]))
+    chances = 1 / (1 + np.exp(-others @ effects))
+    bounds = np.geomspace(0.2, 60, 20)
+    for epsilon, colour in zip((0.1, 0.5, 2.0), COLOURS, strict=True):
+
+        def right(bound: float, seed: int, epsilon: float = epsilon) -> float:
+            shape = LabelledShape(
+                n=2_000,
+                features=("a", "b", "c", "d"),
+                label="y",
+                classes=("0", "1"),
+                norm_bound=bound,
+                mean=(0.0,) * 4,
+                scale=(1.0,) * 4,
+            )
+            plan = logistic_regression.plan(LogisticSpec(), shape, PrivacyTarget(epsilon, DELTA))
+            fit = logistic_regression.run(plan, Gate(records, plan.statistics, plan.releases, Seeded(seed)))
+            second = others @ fit.coefficients + fit.intercept > 0
+            return 100 * float(np.mean(np.where(second, chances, 1 - chances)))
+
+        shares = [np.mean([right(float(bound), seed) for seed in range(RUNS)]) for bound in bounds]
+        axis.semilogx(bounds, shares, colour, label=f"ε = {epsilon:g}")
+    axis.axhline(100 * float(np.mean(np.maximum(chances, 1 - chances))), color="#999999", linestyle=":")
+    axis.axvline(2, color="#999999", linestyle="--", linewidth=1, label="√4, the default")
+    axis.set(xlabel="norm bound, in scales", ylabel="right about others, %", title="Four features")
+    axis.legend(fontsize=8)
+
+
+def about_rank(shares: Axes, errors: Axes) -> None:
+    """Ten measurements with three causes: what a question for six directions finds."""
+    rng = np.random.default_rng(3)
+    causes = np.linalg.qr(rng.standard_normal((10, 3)))[0]
+    rows = rng.standard_normal((10_000, 3)) * [3, 2, 1.5] @ causes.T + 0.4 * rng.standard_normal((10_000, 10))
+    shape = VectorsShape(len(rows), 10)
+    plan = robust_pca.plan(RobustPCASpec(rank=6, explained=True), shape, PrivacyTarget(1.0, DELTA))
+    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, Seeded(0)))
+    assert found.explained is not None
+    shares.bar(range(1, 7), 100 * found.explained, color=[COLOURS[0]] * 3 + ["#bbbbbb"] * 3)
+    shares.set(xlabel="direction", ylabel="share of the variance, %", title="Asked for six, three matter")
+    ranks = range(1, 10)
+    for n, colour in zip((1_000, 10_000, 100_000), COLOURS, strict=True):
+        plans = [
+            robust_pca.plan(RobustPCASpec(rank), VectorsShape(n, 10), PrivacyTarget(1.0, DELTA))
+            for rank in ranks
+        ]
+        degrees = [np.degrees(plan.expected_error.radius_95) for plan in plans]
+        errors.semilogy(ranks, degrees, "o-", color=colour, label=f"{n:,} records")
+    errors.set(xlabel="rank", ylabel="error, degrees", title="What each rank costs, ε = 1", ylim=(5e-3, 40))
+    errors.legend(fontsize=8)
+
+
+def main() -> None:
+    """Draw all four."""
+    for name, draw, count in (
+        ("epsilon", about_epsilon, 2),
+        ("radius", about_radius, 1),
+        ("norm-bound", about_norm_bound, 1),
+        ("rank", about_rank, 2),
+    ):
+        figure, axes = plt.subplots(1, count, figsize=(4.6 * count, 3.4), squeeze=False)
+        draw(*axes[0])
+        figure.tight_layout()
+        figure.savefig(PICTURES / f"choosing-{name}.png", dpi=110, metadata={"Software": None})
+        plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()

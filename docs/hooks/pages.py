@@ -1,0 +1,68 @@
+"""What the site shows besides the files in docs/: made when it is built, and linked to as on GitHub."""
+
+import re
+from pathlib import Path, PurePosixPath
+from posixpath import normpath, relpath
+
+import http_reference
+import notebook_page
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[2]
+
+MADE = {
+    "index.md": "README.md",
+    "reference/client.md": "client/README.md",
+    "reference/http.md": "openapi.yaml",
+    "notebook.md": "examples/notebook.ipynb",
+}
+"""Pages, and the files of the project that they are made of."""
+
+PLACES = {source: page for page, source in MADE.items()}
+
+_CLIENT = """
+::: privest_client
+    options: {inherited_members: true, show_submodules: false}
+
+::: privest_client.client.Datasets
+
+::: privest_client.client.AsyncDatasets
+"""
+
+_LINK = re.compile(r"(\]\()(?!\w+:|#|<)([^)#\s]*)((?:#[^)\s]*)?\))")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made, and the examples as files."""
+    for page, source in MADE.items():
+        text = (ROOT / source).read_text()
+        if source.endswith(".yaml"):
+            text = http_reference.page(text)
+        elif source.endswith(".ipynb"):
+            text, pictures = notebook_page.page(text)
+            for name, content in pictures.items():
+                files.append(File.generated(config, f"examples/{name}", content=content))
+        elif page == "reference/client.md":
+            text += _CLIENT
+        files.append(File.generated(config, page, content=text))
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        files.append(File.generated(config, f"examples/{example.name}", abs_src_path=str(example)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links between files of the project, as links between pages."""
+    here = page.file.src_uri
+    source = MADE.get(here, f"docs/{here}")
+    if source == "openapi.yaml":
+        return markdown
+
+    def placed(found: re.Match[str]) -> str:
+        before, target, after = found.groups()
+        meant = normpath(PurePosixPath(source).parent / target)
+        place = PLACES.get(meant, meant.removeprefix("docs/"))
+        return f"{before}{relpath(place, PurePosixPath(here).parent)}{after}"
+
+    return _LINK.sub(placed, markdown)

@@ -1,0 +1,266 @@
+"""What pages show is run as it stands, tutorial and examples before all, or is listed with a reason."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from math import ceil, erfc, sqrt
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+
+from harness import ADMIN_KEY, Server
+from privest.privacy.calibration import mu_for
+from privest_client import Client
+from test_readme import PAGES as SHOWN_BY_CURL
+
+ROOT = Path(__file__).parents[2]
+ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
+BIN = Path(sys.executable).parent
+
+ELSEWHERE = {
+    "README.md": "test_readme.py",
+    **dict.fromkeys(SHOWN_BY_CURL, "test_readme.py"),
+}
+"""Pages of which all shell blocks are run by another test."""
+
+NOT_RUN = {
+    "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
+    "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
+    "export PRIVEST_DATABASE_URL": "needs several machines: test_concurrency.py starts replicas",
+    "dask scheduler": "needs several machines: test_engines.py starts such a cluster on one",
+    'tls="--tls': "needs several machines: test_engines.py starts such a cluster on one",
+    "pip install jupyterlab": "opens a browser: the notebook itself is run here",
+}
+"""Beginnings of blocks, and what is run in their place."""
+
+
+@pytest.fixture
+def backend() -> str:
+    """Pages know of no database."""
+    return "sqlite"
+
+
+def blocks(page: str, *languages: str) -> list[str]:
+    """The blocks of a page in these languages."""
+    text = (ROOT / page).read_text()
+    found = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [block for language, block in found if language in languages]
+
+
+def shell(block: str, server: Server, **environment: str) -> str:
+    """What a shell block prints; the environment of the tests has what it would install."""
+    script = f"set -euo pipefail; pip() {{ :; }}\n{block}".replace(ADDRESS, server.url)
+    done = subprocess.run(
+        ["bash", "-c", script.replace(PASSWORD, ADMIN_KEY)],
+        cwd=server.directory,
+        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def python(page: str, server: Server, **given: Any) -> dict[str, Any]:
+    """The names that the Python of a page leaves behind."""
+    for block in blocks(page, "python"):
+        exec(compile(block.replace(ADDRESS, server.url), page, "exec"), given)  # noqa: S102 - our own pages
+    return given
+
+
+def test_every_block_is_run_or_listed() -> None:
+    run = {page: blocks(page, "python") for page in ("docs/scikit-learn.md", "client/README.md")}
+    run |= {"docs/choosing.md": blocks("docs/choosing.md", "python")}
+    run |= {page: blocks(page, "python", "sh") for page in ("docs/tutorial.md", "docs/examples.md")}
+    run |= {page: blocks(page, "sh") for page in ELSEWHERE}
+    pages = [
+        Path("README.md"),
+        Path("client/README.md"),
+        *(Path("docs") / p.name for p in (ROOT / "docs").glob("*.md")),
+    ]
+    shown = [
+        (str(page), block) for page in pages for block in blocks(str(page), "sh", "bash", "python", "json")
+    ]
+    assert len(shown) > 20
+    listed = {start for start in NOT_RUN for _, block in shown if block.startswith(start)}
+    assert listed == set(NOT_RUN)
+    missing = [
+        (page, block)
+        for page, block in shown
+        if block not in run.get(page, ()) and not block.startswith(tuple(NOT_RUN))
+    ]
+    assert not missing
+
+
+def test_the_tutorial(
+    server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    install, key = blocks("docs/tutorial.md", "sh")
+    assert install == "pip install ./client\n"
+    monkeypatch.setenv("PRIVEST_KEY", shell(f"{key}\necho $PRIVEST_KEY", server).strip())
+    (ten, *_) = blocks("docs/tutorial.md", "python")
+    assert len([line for line in ten.splitlines() if line]) == 10
+    left = python("docs/tutorial.md", server)
+    took = time.monotonic() - began
+    said = capsys.readouterr().out
+    assert "The privacy budget does not cover this" in said
+    mean, client = left["mean"], left["client"]
+    assert np.linalg.norm(mean.point - left["rows"].mean(axis=0)) < 3 * mean.radius_95
+    spent = [client.budget().told.spent.epsilon]
+    client.frechet_mean(left["people"], epsilon=0.5, reuse=False)
+    spent.append(client.budget().told.spent.epsilon)
+    assert re.findall(
+        r"(?:ε = (\S+) spent of|come\s+to (\S+?)\.\s)", (ROOT / "docs/tutorial.md").read_text()
+    ) == [
+        (f"{spent[0]:.2f}", ""),
+        ("", f"{spent[1]:.2f}"),
+    ]
+    with capsys.disabled():
+        print(f"\ntutorial: {took:.1f} s")
+
+
+def test_the_client_in_short(server: Server) -> None:
+    rows = np.random.default_rng(0).standard_normal((500, 5)) * [3, 2, 0.1, 0.1, 0.1]
+    left = python("client/README.md", server, key=server.owner().key, rows=rows)
+    assert left["found"].basis.shape == (5, 2)
+
+
+def test_what_is_said_of_epsilon(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    """The best guess between two records is right with probability Φ(μ/2); equal questions add up in μ²."""
+    text = (ROOT / "docs/choosing.md").read_text()
+    epsilons, guesses = (
+        [
+            float(cell)
+            for cell in re.findall(r"\| ([\d.]+)", re.search(rf"^\| {row}.*$", text, re.MULTILINE)[0])
+        ]
+        for row in ("ε, at", "right guesses")
+    )
+    right = [50 * erfc(-mu_for(each, 1e-6) / 2 / sqrt(2)) for each in epsilons]
+    assert guesses == [ceil(10 * each) / 10 for each in right]
+    assert f"holds {int((mu_for(1, 0.9e-5) / mu_for(0.1, 10_000**-1.5)) ** 2)} questions" in text
+    owner = server.owner(1.0)
+    with Client(server.url, owner.key, progress=False) as client:
+        python("docs/choosing.md", server, client=client, dataset=owner.dataset())
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert not owner.budget()["queries"]
+
+
+def test_every_claim_about_others_has_a_source() -> None:
+    text = (ROOT / "docs/comparison.md").read_text()
+    rows = re.findall(r"^\| (?:Lomas|diffprivlib|OpenDP|BigQuery|Snowflake) \| (.*) \|$", text, re.MULTILINE)
+    assert len(rows) > 40
+    sourced = re.compile(r"\]\[|not documented|no service|with the object|as the library")
+    assert not [row for row in rows if not sourced.search(row)]
+    used, defined = (
+        re.findall(r"\]\[([\w-]+)\]", text),
+        re.findall(r"^\[([\w-]+)\]: https://", text, re.MULTILINE),
+    )
+    assert set(used) == set(defined)
+    assert len(defined) == len(set(defined))
+
+
+def test_scikit_learn_in_short(server: Server) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal([40, 120], [15, 20], (500, 2))
+    y = np.where(X[:, 0] + 5 * rng.standard_normal(500) > 40, "yes", "no")
+    left = python("docs/scikit-learn.md", server, X=X, y=y, X_new=X[:9])
+    assert left["model"].score(X, y) > 0.7
+
+
+def test_the_pandas_user(server: Server) -> None:
+    (block, *_) = blocks("docs/examples.md", "sh")
+    said = shell(f"cd {ROOT}\n{block}", server, PRIVEST_KEY=server.owner(3.0).key)
+    assert re.search(r"^age +0\.0\d", said, re.MULTILINE)
+    assert "right about" in said
+    assert "limit" in said
+
+
+def test_the_platform(start_server: Callable[..., Server], tmp_path: Path) -> None:
+    (_, _, setting_up, showing) = blocks("docs/examples.md", "sh")
+    making, serving = setting_up.splitlines()
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    subprocess.run(
+        ["bash", "-c", making],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"},
+        check=True,
+    )
+    assert "d" not in json.loads((tmp_path / "keys.json").read_text())["keys"][0]
+    assert (tmp_path / "platform.pem").stat().st_mode & 0o777 == 0o600
+    settings = dict(re.findall(r"PRIVEST_(\w+)=(\S+)", serving))
+    server = start_server(
+        **{
+            name.lower(): value.replace("keys.json", str(tmp_path / "keys.json"))
+            for name, value in settings.items()
+        }
+    )
+    owner, analyst = server.owner(3.0), server.analyst()
+    rows = np.random.default_rng(0).normal([171, 68], [8, 11], (5000, 2))
+    plane = {"kind": "points", "manifold": {"name": "euclidean", "dim": 2}, "center": [170, 70], "radius": 30}
+    dataset = owner.dataset(rows, plane)
+    owner.grant(dataset, analyst, epsilon=0.5, delta=1e-5)
+    looks = [
+        shell(showing, server, PRIVEST_URL=server.url, analyst_id=analyst.id, dataset=dataset) for _ in "ab"
+    ]
+    line = re.compile(r"Mean, (\w+): 1\d\d\.\d, \d\d\.\d ± (\d\.\d\d), for ε = ([\d.]+) \((\w+); job_")
+    assert [found[::2] for found in line.findall(looks[0])] == [("roughly", "0.05"), ("finely", "0.3")]
+    assert looks[1] == looks[0].replace("(asked;", "(kept;")
+    assert "costs ε = 5, which your budget does not cover" in looks[0]
+    assert owner.budget()["queries"] == 2
+    shown = [found[:3] for found in line.findall("\n".join(blocks("docs/examples.md", "text")))]
+    assert shown == [found[:3] for found in line.findall(looks[0])]
+
+
+def pictures(notebook: nbformat.NotebookNode) -> list[list[str]]:
+    """Of each cell, what kinds of output it has."""
+    return [
+        [kind for output in cell.outputs for kind in sorted(output.get("data", {output.output_type: ""}))]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+    ]
+
+
+def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = nbformat.read(ROOT / "examples/notebook.ipynb", as_version=4)
+    owner = server.owner(3.0)
+    monkeypatch.setenv("PRIVEST_URL", server.url)
+    monkeypatch.setenv("PRIVEST_KEY", owner.key)
+    run = NotebookClient(nbformat.from_dict(stored), timeout=60).execute()
+    assert pictures(run) == pictures(stored)
+    assert sum("image/png" in kinds for kinds in pictures(run)) == 4
+    assert owner.budget()["queries"] == 5
+
+
+@pytest.mark.prove
+def test_a_stranger_gets_an_estimate(server: Server, tmp_path: Path) -> None:
+    """From nothing but Python: the client and what it needs, a key, ten lines; `-n 0 -s` shows the time."""
+    (tmp_path / "client").symlink_to(ROOT / "client")
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "fresh"], check=True)
+    install, key = blocks("docs/tutorial.md", "sh")
+    (ten, *_) = blocks("docs/tutorial.md", "python")
+    (tmp_path / "first.py").write_text(ten.replace(ADDRESS, server.url))
+    script = "\n".join(["set -euo pipefail", install, key, "python first.py"])
+    began = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", script.replace(ADDRESS, server.url).replace(PASSWORD, ADMIN_KEY)],
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{tmp_path}/fresh/bin:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "height and weight" in done.stdout
+    print(f"\nfrom pip install to an estimate: {time.monotonic() - began:.0f} s")
