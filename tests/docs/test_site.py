@@ -1,6 +1,7 @@
 """The site: built without a warning or a network, no dead link, every public name in the reference."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -62,6 +63,18 @@ def test_no_link_is_dead(site: dict[Path, Page]) -> None:
                 dead.append((path.name, link))
     assert not dead
     assert sum(len(page.links) for page in site.values()) > 1000
+
+
+def test_no_link_is_dead_in_the_repository_either() -> None:
+    """Where pages are read as files, before any site is made of them."""
+    pages = [ROOT / "README.md", ROOT / "client/README.md", *(ROOT / "docs").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
+    assert not [
+        (page, link)
+        for page, link in links
+        if not urlparse(link).scheme and not (page.parent / link).exists()
+    ]
+    assert len(links) > 80
 
 
 def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
