@@ -8,11 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import estimates, mechanisms
+from audit import canaries, estimates, mechanisms, over_http
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
-SECTIONS: tuple[Section, ...] = (mechanisms.SECTION, estimates.SECTION)
+SECTIONS: tuple[Section, ...] = (
+    mechanisms.SECTION,
+    estimates.SECTION,
+    canaries.SECTION,
+    over_http.SECTION,
+)
 
 PAGE = Path("docs/audit.md")
 

@@ -11,7 +11,7 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -73,10 +73,13 @@ class Server:
     Args:
         directory: for data, secrets and logs.
         database_url: of a database.
+        program: what is told to serve, instead of `privest`.
         settings: further PRIVEST_… settings, by their names in lower case.
     """
 
-    def __init__(self, directory: Path, database_url: str, **settings: object) -> None:
+    def __init__(
+        self, directory: Path, database_url: str, *, program: Sequence[str] = (), **settings: object
+    ) -> None:
         self.directory, self.database_url = directory, database_url
         self.data_dir = Path(str(settings.get("data_dir", directory / "data")))
         self.log = directory / "server.log"
@@ -98,7 +101,12 @@ class Server:
         } | settings
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
         environment |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()}
-        command = [str(Path(sys.executable).with_name("privest")), "serve", "--port", str(port)]
+        command = [
+            *(program or [str(Path(sys.executable).with_name("privest"))]),
+            "serve",
+            "--port",
+            str(port),
+        ]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
