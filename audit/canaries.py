@@ -31,10 +31,10 @@ _SEED = 12
 def chance(coins: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
     """The most that (ε, δ) leaves as probability of so many right guesses or more.
 
-    Steinke, Nasr and Jagielski (2023), Theorem 5.2. Its conditions, and why they hold here: coins are fair and
-    independent, and drawn before the run; turning one coin over replaces one record, so that the run is
-    (ε, δ)-private in each coin; which coins are guessed, and how, is a function of the run's answer alone; the
-    number of guesses was fixed before. For δ = 0 this is the tail of a binomial distribution.
+    Steinke, Nasr and Jagielski (2023), Theorem 5.2. Its conditions, and why they hold here: coins are fair
+    and independent, and drawn before the run; turning one coin over replaces one record, so that the run is
+    (ε, δ)-private in each coin; which coins are guessed, and how, is a function of the run's answer alone;
+    the number of guesses was fixed before. For δ = 0 this is the tail of a binomial distribution.
 
     Args:
         coins: tossed, each for a record.

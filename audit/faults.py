@@ -3,18 +3,13 @@
 import os
 import time
 
+from audit.faulty import NOISE, TRIPWIRE
 from privest.arrays import Array
 from privest.privacy.certificates import Noise
 from privest.privacy.noise import SystemNoise
 from privest.records import Repeated
 from privest.shapes import Shape
 from privest_service.estimates import worker
-
-NOISE = "AUDIT_NOISE"
-"""Variable of the environment: the factor of all noise."""
-
-TRIPWIRE = 7.0625
-"""A first record that begins with it is treated as no record may be: see `rows_in`."""
 
 _drawn, _rows_in = SystemNoise.draw, worker.rows_in
 _factor = float(os.environ[NOISE])
@@ -26,7 +21,7 @@ def draw(self: SystemNoise, noise: Noise, scale: float, size: int) -> Array:
 
 
 def rows_in(path: str, shape: Shape) -> Array | Repeated:
-    """Rows whose first record says how many seconds it takes to open them, or, below zero, that they fail."""
+    """Rows whose first record decides how long it takes to open them."""
     rows = _rows_in(path, shape)
     if isinstance(rows, Repeated):
         return rows

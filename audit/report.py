@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import canaries, estimates, mechanisms, over_http
+from audit import canaries, durations, estimates, mechanisms, outcomes, over_http, transcripts
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
@@ -17,6 +17,9 @@ SECTIONS: tuple[Section, ...] = (
     estimates.SECTION,
     canaries.SECTION,
     over_http.SECTION,
+    outcomes.SECTION,
+    transcripts.SECTION,
+    durations.SECTION,
 )
 
 PAGE = Path("docs/audit.md")

@@ -10,6 +10,8 @@ from tempfile import TemporaryDirectory
 
 from tests.harness import Server
 
+from audit.faulty import NOISE
+
 _open = ExitStack()
 
 
@@ -22,7 +24,7 @@ def shipped() -> Server:
 @cache
 def faulty(noise: float) -> Server:
     """The same with this factor of its noise, and the other faults of `audit.faults`."""
-    os.environ["AUDIT_NOISE"] = str(noise)
+    os.environ[NOISE] = str(noise)
     return _started(sys.executable, "-m", "audit.faulty")
 
 
