@@ -97,14 +97,14 @@ def every() -> Iterator[Question]:
     for kind in KINDS.values():
         fields = kind.request.model_fields
         own = {name: _choices(name, fields[name].annotation) for name in fields if name not in _COMMON}
-        needed = {name: own[name][0] for name in own if fields[name].is_required()}
+        required = needed(kind)
         crossed = {name: own[name] for name in ("solver", "loss") if name in own}
         crosses = [dict(zip(crossed, values, strict=True)) for values in product(*crossed.values())]
         for schema in schemas(kind.dataset_kind):
-            yield from _accepted(kind, schema, 1, [needed | cross for cross in crosses])
+            yield from _accepted(kind, schema, 1, [required | cross for cross in crosses])
         for name, value in [(each, value) for each, values in own.items() for value in values]:
-            if name not in crossed.keys() | needed.keys():
-                tried = [needed | cross | {name: value} for cross in ({}, *crosses)]
+            if name not in crossed.keys() | required.keys():
+                tried = [required | cross | {name: value} for cross in ({}, *crosses)]
                 among = product((1, 2), schemas(kind.dataset_kind))
                 found = (
                     question for count, schema in among for question in _accepted(kind, schema, count, tried)
@@ -125,6 +125,13 @@ def _accepted(
         except ValueError:  # by public facts
             continue
         yield Question(kind, schema, options, datasets, plan)
+
+
+def needed(kind: Kind) -> dict[str, Any]:
+    """Choices that every question of a kind makes."""
+    fields = kind.request.model_fields
+    own = [name for name in fields if name not in _COMMON and fields[name].is_required()]
+    return {name: _choices(name, fields[name].annotation)[0] for name in own}
 
 
 _COMMON = set(EstimateRequest.model_fields)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import canaries, durations, estimates, mechanisms, outcomes, over_http, transcripts
+from audit import access, canaries, durations, estimates, mechanisms, outcomes, over_http, transcripts
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
@@ -20,6 +20,7 @@ SECTIONS: tuple[Section, ...] = (
     outcomes.SECTION,
     transcripts.SECTION,
     durations.SECTION,
+    access.SECTION,
 )
 
 PAGE = Path("docs/audit.md")
