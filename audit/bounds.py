@@ -13,7 +13,8 @@ CONFIDENCE = 0.999
 ATTACKS = 200
 """Lines of one report, at most; `tests/audit` counts them."""
 
-_ALPHA = (1 - CONFIDENCE) / ATTACKS
+ALPHA = (1 - CONFIDENCE) / ATTACKS
+"""Probability with which one line may be wrong."""
 
 
 def rates(hits: int, runs: int, alpha: float) -> tuple[float, float]:
@@ -54,8 +55,8 @@ def epsilon_proven(scores: tuple[Array, Array]) -> float:
 
 def _error_rates(one: Array, other: Array, threshold: float) -> tuple[float, float]:
     """The probability of a score above it in the other world, from below, and in the one, from above."""
-    low, _ = rates(int(np.count_nonzero(other > threshold)), len(other), _ALPHA / 2)
-    _, high = rates(int(np.count_nonzero(one > threshold)), len(one), _ALPHA / 2)
+    low, _ = rates(int(np.count_nonzero(other > threshold)), len(other), ALPHA / 2)
+    _, high = rates(int(np.count_nonzero(one > threshold)), len(one), ALPHA / 2)
     return low, high
 
 

@@ -8,13 +8,33 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from audit import estimates, floats, mechanisms, mutants, retold, samplers, sensitivity
+from audit import (
+    access,
+    canaries,
+    durations,
+    estimates,
+    floats,
+    mechanisms,
+    mutants,
+    outcomes,
+    over_http,
+    retold,
+    samplers,
+    sensitivity,
+    transcripts,
+)
 from audit.bounds import CONFIDENCE
 from audit.lines import Finding, Line, Section
 
 SECTIONS: tuple[Section, ...] = (
     mechanisms.SECTION,
     estimates.SECTION,
+    canaries.SECTION,
+    over_http.SECTION,
+    outcomes.SECTION,
+    transcripts.SECTION,
+    durations.SECTION,
+    access.SECTION,
     retold.SECTION,
     sensitivity.SECTION,
     floats.SECTION,

@@ -81,7 +81,7 @@ class Server:
     Args:
         directory: for data, secrets and logs.
         database_url: of a database.
-        program: that is run.
+        program: what is told to serve, instead of `privest`.
         environment: further variables.
         settings: further PRIVEST_… settings, by their names in lower case.
     """
@@ -90,7 +90,7 @@ class Server:
         self,
         directory: Path,
         database_url: str,
-        program: Sequence[str] = (str(Path(sys.executable).with_name("privest")),),
+        program: Sequence[str] = (),
         environment: Mapping[str, str] = MappingProxyType({}),
         **settings: object,
     ) -> None:
@@ -114,7 +114,8 @@ class Server:
         } | settings
         everything = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
         everything |= {f"PRIVEST_{name.upper()}": str(value) for name, value in given.items()} | environment
-        command = [*program, "serve", "--port", address.rpartition(":")[2]]
+        privest = str(Path(sys.executable).with_name("privest"))
+        command = [*(program or (privest,)), "serve", "--port", address.rpartition(":")[2]]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
         try:

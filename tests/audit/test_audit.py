@@ -10,11 +10,14 @@ import re
 import numpy as np
 import pytest
 from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
+from audit.canaries import chance
+from audit.canaries import epsilon_proven as epsilon_by_coins
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
-from audit import mutants, report, samplers, sensitivity
+from audit import mutants, report, samplers, sensitivity, served
 from privest import losses
+from privest.privacy.calibration import epsilon_for
 from privest_service.cli import main
 
 LINES = report.lines()
@@ -31,6 +34,12 @@ def each(*, quick):
             if line.quick or not quick
         ],
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _servers_end():
+    yield
+    served.stop()
 
 
 @each(quick=True)
@@ -76,6 +85,36 @@ def test_what_is_proven_is_below_the_truth_and_near_it():
     assert 0.95 < mu_proven((noise[0] - 0.5, noise[1] + 0.5), 0.0) < 1.0
     laplace = rng.laplace(size=(2, 100_000))
     assert 1.8 < epsilon_proven((laplace[0] - 1, laplace[1] + 1)) < 2.0
+
+
+RESPONSES, EPSILON = 200, 1.0
+HONEST = 1 / (1 + np.exp(-EPSILON))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-3])
+def test_no_randomised_response_is_right_more_often_than_its_chance(delta):
+    """Answers to each coin apart; all are told with probability δ, or each by itself."""
+    right = np.arange(RESPONSES + 1)
+    most = np.array([chance(RESPONSES, RESPONSES, int(v), EPSILON, delta) for v in right])
+    tails = binom.sf(right - 1, RESPONSES, HONEST)
+    assert (delta + (1 - delta) * tails <= most + 1e-12).all()
+    assert (binom.sf(right - 1, RESPONSES, delta + (1 - delta) * HONEST) <= most + 1e-12).all()
+    if not delta:
+        np.testing.assert_allclose(tails, most)
+
+
+def test_what_coins_prove_is_below_the_truth_and_near_it():
+    rng = np.random.default_rng(0)
+    alpha, runs, mu, delta = 0.05, 400, 1.0, 1e-5
+    truth = epsilon_for(mu, delta)
+    coins = rng.choice([-1.0, 1.0], (runs, 500))
+    seen = coins * mu / 2 + rng.standard_normal(coins.shape)
+    surest = np.argsort(-np.abs(seen), axis=1)[:, :50]
+    right = np.take_along_axis(np.sign(seen) == coins, surest, axis=1).sum(axis=1)
+    proven = {v: epsilon_by_coins(500, 50, int(v), delta, alpha) for v in set(right.tolist())}
+    assert np.mean([proven[v] > truth for v in right.tolist()]) <= alpha
+    answers = rng.random(20_000) < HONEST
+    assert 0.9 * EPSILON < epsilon_by_coins(20_000, 20_000, int(answers.sum()), 0.0, 0.001) < EPSILON
 
 
 def test_a_line_is_run_alone_by_its_name(capsys):

@@ -1,0 +1,247 @@
+"""Who may call what: every operation of openapi.yaml by every role, and what refusals tell."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+import yaml
+from tests.harness import Caller, Server, body_of, npy
+
+from audit import served
+from audit.lines import Finding, Line, Section
+from audit.questions import needed, schemas, usual
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates.kinds import KINDS
+
+ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
+"""Of whom the dataset is the owner's, and its grant and the job the granted analyst's."""
+
+FOREIGN = ("admin", "other owner", "stranger", "nobody")
+"""Who cannot know whether a dataset or a job is there."""
+
+_METHODS = ("get", "put", "post", "delete", "patch")
+_BUDGET = {"epsilon": 1.0, "delta": 1e-5}
+
+_EVERYBODY = (200,) * 6
+_WITH_A_KEY = (200, 200, 200, 200, 200, 401)
+_READERS = (404, 200, 404, 200, 404, 401)
+_ASKERS = (403, 200, 404, 200, 404, 401)
+_UPLOADERS = (403, 201, 201, 403, 403, 401)
+
+
+def _owner(status: int) -> tuple[int, ...]:
+    """Of the dataset, which the granted analyst knows of."""
+    return (404, status, 404, 403, 404, 401)
+
+
+def _account(status: int) -> tuple[int, ...]:
+    """An owner about itself, or the administrator."""
+    return (status, status, 404, 403, 403, 401)
+
+
+def _analyst(status: int) -> tuple[int, ...]:
+    """An analyst about itself, or the administrator."""
+    return (status, 403, 403, status, 404, 401)
+
+
+def _admin(status: int) -> tuple[int, ...]:
+    return (status, 403, 403, 403, 403, 401)
+
+
+# What each role, in the order of ROLES, is answered by an operation.
+TABLE: dict[str, tuple[int, ...]] = {
+    "healthz": _EVERYBODY,
+    "readyz": _EVERYBODY,
+    "read_keys": _WITH_A_KEY,
+    "me": _WITH_A_KEY,
+    "read_metrics": _admin(200),
+    "list_owner_keys": _account(200),
+    "list_analyst_keys": _analyst(200),
+    "list_datasets": _WITH_A_KEY,
+    "create_dataset": _UPLOADERS,
+    "read_dataset": _READERS,
+    "read_dummy": _READERS,
+    "delete_dataset": _owner(204),
+    "put_grant": _owner(200),
+    "delete_grant": _owner(204),
+    "put_cap": _owner(200),
+    "create_owner": _admin(201),
+    "create_analyst": _admin(201),
+    "issue_owner_key": _account(201),
+    "revoke_owner_key": _account(204),
+    "issue_analyst_key": _analyst(201),
+    "revoke_analyst_key": _analyst(204),
+    "list_connections": (200, 200, 200, 403, 403, 401),
+    "create_connection": _admin(201),
+    "delete_connection": _admin(204),
+    "assign_connection": _admin(204),
+    "withdraw_connection": _admin(204),
+    "read_job": _READERS,
+    "read_receipt": _READERS,
+    "watch_job": _READERS,
+    "read_budget": _account(200),
+    "change_budget": _account(200),
+    "read_ledger": _account(200),
+    "read_heads": _account(200),
+    "export_ledger": _account(200),
+} | {f"{verb}_{kind.replace('-', '_')}": _ASKERS for verb in ("estimate", "plan") for kind in KINDS}
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Of openapi.yaml.
+
+    Attributes:
+        name: its operationId.
+        method: of HTTP.
+        path: with names in braces.
+    """
+
+    name: str
+    method: str
+    path: str
+
+
+def operations() -> list[Operation]:
+    """All of them."""
+    document = yaml.safe_load(Path("openapi.yaml").read_text())
+    return [
+        Operation(item[method]["operationId"], method.upper(), path)
+        for path, item in document["paths"].items()
+        for method in _METHODS
+        if method in item
+    ]
+
+
+_fresh = count()
+
+
+class Scene:
+    """Everybody around one owner's datasets, one of each kind, and a job of the granted analyst.
+
+    Args:
+        server: on which it is played.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._owner, self._granted, nobody = server.owner(epsilon=50.0), server.analyst(), server.analyst()
+        nobody.headers.clear()
+        people = (server.admin, self._owner, server.owner(), self._granted, server.analyst(), nobody)
+        self.people: dict[str, Caller] = dict(zip(ROLES, people, strict=True))
+        self.datasets = {kind.dataset_kind: self._dataset(kind.dataset_kind) for kind in KINDS.values()}
+        self.names = {"owner_id": self._owner.id, "analyst_id": self._granted.id}
+        job = self._granted.estimate(self.datasets["points"], epsilon=0.01, delta=1e-7)
+        self.names["job_id"] = job.json()["id"]
+
+    def _dataset(self, kind: str) -> str:
+        schema = schemas(kind)[0]
+        dataset = self._owner.dataset(usual(SCHEMA.validate_python(schema).shape(2)), schema)
+        self._owner.grant(dataset, self._granted)
+        return dataset
+
+    def prepared(self, operation: Operation) -> dict[str, str]:
+        """What stands for the names in a path; what the operation would end is made anew."""
+        names = self.names | {"dataset_id": self.datasets["points"], "name": "none"}
+        if operation.name == "delete_dataset":
+            names["dataset_id"] = self._dataset("points")
+        elif operation.name == "delete_grant":
+            self._owner.grant(names["dataset_id"], self._granted)
+        elif "{key_id}" in operation.path:
+            person = self._owner if "owner" in operation.name else self._granted
+            whose = operation.path.split("/")[2]
+            names["key_id"] = person.post(f"/v1/{whose}/{person.id}/keys").json()["id"]
+        elif "{name}" in operation.path:
+            names["name"] = f"roles{next(_fresh)}"
+            self._server.admin.post("/v1/connections", json=_files(names["name"]))
+            self._server.admin.put(f"/v1/connections/{names['name']}/owners/{self._owner.id}")
+        return names
+
+    def call(
+        self, operation: Operation, role: str, names: dict[str, str], dataset: str = ""
+    ) -> httpx.Response:
+        """One call, about another dataset if one is given."""
+        content = self._content(operation, dataset)
+        headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=30"}
+        path = operation.path.format(**names)
+        return self.people[role].request(operation.method, path, headers=headers, **content)
+
+    def _content(self, operation: Operation, dataset: str) -> dict[str, Any]:
+        if operation.path.startswith("/v1/estimates"):
+            kind = KINDS[operation.path.split("/")[3]]
+            about = dataset or self.datasets[kind.dataset_kind]
+            return {"json": body_of(about, 0.01, delta=1e-7, reuse=False, **needed(kind))}
+        if operation.name == "create_dataset":
+            rows = usual(SCHEMA.validate_python(_VECTORS).shape(2))
+            return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
+        bodies = {
+            "create_owner": {"name": "x", "budget": _BUDGET},
+            "create_analyst": {"name": "x"},
+            "create_connection": _files(f"roles{next(_fresh)}"),
+            "put_grant": {},
+            "put_cap": {},
+            "change_budget": {},
+        }
+        return {"json": bodies[operation.name]} if operation.name in bodies else {}
+
+
+_VECTORS = {"kind": "vectors", "dim": 2}
+_NOBODYS = "0" * 24
+
+
+def _files(name: str) -> dict[str, str]:
+    return {"name": name, "kind": "files", "root": "/usr"}
+
+
+def _said(answer: httpx.Response) -> tuple[Any, ...]:
+    """All but what names the request itself."""
+    headers = {name: value for name, value in answer.headers.items() if name not in ("date", "x-request-id")}
+    return answer.status_code, headers, answer.content
+
+
+def wrong(server: Server, chosen: Callable[[Operation], bool] = lambda _: True) -> Iterator[str]:
+    """Cells in which an answer is not that of the table, or tells whether somebody else's thing is there."""
+    scene = Scene(server)
+    for operation in filter(chosen, operations()):
+        if operation.name not in TABLE:
+            yield f"{operation.name} is not in the table"
+            continue
+        for role, status in zip(ROLES, TABLE[operation.name], strict=True):
+            names = scene.prepared(operation) if status < 300 or "{" in operation.path else scene.names
+            answer = scene.call(operation, role, names)
+            if answer.status_code != status:
+                yield f"{operation.name} by {role}: {answer.status_code}, not {status}"
+            elif status >= 400 and role in FOREIGN:
+                none = {name: f"{value.split('_')[0]}_{_NOBODYS}" for name, value in names.items()}
+                if _said(scene.call(operation, role, none, f"ds_{_NOBODYS}")) != _said(answer):
+                    yield f"{operation.name} by {role}: tells whether it is there"
+
+
+def _attack(long: bool) -> Finding:  # noqa: ARG001 - there is one form
+    server = served.shipped()
+    found = list(wrong(server))
+    cells = len(ROLES) * len(operations())
+    exchanged = dict(TABLE)
+    exchanged["read_job"] = exchanged["read_dataset"] = _WITH_A_KEY
+    with patch.dict(TABLE, exchanged):
+        seen = list(wrong(server, lambda operation: operation.name in ("read_job", "read_dataset")))
+    return Finding(
+        holds=not found and len(seen) == 6,
+        claimed="a key does what its role may, and a refusal is the same, byte for byte, if there is nothing",
+        found="; ".join([f"{len(found)} of {cells} cells are otherwise", *found[:3]]),
+        power=f"a table that lets everybody read datasets and jobs: {len(seen)} cells are otherwise",
+    )
+
+
+SECTION = Section(
+    "Who may call what",
+    """\
+Every operation of openapi.yaml is called by every role: the administrator, the owner of what it is about,
+another owner, an analyst with a grant, one without, and nobody.""",
+    (Line("access", "every operation by every role", _attack),),
+)

@@ -1,0 +1,147 @@
+"""Whether two worlds are told apart by what a server says and logs, but for released numbers."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+from tests.harness import Caller, Server, body_of, npy
+
+from audit import served
+from audit.faulty import TRIPWIRE
+from audit.lines import Finding, Line, Section
+from audit.outcomes import masked
+from audit.questions import Question, every, usual, worlds
+from privest.arrays import Array
+
+_OWN = re.compile(
+    r"\b(job|ds|own|anl|key)_[0-9a-f]+\b|(?<!\.)\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"
+)
+"""Ids, digests and times."""
+
+_RANDOM = {"x-request-id", "date", "content-length"}
+"""Headers that differ between any two answers; a length follows from the digits of released numbers."""
+
+_RELEASED = {"estimate"}
+_OTHER = {"signature", "public_key", "account"}
+
+
+def told(answer: httpx.Response) -> Any:
+    """What an answer says, but for ids, digests, signatures, times, and the values of released numbers."""
+    headers = {name: value for name, value in answer.headers.items() if name not in _RANDOM}
+    said = answer.text
+    if "json" in answer.headers.get("content-type", ""):
+        said = json.dumps(_plain(answer.json()))
+    return answer.status_code, *(_OWN.sub("…", text) for text in (json.dumps(headers), said))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: masked(part) if name in _RELEASED else "…" if name in _OTHER else _plain(part)
+        for name, part in value.items()
+    }
+
+
+def logged(server: Server, since: int) -> list[str]:
+    """What a server logged since so many bytes, but for times, ids and its order: jobs end when they do."""
+    lines = server.log.read_bytes()[since:].decode().splitlines()
+    return sorted(_OWN.sub("…", line) for line in lines)
+
+
+def conversation(server: Server, question: Question, rows: Array) -> Iterator[Any]:
+    """An owner of its own uploads rows, asks about them in several ways, some wrong, and removes them."""
+    since = server.log.stat().st_size
+    owner = server.owner(epsilon=4.0, delta=1e-4)
+    uploaded = owner.upload(npy(rows), question.schema)
+    yield told(uploaded)
+    dataset = uploaded.json().get("id", "ds_none")
+    for path in ("", f"/{dataset}", f"/{dataset}/dummy"):
+        yield told(owner.get(f"/v1/datasets{path}"))
+    kind, options = question.kind.name, {"delta": 1e-6, **question.options}
+    yield told(owner.plan(dataset, kind=kind, epsilon=2.0, **options))
+    asked = owner.estimate(dataset, kind=kind, epsilon=2.0, key="once", **options)
+    yield told(asked)
+    job = asked.json().get("id", "job_none")
+    for path in ("", "/events", "/receipt"):
+        yield told(owner.get(f"/v1/jobs/{job}{path}"))
+    yield told(owner.estimate(dataset, kind=kind, epsilon=2.0, key="once", **options))
+    yield told(owner.estimate(dataset, kind=kind, epsilon=2.0, **options))
+    yield told(owner.estimate(dataset, kind=kind, epsilon=9.0, **options))
+    yield told(owner.estimate(dataset, kind=kind, epsilon=-1.0, **options))
+    yield told(owner.estimate(dataset, kind=kind, epsilon=2.0, **options, nothing=1))
+    yield told(owner.estimate(dataset, kind="robust-pca", epsilon=0.1, rank=7))
+    yield told(_inline(owner, question, rows, kind, options))
+    for path in ("/budget", "/ledger"):
+        yield told(owner.get(f"/v1/owners/{owner.id}{path}"))
+    yield told(owner.delete(f"/v1/datasets/{dataset}"))
+    yield told(owner.get(f"/v1/datasets/{dataset}"))
+    yield logged(server, since)
+
+
+def _inline(owner: Caller, question: Question, rows: Array, kind: str, options: dict[str, Any]) -> Any:
+    """The same rows with the question."""
+    body = body_of("", 0.5, **options)
+    records = np.where(np.isnan(rows), np.array(None), rows).tolist()
+    body["dataset"] = {"inline": {"schema": question.schema, "rows": records}}
+    headers = {"Idempotency-Key": "inline", "Prefer": "wait=30"}
+    return owner.post(f"/v1/estimates/{kind}", json=body, headers=headers)
+
+
+def _questions(long: bool) -> list[Question]:
+    """One for each schema and kind; in the quick form of each kind."""
+    found = dict[str, Question]()
+    for question in every():
+        found.setdefault(f"{question.kind.name} {question.schema if long else ''}", question)
+    return list(found.values())
+
+
+def _attack(long: bool) -> Finding:
+    apart, pairs, said = list[str](), 0, 0
+    questions = _questions(long)
+    list(
+        conversation(served.shipped(), questions[0], usual(questions[0].shape))
+    )  # libraries' words on import
+    for question in questions:
+        one = list(conversation(served.shipped(), question, usual(question.shape)))
+        for name, rows in worlds(question.shape, together=not long):
+            other = list(conversation(served.shipped(), question, rows))
+            pairs, said = pairs + 1, said + len(one)
+            apart += [f"{question} ({name}), call {at}: {said}" for at, said in _different(one, other)]
+    vectors = next(question for question in questions if question.kind.dataset_kind == "vectors")
+    failing = usual(vectors.shape)
+    failing[0, :2] = TRIPWIRE, -1.0
+    broken = [
+        list(conversation(served.faulty(0.05), vectors, rows)) for rows in (usual(vectors.shape), failing)
+    ]
+    seen = len(list(_different(*broken)))
+    return Finding(
+        holds=not apart and seen > 0,
+        claimed="the same answers, errors and log lines, but for the values of released numbers",
+        found="; ".join([f"{len(apart)} of {said} differ, of {pairs} pairs of worlds", *apart[:3]]),
+        power=f"where one record makes a run fail: {seen} of {len(broken[0])}",
+    )
+
+
+def _different(one: list[Any], other: list[Any]) -> Iterator[tuple[int, str]]:
+    """Which parts of two conversations are, and from where on."""
+    for at, pair in enumerate(zip(map(str, one), map(str, other), strict=True)):
+        if pair[0] != pair[1]:
+            same = next((n for n, (a, b) in enumerate(zip(*pair, strict=False)) if a != b), 0)
+            yield at, " ≠ ".join(said[same : same + 60] for said in pair)
+
+
+SECTION = Section(
+    "What a server tells beside its answers",
+    """\
+An owner of a dataset asks a server, as it is shipped, for all that is to be had about it: facts, plans,
+estimates, receipts, bills, with requests that are refused among them. Compared are status, headers, bodies
+and log lines; masked are ids, digests, signatures, times, and of estimates the values of their numbers. The
+worlds are those of the last section.""",
+    (Line("transcripts", "all that a server says and logs", _attack),),
+)
