@@ -163,7 +163,12 @@ SECTION = Section(
 A caller asks the same of two worlds again and again, each time of both in random order, and holds signs and
 ranks of the differences against chance (Wilcoxon).""",
     (
-        Line("durations", "one record that is worst for arithmetic", _alike),
-        Line("durations-of-eigenvalues", "one matrix whose eigenvalues are found sooner", _eigenvalues),
+        Line("durations", "one record that is worst for arithmetic", _alike, quick=False),
+        Line(
+            "durations-of-eigenvalues",
+            "one matrix whose eigenvalues are found sooner",
+            _eigenvalues,
+            quick=False,
+        ),
     ),
 )

@@ -217,7 +217,7 @@ differ in one record: of some two hundred, usual and far out, the pair that firs
             case.name,
             case.about,
             case.scores,
-            (150, 5_000),
+            (100, 5_000),
             fault=(0.25, 0.5),
             mu=sqrt(case.plan.cost.mu_squared),
         ).line
