@@ -211,7 +211,7 @@ class StepSize(RootModel[float]):
 
 
 class Steps(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Steps')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of `rsvrg`: in an epoch
     """
@@ -225,14 +225,14 @@ class Rate(RootModel[float]):
 
 
 class Epochs(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Epochs')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Epochs')]
     """
     of `rsvrg`
     """
 
 
 class Restarts(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Restarts')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Restarts')]
     """
     of `rsvrg`
     """
@@ -385,7 +385,7 @@ class Penalty(RootModel[float]):
 
 
 class Steps1(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Steps')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of a descent; with `-opt` the most of them
     """
@@ -399,7 +399,7 @@ class StepScale(RootModel[float]):
 
 
 class BatchSize(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Batch Size')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Batch Size')]
     """
     of a descent's random batches, expected or exact; by default all records
     """
@@ -429,7 +429,7 @@ class MatrixCompletionEstimate(BaseModel):
 
 
 class Steps2(RootModel[int]):
-    root: Annotated[int, Field(ge=1, title='Steps')]
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of the descent
     """
@@ -2035,7 +2035,7 @@ class MatrixCompletionRequest(BaseModel):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    rank: Annotated[int, Field(ge=1, title='Rank')]
+    rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
     """
     dimension of the subspace
     """
@@ -2047,7 +2047,9 @@ class MatrixCompletionRequest(BaseModel):
     """
     of its longest step
     """
-    local_steps: Annotated[int | None, Field(ge=1, title='Local Steps')] = 1
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """
@@ -2069,7 +2071,7 @@ class RobustPCARequest(BaseModel):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    rank: Annotated[int, Field(ge=1, title='Rank')]
+    rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
     """
     dimension of the subspace
     """
@@ -2123,7 +2125,9 @@ class RobustPCARequest(BaseModel):
     """
     how batches are drawn
     """
-    local_steps: Annotated[int | None, Field(ge=1, title='Local Steps')] = 1
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """
@@ -2226,7 +2230,9 @@ class FrechetMeanRequest(BaseModel):
     """
     of `rsvrg`: noise on full gradients once an epoch, or at every step
     """
-    local_steps: Annotated[int | None, Field(ge=1, title='Local Steps')] = 1
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """

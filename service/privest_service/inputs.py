@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from privest_service.problems import NO_JSON, Fault, Invalid, NotFound
 
@@ -18,6 +18,10 @@ Name = Annotated[
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
+
+
+Count = Annotated[int, Field(ge=1, le=2**53 - 1)]
+"""Of steps and the like: what JSON holds exactly, and so its canonical form, which keys are bound to."""
 
 
 def _numbers(given: Any, depth: int = 0) -> Any:

@@ -138,6 +138,7 @@ BODIES: dict[str, str | bytes] = {
     "steps zero": _with(steps=0),
     "steps negative": _with(steps=-987654),
     "steps too many": _with(steps=987654),
+    "steps beyond what JSON holds exactly": _with(steps=2**53),
     "steps a fraction": _with(steps=1.5),
     "steps a word": _with(steps="3"),
     "clip negative": _with(clip=-MARKED),

@@ -87,6 +87,12 @@ def test_and_the_other_way_round_it_is_none_but_for_other_types(name: str) -> No
     assert not [each for each in found if allowed.get(name, "-") not in each], found
 
 
+def test_a_limit_beyond_what_json_carries_breaks_nobody() -> None:
+    unlimited = changed(*RANK, remove="maximum")
+    assert breaks(unlimited, changed(*RANK, "maximum", to=2**53 - 1)) == []
+    assert breaks(unlimited, changed(*RANK, "maximum", to=2**53 - 2)) != []
+
+
 def test_nothing_breaks_where_nothing_changed_and_the_script_says_so(tmp_path: Path) -> None:
     assert breaks(NOW, deepcopy(NOW)) == []
 

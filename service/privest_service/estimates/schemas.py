@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Id, Input
+from privest_service.inputs import Count, Id, Input
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
@@ -94,9 +94,8 @@ About = Annotated[
 """What a question is about."""
 
 LocalSteps = Annotated[
-    int,
+    Count,
     Field(
-        ge=1,
         exclude_if=lambda steps: steps == 1,
         description="that each owner of several datasets takes by itself in a step, corrected for its drift",
     ),

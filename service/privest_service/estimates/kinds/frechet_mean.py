@@ -13,7 +13,7 @@ from privest.solvers.gradient_descent import Oracle
 from privest.solvers.variance_reduction import FullNoise
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
-from privest_service.inputs import Point
+from privest_service.inputs import Count, Point
 
 
 class FrechetMeanRequest(EstimateRequest):
@@ -22,14 +22,14 @@ class FrechetMeanRequest(EstimateRequest):
     start: Annotated[Point | None, Field(description="first iterate, as nested lists")] = None
     clip: Annotated[float | None, Field(gt=0, le=1e6, description="by which one record pulls at most")] = None
     step_size: Annotated[float | None, Field(gt=0, le=100)] = None
-    steps: Annotated[int | None, Field(ge=1, description="of `rsvrg`: in an epoch")] = None
+    steps: Annotated[Count | None, Field(description="of `rsvrg`: in an epoch")] = None
     solver: Annotated[
         Solver | None, Field(description="full gradients, random batches, or both; by default the best")
     ] = None
     rate: Annotated[float | None, Field(gt=0, le=1, description="probability of a record in a batch")] = None
     sampling: Annotated[Scheme, Field(description="how batches are drawn")] = "poisson"
-    epochs: Annotated[int | None, Field(ge=1, description="of `rsvrg`")] = None
-    restarts: Annotated[int | None, Field(ge=1, description="of `rsvrg`")] = None
+    epochs: Annotated[Count | None, Field(description="of `rsvrg`")] = None
+    restarts: Annotated[Count | None, Field(description="of `rsvrg`")] = None
     clip_change: Annotated[
         float | None, Field(gt=0, le=1e6, description="of `rsvrg`: bound on a record's change of gradient")
     ] = None

@@ -11,6 +11,7 @@ from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.inputs import Count
 
 
 class LogisticRegressionRequest(EstimateRequest):
@@ -32,11 +33,11 @@ class LogisticRegressionRequest(EstimateRequest):
             "λ Σ w²/(1 + w²)",
         ),
     ] = None
-    steps: Annotated[int | None, Field(ge=1, description="of a descent; with `-opt` the most of them")] = None
+    steps: Annotated[Count | None, Field(description="of a descent; with `-opt` the most of them")] = None
     step_scale: Annotated[float | None, Field(gt=0, le=1, description="c of step lengths c/L")] = None
     batch_size: Annotated[
-        int | None,
-        Field(ge=1, description="of a descent's random batches, expected or exact; by default all records"),
+        Count | None,
+        Field(description="of a descent's random batches, expected or exact; by default all records"),
     ] = None
     intercept: bool = True
     standardisation: Annotated[

@@ -11,6 +11,7 @@ from privest.shapes import PartialVectorsShape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
+from privest_service.inputs import Count
 
 
 class MatrixCompletionRequest(EstimateRequest):
@@ -21,8 +22,8 @@ class MatrixCompletionRequest(EstimateRequest):
     things of single records: whoever holds a row fits the basis to it by least squares on its known entries.
     """
 
-    rank: Annotated[int, Field(ge=1, description="dimension of the subspace")]
-    steps: Annotated[int | None, Field(ge=1, description="of the descent")] = None
+    rank: Annotated[Count, Field(description="dimension of the subspace")]
+    steps: Annotated[Count | None, Field(description="of the descent")] = None
     step_size: Annotated[float | None, Field(gt=0, le=1000, description="of its longest step")] = None
     local_steps: LocalSteps = 1
 

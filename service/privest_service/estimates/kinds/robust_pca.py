@@ -12,6 +12,7 @@ from privest.shapes import VectorsShape
 from privest.solvers.gradient_descent import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
+from privest_service.inputs import Count
 
 
 class RobustPCARequest(EstimateRequest):
@@ -20,7 +21,7 @@ class RobustPCARequest(EstimateRequest):
     Of the choices, what is left out follows from public facts.
     """
 
-    rank: Annotated[int, Field(ge=1, description="dimension of the subspace")]
+    rank: Annotated[Count, Field(description="dimension of the subspace")]
     loss: Annotated[
         Loss,
         Field(
@@ -41,7 +42,7 @@ class RobustPCARequest(EstimateRequest):
     center: Annotated[
         bool, Field(description="estimate a centre within `norm_bound` and take it off the rows")
     ] = False
-    steps: Annotated[int | None, Field(ge=1, description="of the descent")] = None
+    steps: Annotated[Count | None, Field(description="of the descent")] = None
     step_size: Annotated[float | None, Field(gt=0, le=1000, description="of its first step")] = None
     scale: Annotated[
         float | None, Field(gt=0, le=1000, description="c of the losses `bounded` and `redescending`")
