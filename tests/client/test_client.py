@@ -210,13 +210,21 @@ def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) 
 
 
 def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
-    rows, schema = slow_rows()
-    dataset = client.datasets.upload(rows, schema)
-    with pytest.raises(StillRunning, match="waits on") as still:
-        client.frechet_mean(dataset, epsilon=1.0, steps=1000, timeout=0.1)
-    client.datasets.delete(dataset.id)
-    with pytest.raises(JobFailed):
-        client.wait(still.value.job, timeout=60.0)
+    schema = slow_rows()[1]
+    dataset = client.datasets.upload(spd(3000, dim=10), schema)
+    late, withdrawn = (
+        pytest.raises(StillRunning, match="waits on"),
+        pytest.raises(StillRunning),
+    )
+    with late as running:
+        client.frechet_mean(dataset, epsilon=1.0, steps=60, timeout=0.1)
+    other = client.datasets.upload(spd(60, seed=1), {"kind": "points", "manifold": {"name": "spd", "dim": 3}})
+    with withdrawn as waiting:  # behind the other, as there is one worker
+        client.frechet_mean(other, epsilon=1.0, timeout=0.0)
+    client.datasets.delete(other.id)
+    with pytest.raises(JobFailed, match="withdrawn by the owner"):
+        client.wait(waiting.value.job, timeout=60.0)
+    assert client.wait(running.value.job, timeout=60.0).point.shape == (10, 10)
 
 
 def test_no_answer_is_asked_for_again_under_the_same_key(
