@@ -34,6 +34,8 @@ ELSEWHERE = {
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
     "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
+    "kubectl patch": "needs Kubernetes: test_rolling_restart.py restarts replicas in turn",
+    "privest backup": "needs a disaster: test_backups.py has some",
     "export PRIVEST_DATABASE_URL": "needs several machines: test_concurrency.py starts replicas",
     "dask scheduler": "needs several machines: test_engines.py starts such a cluster on one",
     'tls="--tls': "needs several machines: test_engines.py starts such a cluster on one",
