@@ -24,6 +24,7 @@ class Distinguisher:
         mu: claimed, if no ε is.
         slack: probability that does not count.
         fault: factor of the noise that must be seen, in the quick form and in the long one.
+        quick: whether there is a quick form.
     """
 
     name: str
@@ -34,11 +35,12 @@ class Distinguisher:
     mu: float = 0.0
     slack: float = 0.0
     fault: tuple[float, float] = (0.5, 0.5)
+    quick: bool = True
 
     @property
     def line(self) -> Line:
         """Of the report."""
-        return Line(self.name, self.about, self._run)
+        return Line(self.name, self.about, self._run, self.quick)
 
     def _run(self, long: bool) -> Finding:
         runs, fault = self.runs[long], self.fault[long]

@@ -139,6 +139,7 @@ the workers of another server are told to add less noise.""",
             (30, 600),
             mu=case.mu,
             fault=(0.05, 0.5),
+            quick=case.kind == "logistic-regression",
         ).line
         for case in _CASES
     ),

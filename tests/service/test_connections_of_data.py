@@ -536,6 +536,7 @@ def test_an_owner_sees_names_and_kinds_of_its_own(server: Server, folder: Path) 
     assert {"name": name, "kind": "files", "owners": [one.id]} in all_of_them
 
 
+@on_one_database
 def test_nothing_tells_what_opens_a_connection(
     start_server: Callable[..., Server], bucket: Bucket, tables: Tables, folder: Path
 ) -> None:
