@@ -1,6 +1,5 @@
 """Changes of the interface that would break a caller, each made to the real one and each seen."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -110,7 +109,9 @@ def test_nothing_breaks_where_nothing_changed_and_the_script_says_so(tmp_path: P
 
     now, old = tmp_path / "openapi.yaml", tmp_path / "old.yaml"
     now.write_text((ROOT / "openapi.yaml").read_text())
-    old.write_text(json.dumps(changed("paths", "/v1/gone", to=NOW["paths"]["/v1/me"]), ensure_ascii=False))
+    old.write_text(
+        yaml.dump(changed("paths", "/v1/gone", to=NOW["paths"]["/v1/me"]), Dumper=yaml.CSafeDumper)
+    )
     assert said(now, now) == (0, "")
     assert said(old, now)[0] == 1
     assert said(old, now)[1].startswith("GET /v1/gone: is gone\n")
