@@ -83,7 +83,7 @@ class Seen:
     """Of one run.
 
     Attributes:
-        end: its answer in form, or what stopped it.
+        end: its answer in form, or the name of what stopped it.
         warned: words that a worker would have logged.
         gates: of its datasets.
     """
@@ -151,14 +151,16 @@ def _apart(questions: Iterable[Question], long: bool, differ: Callable[[Question
 
 
 def _ends_apart(question: Question, rows: Array) -> bool:
-    return run(question, rows).outcome != run(question, usual(question.shape)).outcome
+    one = run(question, usual(question.shape))
+    return isinstance(one.end, str) or run(question, rows).outcome != one.outcome
 
 
 def _asks_apart(question: Question, rows: Array) -> bool:
     """Whether a gate is asked anything else where all of its answers are those of the other world."""
     one = run(question, usual(question.shape))
     other = run(question, rows, one)
-    return (one.end, one.warned, one.in_full) != (other.end, other.warned, other.in_full)
+    same = (one.end, one.warned, one.in_full) == (other.end, other.warned, other.in_full)
+    return isinstance(one.end, str) or not same
 
 
 def _line(

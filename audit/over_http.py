@@ -136,9 +136,9 @@ the workers of another server are told to add less noise.""",
             case.name,
             f"`{case.kind}`, asked by its owner",
             case.scores,
-            (30, 600),
+            (30, 500),
             mu=case.mu,
-            fault=(0.05, 0.5),
+            fault=(0.05, 0.25),
             quick=case.kind == "logistic-regression",
         ).line
         for case in _CASES

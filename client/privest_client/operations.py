@@ -202,7 +202,9 @@ def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
         PrivestError: see `call`.
     """
     found = yield from fetch(models.JobView, "GET", f"/v1/jobs/{job_id}")
-    return (yield from _ended(KINDS[found.kind].answer, found, timeout, told))
+    answer = KINDS[found.kind].answer
+    job = answer.model.model_validate(found.model_dump(by_alias=True, mode="json"))
+    return (yield from _ended(answer, job, timeout, told))
 
 
 def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversation[E]:
@@ -217,7 +219,7 @@ def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversatio
     if job.state != "committed":
         why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
-    return answer(answer.model.model_validate(job.model_dump(by_alias=True, mode="json")))
+    return answer(job)
 
 
 def _wait(timeout: float) -> int:

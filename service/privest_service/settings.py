@@ -142,6 +142,7 @@ class Settings(BaseSettings):
 
     metrics_address: Annotated[str, AfterValidator(_address)] = ""
     """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""
+
     root_path: Annotated[str, AfterValidator(_prefix)] = ""
     """Path below which callers find the service; default: none."""
 

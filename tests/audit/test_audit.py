@@ -103,6 +103,18 @@ def test_no_randomised_response_is_right_more_often_than_its_chance(delta):
         np.testing.assert_allclose(tails, most)
 
 
+@pytest.mark.parametrize(("coins", "guesses", "right"), [(50, 50, 40), (300, 100, 88), (80, 20, 0)])
+def test_the_chance_of_right_guesses_is_that_of_the_papers_own_program(coins, guesses, right):
+    """Appendix D of Steinke, Nasr and Jagielski (2023), line by line."""
+    delta = 1e-4
+    alpha = total = 0.0
+    for i in range(1, right + 1):
+        total += binom.pmf(right - i, guesses, HONEST)
+        alpha = max(alpha, total / i)
+    p = binom.sf(right - 1, guesses, HONEST) + alpha * delta * 2 * coins
+    assert chance(coins, guesses, right, EPSILON, delta) == pytest.approx(min(p, 1.0), rel=1e-9)
+
+
 def test_what_coins_prove_is_below_the_truth_and_near_it():
     rng = np.random.default_rng(0)
     alpha, runs, mu, delta = 0.05, 400, 1.0, 1e-5
