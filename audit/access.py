@@ -15,6 +15,8 @@ from tests.harness import Caller, Server, body_of, npy
 from audit import served
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, schemas, usual
+from privest.arrays import Array
+from privest.shapes import Shape
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
 
@@ -126,10 +128,11 @@ class Scene:
 
     Args:
         server: on which it is played.
+        rows: of a dataset.
     """
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, server: Server, rows: Callable[[Shape], Array] = usual) -> None:
+        self._server, self._rows = server, rows
         self._owner, self._granted, nobody = server.owner(epsilon=50.0), server.analyst(), server.analyst()
         nobody.headers.clear()
         people = (server.admin, self._owner, server.owner(), self._granted, server.analyst(), nobody)
@@ -141,17 +144,15 @@ class Scene:
 
     def _dataset(self, kind: str) -> str:
         schema = schemas(kind)[0]
-        dataset = self._owner.dataset(usual(SCHEMA.validate_python(schema).shape(2)), schema)
+        dataset = self._owner.dataset(self._rows(SCHEMA.validate_python(schema).shape(2)), schema)
         self._owner.grant(dataset, self._granted)
         return dataset
 
     def prepared(self, operation: Operation) -> dict[str, str]:
         """What stands for the names in a path; what the operation would end is made anew."""
         names = self.names | {"dataset_id": self.datasets["points"], "name": "none"}
-        if operation.name == "delete_dataset":
+        if operation.name in ("delete_dataset", "delete_grant", "put_grant", "put_cap"):
             names["dataset_id"] = self._dataset("points")
-        elif operation.name == "delete_grant":
-            self._owner.grant(names["dataset_id"], self._granted)
         elif "{key_id}" in operation.path:
             person = self._owner if "owner" in operation.name else self._granted
             whose = operation.path.split("/")[2]

@@ -7,7 +7,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import (
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    nullcontext,
+    redirect_stderr,
+    redirect_stdout,
+)
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from math import nextafter, sqrt
@@ -35,6 +42,7 @@ from privest.privacy.grid import Grid
 from privest.privacy.noise import SystemNoise
 from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.streams import Prefixes, Products
+from privest_service.estimates import worker
 
 _ROOT = Path(__file__).parent.parent
 
@@ -630,6 +638,12 @@ def _of_decisions() -> Iterator[Mutant]:
         quick=False,
     )
     yield Mutant("early-stop", "an early stop that looks at rows", told, _early())
+    yield Mutant(
+        "ends-when-done",
+        "a run that ends as soon as it is done",
+        "tests/service/test_engines.py::test_a_run_ends_at_such_a_moment_whatever_its_rows",
+        _put(worker, "padded", nullcontext),
+    )
 
 
 # The gate and the currency

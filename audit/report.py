@@ -1,12 +1,12 @@
 """Runs lines of the audit, and writes what they found into docs/audit.md."""
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from traceback import print_exc
 
 from audit import (
     access,
@@ -14,6 +14,7 @@ from audit import (
     durations,
     estimates,
     floats,
+    fuzzing,
     mechanisms,
     mutants,
     outcomes,
@@ -35,6 +36,7 @@ SECTIONS: tuple[Section, ...] = (
     transcripts.SECTION,
     durations.SECTION,
     access.SECTION,
+    fuzzing.SECTION,
     retold.SECTION,
     sensitivity.SECTION,
     floats.SECTION,
@@ -48,11 +50,11 @@ _ABOUT = f"""\
 # Audit
 
 What follows was found by `privest audit --long`, which attacks what the service promises and writes this
-page; `privest audit NAME` makes one attack again, alone. A line holds if the attack proves less than what is
-claimed, *and* proves more where the claim is broken on purpose: an attack that sees nothing proves nothing.
-All statistical bounds together are wrong with a probability of at most {1 - CONFIDENCE:.1%} (Clopper and
-Pearson, with Bonferroni's correction). `make test` makes every attack in a quick form, and `make prove` in
-this one.
+page; `privest audit NAME` makes one attack again, alone, and with `--long` writes its line here anew. A line
+holds if the attack proves less than what is claimed, *and* proves more where the claim is broken on purpose:
+an attack that sees nothing proves nothing. All statistical bounds of one run of each line together are wrong
+with a probability of at most {1 - CONFIDENCE:.1%} (Clopper and Pearson, with Bonferroni's correction). `make
+test` makes every attack in a quick form, and `make prove` in this one.
 """
 
 
@@ -76,18 +78,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for line in known.values():
             print(f"{line.name}: {line.about}")
         return 0
-    every = [line for line in known.values() if line.quick or given.long]
-    found = dict(_findings([known[name] for name in given.names] or every, given.long))
-    if given.long and not given.names:
-        PAGE.write_text(page(found))
-        print(f"written: {PAGE}")
-    return 0 if all(finding.holds for finding in found.values()) else 1
+    chosen = [known[name] for name in given.names] or [
+        line for line in known.values() if line.quick or given.long
+    ]
+    holds = True
+    for name, finding in _findings(chosen, given.long):
+        holds &= finding.holds
+        if given.long:  # at once, as the whole takes hours
+            rows = _rows(PAGE.read_text()) if PAGE.exists() else {}
+            PAGE.write_text(page(rows | {name: _row(known[name], finding)}))
+    return 0 if holds else 1
 
 
 def _findings(chosen: Iterable[Line], long: bool) -> Iterator[tuple[str, Finding]]:
     for line in chosen:
         begun = time.monotonic()
-        finding = line.run(long)
+        try:
+            finding = line.run(long)
+        except Exception as error:
+            print_exc()
+            finding = Finding(holds=False, claimed="", found=f"broke off: {type(error).__name__}", power="")
         took = time.monotonic() - begun
         word = "holds" if finding.holds else "BROKEN"
         print(f"{line.name}: {word} ({took:.1f} s)", flush=True)
@@ -98,14 +108,25 @@ def _findings(chosen: Iterable[Line], long: bool) -> Iterator[tuple[str, Finding
         yield line.name, finding
 
 
-def page(found: dict[str, Finding]) -> str:
-    """docs/audit.md."""
-    told = [_ABOUT, f"Made on {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} cores."]
+def _rows(written: str) -> dict[str, str]:
+    """Of a page, by the names of their lines."""
+    return {row.split("`")[1]: row for row in written.splitlines() if row.startswith("| `")}
+
+
+def _row(line: Line, finding: Finding) -> str:
+    made, mark = f"{datetime.now(UTC):%Y-%m-%d}", "✓" if finding.holds else "✗"
+    cells = (f"`{line.name}`", line.about, finding.claimed, finding.found, finding.power, made, mark)
+    told = " | ".join(cell.replace("|", "\\|") for cell in cells)
+    return f"| {told} |"
+
+
+def page(rows: dict[str, str]) -> str:
+    """docs/audit.md, with what was found of each line."""
+    told = [_ABOUT]
     for section in SECTIONS:
         told += [f"\n## {section.title}\n", section.about.strip(), ""]
-        told += ["| line | attacked | claimed | found | power | |", "| --- | --- | --- | --- | --- | --- |"]
-        for line in section.lines:
-            it = found[line.name]
-            cells = (f"`{line.name}`", line.about, it.claimed, it.found, it.power, "✓" if it.holds else "✗")
-            told.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        told += ["| line | attacked | claimed | found | power | made | |", f"|{' --- |' * 7}"]
+        told += [
+            rows.get(line.name, f"| `{line.name}` | {line.about} |  |  |  |  |  |") for line in section.lines
+        ]
     return "\n".join(told) + "\n"

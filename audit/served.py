@@ -17,7 +17,7 @@ _open = ExitStack()
 
 @cache
 def shipped() -> Server:
-    """As everybody runs it, on SQLite."""
+    """As everybody runs it behind a proxy of this machine, on SQLite."""
     return _started()
 
 
@@ -30,7 +30,8 @@ def faulty(noise: float) -> Server:
 
 def _started(*program: str) -> Server:
     directory = Path(_open.enter_context(TemporaryDirectory(prefix="privest-audit-")))
-    server = Server(directory, f"sqlite:///{directory}/privest.db", program=program, workers=2)
+    behind = {"trusted_proxies": "127.0.0.1"}
+    server = Server(directory, f"sqlite:///{directory}/privest.db", program=program, workers=2, **behind)
     _open.callback(server.kill)
     return server
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import Caller, Server, body_of, npy
+from tests.harness import PLAIN, Caller, Server, body_of, npy
 
 from audit import served
 from audit.faulty import TRIPWIRE
@@ -24,17 +24,28 @@ _OWN = re.compile(
 _RANDOM = {"x-request-id", "date", "content-length"}
 """Headers that differ between any two answers; a length follows from the digits of released numbers."""
 
+_BRIEF = re.compile(r"(?<=account&#34;: )\d+|\b[0-9a-f]{10}\b|(?<![\w+/])[\w+/]{86}==|\b\d\d:\d\d(:\d\d)?\b")
+"""Numbers of accounts, digests, signatures and times, as pages show them."""
+
+_OVER_TIME = re.compile(r'<svg id="burn-down".*?</svg>', re.DOTALL)
+_PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+_ESTIMATE = re.compile(r'<div class="grid.*', re.DOTALL)
+_NUMBER = re.compile(r"[-−+]?\d[\d.]*(e[-+]\d+)?")
+
 _RELEASED = {"estimate"}
 _OTHER = {"signature", "public_key", "account"}
 
 
 def told(answer: httpx.Response) -> Any:
     """What an answer says, but for ids, digests, signatures, times, and the values of released numbers."""
-    headers = {name: value for name, value in answer.headers.items() if name not in _RANDOM}
     said = answer.text
     if "json" in answer.headers.get("content-type", ""):
         said = json.dumps(_plain(answer.json()))
-    return answer.status_code, *(_OWN.sub("…", text) for text in (json.dumps(headers), said))
+    return answer.status_code, _OWN.sub("…", _heads(answer)), _OWN.sub("…", said)
+
+
+def _heads(answer: httpx.Response) -> str:
+    return json.dumps({name: value for name, value in answer.headers.items() if name not in _RANDOM})
 
 
 def _plain(value: Any) -> Any:
@@ -46,6 +57,42 @@ def _plain(value: Any) -> Any:
         name: masked(part) if name in _RELEASED else "…" if name in _OTHER else _plain(part)
         for name, part in value.items()
     }
+
+
+def shown(page: httpx.Response, *, answer: bool = False) -> Any:
+    """Likewise of a page, but for numbers in a picture over time and, of an answer's, below its heading.
+
+    Raises:
+        RuntimeError: it is none, but the way to another.
+    """
+    if page.is_redirect:
+        raise RuntimeError(f"no page: {page.headers['location']}")
+    said = _BRIEF.sub("…", _OWN.sub("…", page.text))
+    if answer:
+        said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", it[0]), _PICTURE.sub("", said))
+    return page.status_code, _heads(page), _OVER_TIME.sub(lambda it: _NUMBER.sub("#", it[0]), said)
+
+
+def _pages(owner: Caller, question: Question, dataset: str, job: str) -> Iterator[Any]:
+    """The dashboard, as its owner sees it."""
+    with httpx.Client(base_url=f"{owner.server.url}/dashboard", verify=PLAIN, timeout=60) as visitor:
+        if visitor.post("/sign-in", data={"key": owner.key}).status_code != 303:
+            raise RuntimeError("no way in")
+        for path in (
+            *(
+                "",
+                "/datasets",
+                f"/datasets/{dataset}",
+                f"/datasets/{dataset}/delete",
+                "/analysts",
+                "/answers",
+            ),
+            *("/ledger", "/ledger/1", "/ledger/2"),
+        ):
+            yield shown(visitor.get(path))
+        asked = {"kind": question.kind.name, "options": json.dumps(question.options)}
+        yield shown(visitor.get("/what-if", params={"dataset": dataset, **asked}))
+        yield shown(visitor.get(f"/answers/{job}"), answer=True)
 
 
 def logged(server: Server, since: int) -> list[str]:
@@ -79,6 +126,7 @@ def conversation(server: Server, question: Question, rows: Array) -> Iterator[An
     yield told(_inline(owner, question, rows, kind, options))
     for path in ("/budget", "/ledger"):
         yield told(owner.get(f"/v1/owners/{owner.id}{path}"))
+    yield from _pages(owner, question, dataset, job)
     yield told(owner.delete(f"/v1/datasets/{dataset}"))
     yield told(owner.get(f"/v1/datasets/{dataset}"))
     yield logged(server, since)
@@ -140,8 +188,9 @@ SECTION = Section(
     "What a server tells beside its answers",
     """\
 An owner of a dataset asks a server, as it is shipped, for all that is to be had about it: facts, plans,
-estimates, receipts, bills, with requests that are refused among them. Compared are status, headers, bodies
-and log lines; masked are ids, digests, signatures, times, and of estimates the values of their numbers. The
-worlds are those of the last section.""",
+estimates, receipts, bills, pages of the dashboard, with requests that are refused among them. Compared are
+status, headers, bodies and log lines. Masked are ids, digests, signatures, numbers of accounts, times; of
+estimates the values of their numbers, and on their own pages the pictures and all numbers below the heading;
+and all numbers in the picture of a budget over time. The worlds are those of the last section.""",
     (Line("transcripts", "all that a server says and logs", _attack),),
 )

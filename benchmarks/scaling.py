@@ -30,8 +30,9 @@ from privest import manifolds
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
+from privest_service.estimates import kinds
 from privest_service.estimates.cluster import attempt
-from privest_service.estimates.kinds import KINDS, run_job
+from privest_service.estimates.kinds import KINDS
 
 MEMORY = 1_610_612_736
 """1.5 GiB, which the runs are held to."""
@@ -121,26 +122,28 @@ MEANS = Case(
 
 
 _RUN = """
-import sys, time
+import os, sys, time
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import run_job
-from privest_service.estimates.runners.local import limit_memory
-limit_memory(int(sys.argv[1]))
+from privest_service.estimates.kinds import run
+from privest_service.estimates.runners.local import begin
+told = os.dup(1)
+begin(int(sys.argv[1]))
 begun = time.perf_counter()
-run_job(*sys.argv[2:])
-print(time.perf_counter() - begun)
+run(*sys.argv[2:])
+os.write(told, str(time.perf_counter() - begun).encode())
 """
 
 _INGEST = """
-import json, sys, time
+import os, sys, time
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.runners.local import limit_memory
-limit_memory(int(sys.argv[1]))
+from privest_service.estimates.runners.local import begin
+told = os.dup(1)
+begin(int(sys.argv[1]))
 begun = time.perf_counter()
 intake = SCHEMA.validate_json(sys.argv[4]).intake()
 ingest(sys.argv[2], sys.argv[3], intake, sys.argv[5], "owner", b"s" * 32, 2**40)
-print(time.perf_counter() - begun)
+os.write(told, str(time.perf_counter() - begun).encode())
 """
 
 
@@ -187,7 +190,7 @@ def run(case: Case, plan: str, path: Path) -> tuple[float, int, int]:
     """One run of a worker."""
     permit = path.with_suffix(".permit")
     permit.touch()
-    return alone(_RUN, case.kind, plan, str(path), str(permit))
+    return alone(_RUN, case.kind, plan, str(permit), str(path))
 
 
 def grown(case: Case, directory: Path) -> list[tuple[int, list[float], int, int]]:
@@ -245,7 +248,7 @@ def on_cluster(client: Client, case: Case, plan: str, path: Path) -> float:
     permit = path.with_suffix(".permit")
     permit.touch()
     begun = time.perf_counter()
-    args = (run_job, case.kind, plan, str(permit), str(path))
+    args = (kinds.run, case.kind, plan, str(permit), str(path))
     answer: Any = client.submit(attempt, 600.0, *args, pure=False).result()
     taken = time.perf_counter() - begun
     assert answer is not None
@@ -342,10 +345,11 @@ def main() -> None:
         "scaling",
         "Large datasets",
         f"""
-A run is the work of one worker process once it is started: it maps the rows, asks the gate and answers;
-ε = 1, default solvers, two threads over chunks. It is held to {MEMORY / _GIB} GiB of memory of its own by
-`RLIMIT_DATA`, as `PRIVEST_WORKER_MEMORY` does. Peaks are of RssAnon and RssFile, looked at every 10 ms; what
-is mapped is mostly the file of the rows, which the kernel takes back when it needs the pages. Medians of
+A run is the work of one worker process once it is started: it maps the rows, asks the gate and answers, here
+as soon as it is done; ε = 1, default solvers, two threads over chunks. It is held to {MEMORY / _GIB} GiB of
+memory of its own by `RLIMIT_DATA`, as `PRIVEST_WORKER_MEMORY` does. Peaks are of RssAnon and RssFile, looked
+at every 10 ms; what is mapped is mostly the file of the rows, which the kernel takes back when it needs the
+pages. Medians of
 {REPEATS} runs, with the least and the most; the largest were run once. Default plans take more steps the more
 records there are, as there is less noise: a step costs the same for each record. The machine has
 {memory:.0f} GiB, so that files stay cached. The whole took {time.perf_counter() - begun:.0f} s.

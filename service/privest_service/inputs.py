@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from privest_service.problems import NO_JSON, Fault, Invalid, NotFound
 
@@ -37,10 +37,30 @@ Point = Annotated[list[Any], AfterValidator(_numbers)]
 """A point of a manifold as nested lists: floats alone, so that equal points have one canonical form."""
 
 
+_MOST_FIELDS = 100
+"""Of one object; more than any has here."""
+
+
+def few(given: Any, most: int = _MOST_FIELDS) -> Any:
+    """What was given, unless it has more parts than that: each may be a fault, which takes its time.
+
+    Raises:
+        ValueError: it has.
+    """
+    if isinstance(given, dict | list) and len(cast("list[Any]", given)) > most:
+        raise ValueError(f"more than {most} are not taken here")
+    return given
+
+
 class Input(BaseModel):
     """Base of request bodies: unknown fields, infinities, NaN and numbers in strings are refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few(cls, given: Any) -> Any:
+        return few(given)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

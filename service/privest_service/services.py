@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from privest_service.database import Database
 from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
+from privest_service.estimates.remembered import Remembered
 from privest_service.problems import TooManyRequests
 from privest_service.readiness import Readiness
 from privest_service.security.rates import Rates
@@ -24,6 +25,7 @@ class Services:
     engine: Engine
     readiness: Readiness
     rates: Rates
+    plans: Remembered = field(default_factory=Remembered)
     _busy: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     @contextmanager

@@ -55,6 +55,14 @@ def test_they_do_with_many_runs(name):
     assert finding.holds, finding
 
 
+def test_the_report_is_whole_and_every_line_holds():
+    written = report.PAGE.read_text()
+    rows = report._rows(written)
+    assert rows.keys() == LINES.keys()
+    assert [name for name, row in rows.items() if not row.endswith("| ✓ |")] == []
+    assert report.page(rows) == written
+
+
 def test_every_line_has_a_name_of_its_own_and_its_share_of_the_confidence():
     assert len(LINES) == sum(len(section.lines) for section in report.SECTIONS) <= ATTACKS
     assert all(re.fullmatch(r"[a-z0-9-]+", name) for name in LINES)

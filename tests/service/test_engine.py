@@ -3,10 +3,14 @@
 import os
 import re
 import signal
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -16,6 +20,7 @@ from sqlalchemy import select, update
 
 from harness import SPD3, Caller, Server, books_balance, npy, problem, slow_rows, spd, until, worker_on
 from privest_service.database import Database, now
+from privest_service.estimates.runners import local
 from privest_service.ledger.models import Job, Transition
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
@@ -86,6 +91,11 @@ def test_a_run_that_throws_fails_silently(server: Server) -> None:
     assert owner.budget()["queries"] == 3
 
 
+def holds_a_draft(process: psutil.Process) -> bool:
+    """Whether a process has rows that are being accepted in its memory."""
+    return any("/incoming/ds_" in mapped.path for mapped in process.memory_maps())
+
+
 def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
     owner = server.owner()
     rows, schema = spd(30_000, dim=10), slow_rows()[1]
@@ -95,20 +105,21 @@ def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
 
     uploads = list[Future[httpx.Response]]()
 
-    def intake() -> psutil.Process | None:
-        """The worker that writes accepted rows; if one was too quick to be seen, that of another upload."""
+    def reading() -> psutil.Process | None:
+        """The stopped worker of an upload; if one was too quick to be seen, that of another upload."""
         if not uploads or uploads[-1].done():
             uploads.append(pool.submit(upload))
         for process in psutil.Process(server.process.pid).children(recursive=True):
-            try:
-                if any("/incoming/ds_" in mapped.path for mapped in process.memory_maps()):
-                    return process
-            except psutil.Error:
-                continue
+            with suppress(psutil.Error):
+                if holds_a_draft(process):
+                    process.suspend()
+                    if holds_a_draft(process):  # else it came to its end before it was stopped
+                        return process
+                    process.resume()
         return None
 
     with ThreadPoolExecutor(1) as pool:
-        os.kill(until(intake).pid, signal.SIGKILL)
+        until(reading).kill()
         problem(uploads.pop().result(), 503, "unavailable")
     assert len(owner.get("/v1/datasets").json()["datasets"]) == len(uploads)
     incoming = (server.data_dir / "incoming").iterdir()
@@ -130,6 +141,37 @@ def test_workers_that_are_killed_while_idle_are_replaced(start_server: Callable[
     until(lambda: owner.estimate(dataset).json()["state"] == "committed")
     assert owner.get("/readyz").status_code == 200
     until(lambda: re.search(r"\nprivest_worker_pools_renewed_total [1-9]", server.admin.get("/metrics").text))
+
+
+class Stuck:
+    """Takes a minute to be read, before a worker can say that it took it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return time.sleep, (60.0,)
+
+
+def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_STALLED", 1.0)
+    processes = local.Processes(1, 2**31)
+    lost, waiting = processes.call(60.0, print, Stuck()), processes.call(60.0, abs, -1)
+    until(lambda: (processes.mend(), lost.done() and waiting.done())[1])
+    for call in (lost, waiting):
+        with pytest.raises(BrokenProcessPool):
+            call.result()
+    monkeypatch.setattr(local, "_STALLED", 60.0)
+    assert processes.call(60.0, abs, -1).result(60.0) == 1
+    busy = processes.call(60.0, time.sleep, 2.5)
+    until(busy.running)
+    monkeypatch.setattr(local, "_STALLED", 1.0)
+    processes.stop()  # waits for what is under way
+    assert busy.done()
+    assert busy.exception() is None
+
+    processes = local.Processes(1, 2**31)
+    lost = processes.call(60.0, print, Stuck())
+    processes.stop()  # and not for what never will be
+    with pytest.raises(BrokenProcessPool):
+        lost.result(30.0)
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])

@@ -10,8 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import dask
 import httpx
@@ -23,22 +25,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from dask_cluster import HERE, Cluster
 from distributed import Client
+from hypothesis import given
+from hypothesis import strategies as st
 from inside import World, claimed
 from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from harness import SIGNER, Caller, Server, books_balance, slow_rows, spd, until
+from harness import SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
+from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
+from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
 from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
 from privest_service.estimates.engine import Claimed, Engine
-from privest_service.estimates.kinds import OpenRows, run_job
+from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
 from privest_service.problems import Unavailable
@@ -155,6 +161,43 @@ def test_a_run_without_a_permit_touches_nothing(
     with pytest.raises(worker.PermitGoneError):
         run_job(job.kind, job.plan, permit, path)
     assert opened == [path]
+
+
+# Durations
+
+
+@given(st.floats(0.0, 1e4))
+def test_a_run_may_end_at_few_moments(seconds: float) -> None:
+    end = worker.public_end(seconds)
+    assert seconds <= end <= max(2**-7, min(2 * seconds, seconds + 4.0))
+    assert worker.public_end(end) == end
+    assert 128 * end in {2**k for k in range(9)} or end % 4 == 0
+
+
+@pytest.mark.parametrize(("took", "seen"), [(0.0, 2**-7), (0.004, 2**-7), (0.3, 0.5), (6.0, 8.0)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_ends_at_such_a_moment_whatever_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, seen: float, fails: bool
+) -> None:
+    kind, clock = KINDS["frechet-mean"], [0.0]
+    asked = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}})
+    shape = SCHEMA.validate_python(SPD3).shape(50)
+    plan = plan_job(kind.name, kind.options(asked), [(shape, PrivacyTarget(1.0, 1e-6))])
+
+    def slow_rows(*_: object) -> np.ndarray:
+        clock[0] += took
+        if fails:
+            raise EOFError
+        return spd(50)
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(worker, "rows_in", slow_rows)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    with pytest.raises(EOFError) if fails else nullcontext():
+        run_job(kind.name, plan, str(Store(tmp_path).permit("job_1")), "rows.npy")
+    assert clock[0] == pytest.approx(seen, abs=1e-9)
 
 
 def test_an_end_that_comes_twice_counts_once(database: Database) -> None:

@@ -2,12 +2,15 @@
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from importlib.metadata import version
 
 import psutil
 import pytest
 
 from harness import Caller, Server
+from privest_service.estimates.remembered import Remembered
 
 CHOICES = [{}, {"solver": "rsgd"}, {"solver": "rsvrg", "sampling": "fixed"}]
 
@@ -51,15 +54,40 @@ def test_what_is_stored_and_charged_knows_nothing_of_it(server: Server) -> None:
     assert "opinion" not in plan
 
 
-def test_it_is_null_where_the_worker_is_lost(start_server) -> None:
+def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> None:
     """A plan does not need it."""
     server = start_server()
     owner = server.owner()
     dataset = owner.dataset()
-    server.stop()
-    answer = Caller(start_server(job_timeout=0.001), owner.id, owner.key).plan(dataset)
+    web = psutil.Process(server.process.pid)
+    before = set(web.children(recursive=True))
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(owner.plan, dataset)
+        while not asked.done():
+            for worker in set(web.children(recursive=True)) - before:
+                with suppress(psutil.NoSuchProcess):
+                    if sum(worker.cpu_times()[:2]) > 0.2:  # it has begun to read the accountant
+                        worker.kill()
+        answer = asked.result()
     assert answer.status_code == 200
     assert answer.json()["second_opinion"] is None
+    again = owner.plan(dataset).json()
+    assert again.pop("second_opinion")["epsilon"] > 0
+    assert again | {"second_opinion": None} == answer.json()
+
+
+def test_what_is_remembered_has_an_end() -> None:
+    kept = Remembered(room=10)
+    assert kept.get("a") is None
+    assert kept.keep("a", "1234") == "1234"
+    kept.keep("b", "5678")
+    kept.keep("a", "123")  # anew: the youngest
+    kept.keep("c", "4567")
+    assert [kept.get(name) for name in "abc"] == ["123", None, "4567"]
+    kept.keep("d", "x" * 11)
+    assert [kept.get(name) for name in "abcd"] == [None] * 4
+    kept.keep("a", "x" * 10)
+    assert kept.get("a") == "x" * 10
 
 
 def test_the_web_process_does_not_import_it(server: Server) -> None:

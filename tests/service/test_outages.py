@@ -23,7 +23,7 @@ from inside import SCHEMA_TEXT, World
 from sqlalchemy.orm import Session
 
 from harness import SPD3, Server, body_of, books_balance, npy, problem, slow_rows, spd, until, worker_on
-from postgres import Postgres
+from postgres import Postgres, administer
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import Ingested
@@ -195,6 +195,26 @@ def test_a_database_that_hangs_is_given_up_in_time_and_taken_up_again(site: Site
     assert owner.budget()["queries"] == 1
     assert visitor.get("/dashboard").status_code == 200
     assert books_balance(server)
+
+
+def test_a_server_that_takes_no_writes_is_one_that_is_not_there(site: Site) -> None:
+    """A standby, say, that is not yet told to take over."""
+    server, url = site.server, site.server.database_url
+    owner = server.owner()
+    dataset = owner.dataset()
+    administer(url, "ALTER SYSTEM SET default_transaction_read_only = on")
+    try:
+        administer(url, "SELECT pg_reload_conf()")
+        until(lambda: server.admin.get("/readyz").status_code == 503)
+        assert problem(owner.estimate(dataset, key="standby"), 503, "unavailable")["detail"]
+        problem(owner.upload(npy(spd(60, seed=1)), SPD3), 503, "unavailable")
+        assert owner.plan(dataset).status_code == 200  # which only reads
+    finally:
+        administer(url, "ALTER SYSTEM RESET default_transaction_read_only")
+        administer(url, "SELECT pg_reload_conf()")
+    until(lambda: server.admin.get("/readyz").status_code == 200)
+    assert owner.estimate(dataset, key="standby").json()["state"] == "committed"
+    assert owner.budget()["queries"] == 1
 
 
 def test_a_database_that_is_killed_under_load_loses_and_doubles_no_charge(site: Site) -> None:

@@ -1,9 +1,12 @@
 """The whole way of one query over HTTP: planned, charged, run, answered; refused where the budget ends."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +17,7 @@ from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import service as estimates
+from privest_service.estimates.endpoints import watch_job
 from privest_service.estimates.kinds import KINDS
 from privest_service.security.principals import Principal
 
@@ -146,6 +150,24 @@ def test_without_wait_the_job_is_polled_and_watched(server: Server) -> None:
     assert again.headers["etag"] == done.headers["etag"]
     changed = owner.get(accepted.headers["location"], headers={"If-None-Match": '"reserved"'})
     assert changed.status_code == 200
+
+
+def test_a_stream_of_states_ends_with_the_service() -> None:
+    async def now(look: Callable[[], str]) -> str:
+        return "claimed"
+
+    engine: Any = SimpleNamespace(draining=False, in_thread=now)
+    services: Any = SimpleNamespace(engine=engine)
+
+    async def watched() -> AsyncIterator[str | None]:
+        async for event in watch_job("job_1", Principal("owner", "own_1"), services):
+            yield event.data
+            engine.draining = True
+
+    async def states() -> list[str | None]:
+        return [state async for state in watched()]
+
+    assert asyncio.run(states()) == ["claimed"]
 
 
 def test_the_events_of_a_foreign_job_are_not_found(server: Server) -> None:

@@ -25,6 +25,8 @@ from privest_service.dashboard import entries, standing
 from privest_service.dashboard.entries import Search
 from privest_service.dashboard.standing import Moment
 from privest_service.database import Database
+from privest_service.datasets.service import sweep
+from privest_service.datasets.store import Store
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
@@ -169,7 +171,9 @@ def served(tmp_path: Path, new_database: Any) -> Iterator[tuple[Database, httpx.
     thread.join(60)
 
 
-def test_no_page_reads_a_table_from_end_to_end(served: tuple[Database, httpx.Client, str]) -> None:
+def test_no_page_reads_a_table_from_end_to_end(
+    served: tuple[Database, httpx.Client, str], tmp_path: Path
+) -> None:
     database, client, _ = served
     as_admin = {"Authorization": f"Bearer {ADMIN_KEY}"}
     budget = {"epsilon": 1, "delta": 1e-5}
@@ -218,6 +222,7 @@ def test_no_page_reads_a_table_from_end_to_end(served: tuple[Database, httpx.Cli
         for path in paths:
             answer = client.get(f"/dashboard{path}")
             assert answer.status_code == 200, (path, answer.text)
+    sweep(database, Store(tmp_path))  # as the service does each second
     for engine in (database._reader, database._writer):
         event.remove(engine, "before_cursor_execute", hear)
 
@@ -227,7 +232,8 @@ def test_no_page_reads_a_table_from_end_to_end(served: tuple[Database, httpx.Cli
         for statement, parameters in said.items():
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
             for *_, step in plan:
-                assert not re.match(rf"SCAN ({grown})\b", step), (step, statement)
+                few = "USING INDEX ix_datasets_ephemeral" in step  # which holds next to none of them
+                assert few or not re.match(rf"SCAN ({grown})\b", step), (step, statement)
         whole = connection.execute(text("EXPLAIN QUERY PLAN SELECT * FROM entries")).all()
     assert re.match(rf"SCAN ({grown})\b", whole[0][-1])  # what was looked for is what SQLite says
 

@@ -296,6 +296,7 @@ def test_heavy_plans_are_made_elsewhere_and_remembered(server: Server, owner: Ca
         worker.suspend()
     try:
         assert owner.plan(dataset, **asked).content == plan.content
+        assert owner.estimate(dataset, key="planned", wait=0, **asked).status_code == 202
     finally:
         for worker in workers:
             worker.resume()

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 import structlog
-from sqlalchemy import Engine, create_engine, event, make_url, text
+from sqlalchemy import Connection, Engine, Row, Select, create_engine, event, make_url, text
 from sqlalchemy.exc import (
     DBAPIError,
     DisconnectionError,
     IntegrityError,
     InterfaceError,
+    InternalError,
     OperationalError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -27,6 +28,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from privest_service.problems import DatabaseUnavailable
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 _CONNECT_SECONDS = 5
 """That PostgreSQL may take to let somebody in."""
@@ -39,6 +41,9 @@ _IN_THE_WAY = ("40001", "40P01", "55P03")
 
 _ONCE_COMMITTED = "once committed"
 
+_SINGLE = "single"
+"""Of a connection for one statement, which is of one moment without a transaction."""
+
 _REVISION = {
     # A file on a disk that is full, or became read-only: nothing less than a change would show it.
     "sqlite": "UPDATE alembic_version SET version_num = version_num RETURNING version_num",
@@ -47,8 +52,8 @@ _REVISION = {
     " WHERE current_setting('transaction_read_only') = 'off'",
 }
 
-_FULL = "53100"
-"""PostgreSQL's state of a full disk."""
+_FULL, _READ_ONLY = "53100", "25006"
+"""PostgreSQL's states of a full disk, and of a server that takes no writes: a standby, before its turn."""
 
 log = structlog.get_logger()
 
@@ -107,6 +112,7 @@ class Database:
             self._turn = nullcontext()
         else:
             raise ValueError("the database must be SQLite or PostgreSQL")
+        self._single = self._reader.execution_options(**{_SINGLE: True})
 
     @property
     def engine(self) -> Engine:
@@ -168,6 +174,15 @@ class Database:
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
+    def first(self, statement: Select[*Ts], **values: object) -> Row[*Ts] | None:
+        """The first row of a statement that was made once: a quarter of what it takes in a session.
+
+        Raises:
+            DatabaseUnavailable: there is none.
+        """
+        with _told(), self._single.connect() as connection:
+            return connection.execute(statement, values).first()
+
     def _session(self, engine: Engine) -> Session:
         return Session(engine, expire_on_commit=False, info=self._info)
 
@@ -198,11 +213,13 @@ def _told() -> Iterator[None]:
         yield
     except PoolTimeoutError:
         raise DatabaseUnavailable("all connections to the database are in use", retry_after=5) from None
-    except (OperationalError, InterfaceError) as error:
+    except (OperationalError, InterfaceError, InternalError) as error:
         code = getattr(error.orig, "sqlite_errorcode", None)
+        state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
         if code == sqlite3.SQLITE_ERROR:  # a fault in a statement
             raise
-        state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
+        if isinstance(error, InternalError) and state != _READ_ONLY:
+            raise
         log.warning("database unavailable", error=type(error.orig).__name__, state=state)
         if code == sqlite3.SQLITE_FULL or state == _FULL:
             raise DatabaseUnavailable("the disk of the database is full; nothing was written") from error
@@ -249,7 +266,8 @@ def _sqlite(url: str, begin: str, pool_size: int) -> Engine:
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
-    def start(connection: Any) -> None:
-        connection.exec_driver_sql(begin)
+    def start(connection: Connection) -> None:
+        if not connection.get_execution_options().get(_SINGLE):
+            connection.exec_driver_sql(begin)
 
     return engine

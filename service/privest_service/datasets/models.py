@@ -8,10 +8,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
 
-_LEFT: dict[str, Any] = dict.fromkeys(
-    ("sqlite_where", "postgresql_where"), text("ephemeral AND deleted_at IS NULL")
-)
-"""Of an index: the ephemeral datasets that are still there, a few among many."""
+IS_LEFT = text("ephemeral AND deleted_at IS NULL")
+"""Of the ephemeral datasets that are still there, a few among many; word for word as their index has it."""
+
+_LEFT: dict[str, Any] = {"sqlite_where": IS_LEFT, "postgresql_where": IS_LEFT}
 
 
 class Dataset(Base):

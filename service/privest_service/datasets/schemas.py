@@ -2,20 +2,30 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from math import sqrt
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
 
 from privest.records import MOST_PLACES
 from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Layout
-from privest_service.inputs import Input, Point
+from privest_service.inputs import Input, Point, few
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 _MOST_FEATURES = 10_000
+_AS_FEATURES = BeforeValidator(partial(few, most=_MOST_FEATURES))
 
 
 class EuclideanSpace(Input):
@@ -232,14 +242,15 @@ class LabelledSchema(Input):
     classes: Annotated[list[Label], Field(min_length=2, max_length=100, description="labels as strings")]
     categories: Annotated[
         dict[Label, Annotated[list[Label], Field(min_length=2, max_length=1000)]],
+        _AS_FEATURES,
         Field(
             default_factory=dict,
             description="of features that hold no numbers: the public list of what they may hold",
         ),
     ]
     norm_bound: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    mean: list[float | None] | None = None
-    scale: list[Annotated[float, Field(gt=0)] | None] | None = None
+    mean: Annotated[list[float | None] | None, _AS_FEATURES] = None
+    scale: Annotated[list[Annotated[float, Field(gt=0)] | None] | None, _AS_FEATURES] = None
     unit: Unit | None = None
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ from privest_service.connections.sources import fetch
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.ingest import Ingested, ingest
-from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.models import IS_LEFT, Dataset, Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import DatasetSchema
@@ -298,11 +298,7 @@ def sweep(database: Database, store: Store) -> None:
     theirs = select(Job.id).where(Job.dataset_id == Dataset.id)
     over = or_(theirs.exists(), Dataset.created_at < now() - _UNASKED)
     with database.read() as session:
-        found = session.scalars(
-            select(Dataset).where(
-                Dataset.ephemeral, Dataset.deleted_at.is_(None), over, ~theirs.where(waiting).exists()
-            )
-        ).all()
+        found = session.scalars(select(Dataset).where(IS_LEFT, over, ~theirs.where(waiting).exists())).all()
     for dataset in found:
         database.run(lambda session, gone=dataset: delete(session, gone))
         remove_rows(store, dataset)

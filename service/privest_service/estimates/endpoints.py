@@ -10,7 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
-from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, PlanView
+from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
 from privest_service.inputs import Route
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
@@ -110,23 +110,32 @@ def _routes(kind: Kind) -> None:
         response_model=kind.plan_view,
         responses=documented(NotFound, Unavailable),
     )
-    def plan(
+    async def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         caller: ReadDep,
         services: ServicesDep,
-    ) -> PlanView:
-        with services.database.read() as session:
-            about: About = body.dataset
-            if isinstance(about, InlineRef):
-                question = service.resolve_inline(session, caller, kind, body)
-            else:
-                question = service.resolve(session, caller, kind, body)
-        with traces.step("plan"):
-            planned = service.plan(services, question)
-        opinion = service.second_opinion(services, question, planned)
-        if not isinstance(about, InlineRef):
-            stop_clock()
-        return views.plan_view(question, planned, opinion)
+    ) -> Response:
+        about: About = body.dataset
+
+        def look() -> str:
+            with services.database.read() as session:
+                if isinstance(about, InlineRef):
+                    question = service.resolve_inline(session, caller, kind, body)
+                else:
+                    question = service.resolve(session, caller, kind, body)
+            name = f"view {question.name}"
+            if (text := services.plans.get(name)) is None:
+                with traces.step("plan"):
+                    planned = service.plan(services, question)
+                opinion = service.second_opinion(services, planned)
+                text = views.plan_view(question, planned, opinion).model_dump_json()
+                if opinion is not None:
+                    services.plans.keep(name, text)
+            if not isinstance(about, InlineRef):
+                stop_clock()
+            return text
+
+        return Response(await services.engine.in_thread(look), media_type="application/json")
 
 
 def _answer(job: JobView, root: str) -> Response:
@@ -172,14 +181,14 @@ def _known_job(job_id: str, caller: ReadDep, services: ServicesDep) -> str:
 async def watch_job(
     job_id: Annotated[str, Depends(_known_job)], caller: ReadDep, services: ServicesDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """The states of a job as they come, until its end."""
+    """The states of a job as they come, until its end, or that of the service: then ask again."""
 
     def state() -> str:
         with services.database.read() as session:
             return service.require_job(session, caller, job_id).state
 
     seen = ""
-    while seen not in FINAL:
+    while seen not in FINAL and not services.engine.draining:
         now = await services.engine.in_thread(state)
         if now != seen:
             seen = now

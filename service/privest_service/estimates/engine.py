@@ -61,9 +61,6 @@ _PLAN_SECONDS = 60.0
 _LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
 """What a call of a worker that came to no end raises."""
 
-_REMEMBERED = 2**25
-"""Characters of plans that took long, kept for the query that follows a look at one."""
-
 log = structlog.get_logger()
 
 
@@ -119,7 +116,6 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
-        self._made: dict[str, str] = {}
         self._tidy, self._tidied = tidy, 0.0
         self._pools: dict[Work, Processes] = {}
         self._planning = threading.Semaphore(_PLANNING)
@@ -217,15 +213,6 @@ class Engine:
                 raise Unavailable("this could not be processed; nothing was charged") from None
         finally:
             self._planning.release()
-
-    def remembered(self, key: str, make: Callable[[], str]) -> str:
-        """What was made under a key before, if it is among the last of them, else what is made now."""
-        if (found := self._made.get(key)) is None:
-            found = self._made[key] = make()
-            kept = sum(map(len, list(self._made.values())))
-            while kept > _REMEMBERED and (oldest := next(iter(self._made), None)) is not None:
-                kept -= len(self._made.pop(oldest, ""))
-        return found
 
     def notify(self) -> None:
         """A job was reserved."""

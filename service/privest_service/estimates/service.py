@@ -90,6 +90,11 @@ class Question:
         dummy = {"dummy": True} if self.dummy else {}
         return _digest({"kind": self.kind.name, "options": self.options} | about | dummy)
 
+    @property
+    def name(self) -> str:
+        """Likewise, but for the order of the datasets, which the digest knows nothing of."""
+        return " ".join([self.digest, *(subject.dataset_id for subject in self.about)])
+
 
 def resolve(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
@@ -198,28 +203,24 @@ def plan(services: Services, question: Question) -> Plan:
     try:
         if not kind.is_heavy(options):
             return kind.plan_for(options, about)
-        # In the order of its datasets, which the digest knows nothing of.
-        named = " ".join([question.digest, *(subject.dataset_id for subject in question.about)])
-        made = services.engine.remembered(
-            named, lambda: services.engine.call_worker(plan_job, kind.name, options, about)
+        name = f"plan {question.name}"
+        made = services.plans.get(name) or services.plans.keep(
+            name, services.engine.call_worker(plan_job, kind.name, options, about)
         )
     except ValueError as error:
         raise Invalid(str(error)) from None
     return kind.plans.validate_json(made)
 
 
-def second_opinion(services: Services, question: Question, planned: Plan) -> SecondOpinion | None:
-    """Another accountant's view of a plan, by a worker, and remembered; None if the worker is lost.
+def second_opinion(services: Services, planned: Plan) -> SecondOpinion | None:
+    """Another accountant's view of a plan, by a worker; None if that is lost.
 
     Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
     is on the one that gives most.
     """
     asked = planned.most if isinstance(planned, Federated) else planned
     try:
-        told = services.engine.remembered(
-            f"second opinion on {question.digest}",
-            lambda: services.engine.call_worker(opinion_job, asked.releases, asked.target.delta),
-        )
+        told = services.engine.call_worker(opinion_job, asked.releases, asked.target.delta)
     except Unavailable:
         return None
     return SecondOpinion.model_validate_json(told)

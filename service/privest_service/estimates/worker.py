@@ -1,8 +1,10 @@
 """What only workers import: the gate, with its generator, over rows that a permit lets them open."""
 
 import os
-from collections.abc import Sequence
-from math import prod
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from math import ceil, floor, log2, prod
 
 import numpy as np
 
@@ -15,6 +17,10 @@ from privest_service.estimates.kinds import OpenRows, Plan
 
 _DUMMY_BYTES = 2**20
 """Of synthetic rows that differ, for each of up to a hundred datasets."""
+
+
+_LEAST, _STEP = 2**-7, 4.0
+"""Seconds: of the shortest run as it is seen, and between the moments at which a long one may end."""
 
 
 class PermitGoneError(RuntimeError):
@@ -31,6 +37,27 @@ def use_up(permit: str) -> None:
         os.unlink(permit)  # noqa: PTH108 - the one call that counts
     except FileNotFoundError:
         raise PermitGoneError from None
+
+
+def public_end(seconds: float) -> float:
+    """When a run that took so many seconds may end, in seconds from its begin: 1/128, 1/64 … 4, 8, 12 …"""
+    seconds = max(seconds, _LEAST)
+    step = min(_STEP, 2.0 ** floor(log2(seconds)))
+    return step * ceil(seconds / step)
+
+
+@contextmanager
+def padded() -> Iterator[None]:
+    """End no sooner than at the next of few moments, whatever happens: rows decide by microseconds when.
+
+    On one machine the worker is held as long: else the next job would tell.
+    """
+    begun = time.monotonic()
+    try:
+        yield
+    finally:
+        took = time.monotonic() - begun
+        time.sleep(public_end(took) - took)
 
 
 def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> list[Gate]:

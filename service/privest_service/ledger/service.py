@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
-from sqlalchemy import ColumnElement, and_, func, or_, select, update
+from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
@@ -39,6 +39,16 @@ _WHOLE = Job.part_of.is_(None)
 
 QUERIES = {"limit": 0, "debit": 1, "void": -1, "loss": 0}
 """That an entry of this kind adds to those that were charged and not voided."""
+
+_OWNER_ACCOUNT = (
+    select(Account)
+    .join(Owner, Owner.id == Account.owner_id)
+    .where(
+        Account.owner_id == bindparam("owner"),
+        Account.scope == "owner",
+        Account.window == func.coalesce(bindparam("window", type_=Integer), Owner.window),
+    )
+)
 
 SUMS_AFTER = (*(f"{name}_spent" for name in _SUMS), "queries")
 """Of an account, and as they are after an entry in that."""
@@ -112,15 +122,7 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
     Raises:
         NotFound: there was no such window.
     """
-    account = session.scalar(
-        select(Account)
-        .join(Owner, Owner.id == Account.owner_id)
-        .where(
-            Account.owner_id == owner_id,
-            Account.scope == "owner",
-            Account.window == (Owner.window if window is None else window),
-        )
-    )
+    account = session.scalar(_OWNER_ACCOUNT, {"owner": owner_id, "window": window})
     if account is None:
         raise NotFound
     return account

@@ -14,7 +14,7 @@ _bearer = HTTPBearer(auto_error=False, description="an API key, or a token of th
 
 
 async def services(request: Request) -> Services:
-    """The running services; asynchronous, as a thread would cost more than the look."""
+    """The running services."""
     return request.app.state.services
 
 
@@ -59,18 +59,20 @@ def _identified(
 _IdentifiedDep = Annotated[Credential, Depends(_identified)]
 
 
-def credential(needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Credential:
-    """The same, once it is known to be for what is asked."""
+async def credential(needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Credential:
+    """The same, once it is known to be for what is asked; nothing in it waits, and so it needs no thread."""
     allow(services, found, needed)
     return found
 
 
-def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
+async def caller(found: Annotated[Credential, Depends(credential)]) -> Principal:
     """Whoever holds it."""
     return found.principal
 
 
-def revoker(key_id: str, needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep) -> Principal:
+async def revoker(
+    key_id: str, needed: SecurityScopes, services: ServicesDep, found: _IdentifiedDep
+) -> Principal:
     """Whoever would revoke a key: with that key itself, which is always for its own end, or with another."""
     if found.key_id != key_id:
         allow(services, found, needed)

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, or_, select, update
+from sqlalchemy import bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
@@ -16,6 +16,13 @@ from privest_service.security.models import Analyst, ApiKey
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.tokens import Told
 from privest_service.services import Services
+
+IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > bindparam("now"))
+"""Of a key: that it was not revoked and has not ended, `now`."""
+
+_BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at).where(
+    ApiKey.digest == bindparam("digest"), IS_GOOD
+)
 
 
 def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
@@ -54,11 +61,6 @@ def keys_of(session: Session, principal_id: str) -> Sequence[ApiKey]:
         .order_by(ApiKey.revoked_at.is_not(None), ApiKey.created_at.desc(), ApiKey.id)
         .limit(1000)
     ).all()
-
-
-def is_good() -> ColumnElement[bool]:
-    """Of a key: that it was not revoked and has not ended."""
-    return ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > now())
 
 
 def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
@@ -123,8 +125,7 @@ def _holder(services: Services, given: str) -> Credential | None:
         return _of_token(services, told) if told else None
     if not well_formed(given):
         return None
-    with services.database.read() as session:
-        found = session.scalar(select(ApiKey).where(ApiKey.digest == digest(given), is_good()))
+    found = services.database.first(_BY_DIGEST, digest=digest(given), now=now())
     if found is None:
         return None
     principal = Principal(found.role, found.principal_id)  # pyright: ignore[reportArgumentType]

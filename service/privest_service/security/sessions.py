@@ -10,7 +10,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, bindparam, delete, or_, select
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
@@ -97,8 +97,9 @@ def find(services: Services, session_id: str) -> OpenSession | None:
     with services.database.read() as session:
         found = session.execute(
             select(SignIn, ApiKey.id)
-            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, service.is_good()))
-            .where(SignIn.digest == _digest(session_id), SignIn.expires_at > now())
+            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, service.IS_GOOD))
+            .where(SignIn.digest == _digest(session_id), SignIn.expires_at > bindparam("now")),
+            {"now": now()},
         ).one_or_none()
     if found is None:
         return None

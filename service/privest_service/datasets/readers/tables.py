@@ -24,6 +24,13 @@ _MOST_PARTS = 2_000_000
 """Of a parquet footer: columns times row groups, and strings in it."""
 
 
+_CONTINUES = b"\xff\xff\xff\xff"
+"""Before each message of a stream."""
+
+_STREAM_END = _CONTINUES + b"\0\0\0\0"
+"""Without it a stream that was cut between two batches looks like a whole one."""
+
+
 def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
     """The records of a CSV file in UTF-8, one a line.
 
@@ -149,7 +156,10 @@ def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
         RefusedUploadError: its columns are others.
     """
     with pa.memory_map(str(source)) as mapped:
-        is_file = mapped.read(6) == b"ARROW1"
+        begins = mapped.read(6)
+        is_file = begins == b"ARROW1"
+        if not (is_file or begins.startswith(_CONTINUES)):  # whose end can be any four bytes that are zero
+            raise refusal("not a whole arrow file; streams in the format before Arrow 0.15 are not read")
         mapped.seek(0)
         reader = pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)
         _chosen(reader.schema, layout)
@@ -158,6 +168,10 @@ def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
         else:
             batches = iter(reader)
         yield from _blocks(_pieces(batches, max(1, _BATCH_NUMBERS // layout.width)), layout)
+        if not is_file:
+            mapped.seek(max(0, mapped.tell() - len(_STREAM_END)))
+            if mapped.read(len(_STREAM_END)) != _STREAM_END:
+                raise refusal("not a whole Arrow stream: its writer must close it")
 
 
 def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,7 @@
 import os
 import resource
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures.process import BrokenProcessPool
@@ -24,12 +25,16 @@ _PRELOADED = [
 ]
 """Loaded once, before workers are forked from it."""
 
+_STALLED = 60.0
+"""Seconds in which calls wait and no process is busy: far more than one needs to start."""
+
 
 class Processes:
     """Worker processes that are started when they are needed, and replaced when they crash.
 
     A process that is killed while it has nothing to do, or between a call and its word that it took it,
-    breaks the whole pool for ever: then the pool is replaced, and what was under way in it is lost.
+    breaks the whole pool for ever, and one that is killed as it begins may leave it waiting for ever: then
+    the pool is replaced, and what was under way in it is lost.
 
     Args:
         workers: at most.
@@ -45,6 +50,7 @@ class Processes:
         self._lock = threading.Lock()
         self._pool: ProcessPool | None = None
         self._calls = set[ProcessFuture[Any]]()
+        self._moved = 0.0
         self._stopped = False
 
     def call(self, seconds: float, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
@@ -67,9 +73,15 @@ class Processes:
         return call
 
     def mend(self) -> None:
-        """If the pool broke down, end what is left of it and of its calls; the next call begins anew."""
+        """If the pool broke down, end what is left of it and of its calls; the next call begins anew.
+
+        To be called now and then, as nothing else sees that a pool waits for ever.
+        """
         with self._lock:
-            if (broken := self._pool) is None or broken.active:
+            now = time.monotonic()
+            if not self._calls or any(call.running() for call in list(self._calls)):
+                self._moved = now
+            if (broken := self._pool) is None or (broken.active and now - self._moved < _STALLED):
                 return
             self._pool, lost = None, list(self._calls)
         metrics.RENEWALS.inc()
@@ -83,7 +95,13 @@ class Processes:
             pool = self._pool
         if pool is not None:
             pool.close()
-            pool.join()
+        while pool is not None:
+            try:
+                pool.join(1.0)
+                break
+            except TimeoutError:
+                self.mend()
+                pool = self._pool
 
 
 def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
