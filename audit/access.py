@@ -1,7 +1,7 @@
 """Who may call what: every operation of openapi.yaml by every role, and what refusals tell."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -56,7 +56,7 @@ def _admin(status: int) -> tuple[int, ...]:
 
 
 # What each role, in the order of ROLES, is answered by an operation.
-TABLE: dict[str, tuple[int, ...]] = {
+TABLE: Mapping[str, tuple[int, ...]] = {
     "healthz": _EVERYBODY,
     "readyz": _EVERYBODY,
     "read_keys": _WITH_A_KEY,

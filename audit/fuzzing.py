@@ -73,7 +73,7 @@ class Company:
         Left out is always whether what is valid is taken: some rules are beyond a schema (a rank is at most
         dim).
         """
-        excluded = CHECKS.get_by_names(["positive_data_acceptance", *left_out])
+        excluded: Any = CHECKS.get_by_names(["positive_data_acceptance", *left_out])
         try:
             case.validate_response(answer, excluded_checks=excluded)
         except FailureGroup as failures:

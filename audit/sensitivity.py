@@ -39,7 +39,7 @@ _LEAST = 0.9
 _FOUND = 0.97
 """Share at which the quick search ends; the long one goes on."""
 
-_CLIMB = {"maxfun": 1_500}
+_CLIMB: Any = {"maxfun": 1_500}
 _STARTS = 24, 40
 """Of a quick search at most, and of a long one."""
 

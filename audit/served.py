@@ -30,8 +30,8 @@ def faulty(noise: float) -> Server:
 
 def _started(*program: str) -> Server:
     directory = Path(_open.enter_context(TemporaryDirectory(prefix="privest-audit-")))
-    behind = {"trusted_proxies": "127.0.0.1"}
-    server = Server(directory, f"sqlite:///{directory}/privest.db", program=program, workers=2, **behind)
+    database = f"sqlite:///{directory}/privest.db"
+    server = Server(directory, database, program=program, workers=2, trusted_proxies="127.0.0.1")
     _open.callback(server.kill)
     return server
 

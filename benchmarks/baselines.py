@@ -56,7 +56,7 @@ def explicit_sparse(space: Manifold, base: Array, normal: Array) -> Array:
     """The basis at `base` as a sparse matrix, a column for each element, and then combined."""
     if space.name == "poincare-ball":
         gap = 1 - base @ base
-        return (sparse.identity(space.dim, format="csr") * (gap / 2)) @ normal
+        return np.asarray((sparse.identity(space.dim, format="csr") * (gap / 2)) @ normal)
     m, r = space.shape
     complement = np.linalg.qr(base, mode="complete")[0][:, r:]
     parts = [sparse.kron(sparse.identity(r), complement, format="csr")]

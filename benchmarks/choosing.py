@@ -85,7 +85,7 @@ def about_norm_bound(axis: Axes) -> None:
     rng = np.random.default_rng(2)
     effects = np.array([1.0, -0.8, 0.5, 0.0])
     rows, others = rng.standard_normal((2_000, 4)), rng.standard_normal((20_000, 4))
-    labels = rng.random(2_000) < 1 / (1 + np.exp(-rows @ effects))
+    labels = (rng.random(2_000) < 1 / (1 + np.exp(-rows @ effects))).astype(float)
     records = Records(np.column_stack([rows, labels]))
     chances = 1 / (1 + np.exp(-others @ effects))
     bounds = np.geomspace(0.2, 60, 20)

@@ -46,10 +46,10 @@ class Fixed:
         assert noise == "gaussian"
         return self._size * scale * self._rng.standard_normal(size)
 
-    def batch(self, *_: Any) -> Any:
+    def batch(self, *_: Any, **__: Any) -> Any:
         raise NotImplementedError
 
-    indices = batch
+    indices = permutation = batch
 
 
 @dataclass(frozen=True)
@@ -107,11 +107,12 @@ class Law:
             wide = rng.random((n, 1)) < 0.3
             x = (rng.standard_normal((n, DIM)) * np.where(wide, 1.5, 0.5) + np.where(wide, 1.4, -0.6)) / 1.32
         else:
-            x = 1.0 * (rng.random((n, DIM)) < _MEAN)
+            x = (rng.random((n, DIM)) < _MEAN).astype(float)
         scores = x @ self.true[:, :-1].T + self.true[:, -1]
         if self.classes == 2:
-            return np.column_stack([x, rng.random(n) < expit(scores[:, 0])])
-        return np.column_stack([x, np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)])
+            return np.column_stack([x, (rng.random(n) < expit(scores[:, 0])).astype(float)])
+        labels = np.argmax(scores + rng.gumbel(size=scores.shape), axis=1)
+        return np.column_stack([x, labels.astype(float)])
 
     def plan(self, n: int, epsilon: float, **options: Any) -> LogisticPlan:
         """With the facts of this law public, or with bounds alone where standardisation is private."""

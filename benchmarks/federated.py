@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -180,7 +180,7 @@ def synthetic(seed: int, **how: Any) -> Problem:
 def digits(steps: int, rounds: int) -> Problem:
     """The 8×8 digits of scikit-learn, pixels in [0, 1], sorted and split among 10 owners; η = 1/β."""
     data, labels = load_digits(return_X_y=True)
-    rows = data[np.argsort(labels, kind="stable")] / 16
+    rows = np.asarray(data, dtype=float)[np.argsort(labels, kind="stable")] / 16
     each = len(rows) // 10
     parts = [rows[i * each : (i + 1) * each] for i in range(10)]
     beta = np.linalg.norm(np.vstack(parts), 2) ** 2
@@ -273,7 +273,7 @@ def instance(seed: int, step_size: float = 4e-3) -> Problem:
     return synthetic(seed, steps=5, step_size=step_size, rounds=1_600)
 
 
-VARIANTS: dict[str, tuple[Method, float]] = METHODS | {
+VARIANTS: Mapping[str, tuple[Method, float]] = METHODS | {
     "Algorithm 1, Newton–Schulz": (partial(ours, project=partial(nearby_frame, rounds=2)), 1),
     "Algorithm 1, half of the owners a round": (partial(ours, share=0.5), 0.5),
 }
@@ -455,7 +455,8 @@ def instance_table(found: Found) -> str:
         shorter = found["shorter", "Algorithm 1", seed]
         gap, growth = facts_of(seed)
         rounds = [mine.rounds(level) for level in LEVELS]
-        decade = "–" if None in rounds[1:3] else f"{(rounds[2] - rounds[1]) * gap:.0f}"
+        second, third = rounds[1:3]
+        decade = "–" if second is None or third is None else f"{(third - second) * gap:.0f}"
         rows.append(
             (
                 seed,

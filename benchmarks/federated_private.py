@@ -102,7 +102,7 @@ def digits(owners: int, *, sort: bool, rank: int = 2) -> Problem:
     x, labels = load_digits(return_X_y=True)
     order = np.argsort(labels, kind="stable") if sort else np.random.default_rng(0).permutation(len(x))
     each = len(x) // owners
-    rows = x[order][: each * owners] / 16
+    rows = np.asarray(x, dtype=float)[order][: each * owners] / 16
     data = list(rows.reshape(owners, each, -1))
     name = f"digits, {owners} {'sorted' if sort else 'shuffled'} owners of {each}"
     spec = RobustPCASpec(rank, loss="squared")

@@ -102,7 +102,7 @@ def mammals(dim: int = 5) -> Data:
     return Data(f"mammals, hyperbolic {dim}", space, rows, space.reference, 2.0, 1.0)
 
 
-def solvers(n: int) -> dict[str, Mapping[str, Any]]:
+def solvers(n: int) -> Mapping[str, Mapping[str, Any]]:
     defaults = {name: {"solver": name[3:].lower()} for name in ("DP-RGD", "DP-RSGD", "DP-RSVRG")}
     if n > MOST_OF_ALL:
         return defaults

@@ -11,6 +11,7 @@ from statistics import mean
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.report import publish, table
@@ -47,7 +48,7 @@ class Problem:
     features: Array
     signs: Array
 
-    def gradient(self, points: Array, rows: Array | None = None) -> Array:
+    def gradient(self, points: Array, rows: NDArray[np.int64] | None = None) -> Array:
         """At (runs, d) points, of all rows or of (runs, m) of them."""
         found = np.zeros_like(points)
         with np.errstate(over="ignore"):
@@ -142,7 +143,7 @@ def error_of(problem: Problem, solver: DescentSolver, target: PrivacyTarget, run
     shape = LabelledShape(n, tuple(map(str, range(dim))), "y", ("-1", "1"), norm_bound=sqrt(dim))
     spec = LogisticSpec(solver=solver, penalty=PENALTY, intercept=False, steps=100)
     planned = logistic_regression.plan(spec, shape, target)
-    rows = Records(np.column_stack([problem.features, problem.signs > 0]), threads=1)
+    rows = Records(np.column_stack([problem.features, (problem.signs > 0).astype(float)]), threads=1)
     unit = Problem(problem.features / sqrt(dim), problem.signs)
     errors: list[float] = []
     for _ in range(runs):

@@ -233,7 +233,7 @@ def all_jobs() -> list[Job]:
 # What is made of it.
 
 Found = dict[Job, list[float]]
-Cell = Callable[[Sequence[float]], float]
+Cell = Callable[[Array], float]
 
 
 def logarithms(found: Found, job: Job, runs: int) -> Array:

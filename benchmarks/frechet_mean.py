@@ -161,7 +161,7 @@ def hessian(space: Manifold, rows: Array) -> Array:
         return -space.log_coordinates(there, rows).mean(axis=0)
 
     slopes = np.array([pull(each) - pull(-each) for each in tangent.T]) @ tangent / (2 * width)
-    return np.linalg.eigvalsh((slopes + slopes.T) / 2)
+    return np.asarray(np.linalg.eigvalsh((slopes + slopes.T) / 2), dtype=float)
 
 
 def hessians() -> str:

@@ -125,7 +125,7 @@ def planned(n: int, d: int, epsilon: float, **choices: Any) -> LogisticPlan:
 
 def score(plan: LogisticPlan, x: Array, labels: Labels, test: Array, truth: Labels) -> float:
     """Test accuracy of one run."""
-    rows = np.column_stack([x, labels])
+    rows = np.column_stack([x, labels.astype(float)])
     gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases)
     said = logistic_regression.run(plan, gate).predict(test)
     return float(np.mean(np.array(said, dtype=int) == truth))
@@ -133,7 +133,8 @@ def score(plan: LogisticPlan, x: Array, labels: Labels, test: Array, truth: Labe
 
 def ours(loss: Any, epsilon: float, x: Array, labels: Labels, test: Array, truth: Labels) -> float:
     """Test accuracy by the default plan."""
-    return score(planned(*x.shape, epsilon, loss=loss), x, labels, test, truth)
+    n, d = x.shape
+    return score(planned(n, d, epsilon, loss=loss), x, labels, test, truth)
 
 
 def in_short(accuracies: list[float]) -> str:

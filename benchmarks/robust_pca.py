@@ -310,7 +310,7 @@ def wide() -> str:
         ]
         print(*line, sep=" | ", flush=True)
         lines.append(line)
-    leading = squared_distance(truth, peer.fit(normalised(rows)).components_.T)
+    leading = squared_distance(truth, np.asarray(peer.fit(normalised(rows)).components_).T)
     threads = f"OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'unset')}"
     header = [
         "ε",

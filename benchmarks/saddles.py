@@ -64,7 +64,8 @@ class Quartic:
     def rows(self, rng: np.random.Generator, n: int) -> Array:
         z = rng.standard_normal((n, self.size))
         z *= 0.5 / np.linalg.norm(z, axis=1, keepdims=True)
-        return np.hstack([2.0 * rng.integers(0, 2, (n, self.wells)), z])
+        wells = 2.0 * rng.integers(0, 2, (n, self.wells)).astype(float)
+        return np.hstack([wells, z])
 
     def gradients(self, point: Array, rows: Array) -> Array:
         k = self.wells

@@ -84,7 +84,8 @@ class Case:
 
 def _labelled(rng: np.random.Generator, n: int) -> Array:
     x = rng.standard_normal((n, 20))
-    return np.column_stack([x, rng.random(n) < 1 / (1 + np.exp(-x @ np.linspace(-1, 1, 20)))])
+    labels = rng.random(n) < 1 / (1 + np.exp(-x @ np.linspace(-1, 1, 20)))
+    return np.column_stack([x, labels.astype(float)])
 
 
 def _matrices(rng: np.random.Generator, n: int) -> Array:

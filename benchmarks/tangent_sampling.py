@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from statistics import median
 from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from privest.manifolds import Manifold
 Sampler = Callable[[Array, Array], Array]
 """From a base point and standard normal numbers to a tangent vector."""
 
-CASES: tuple[dict[str, int | str], ...] = (
+CASES: tuple[dict[str, Any], ...] = (
     {"name": "spd", "dim": 11},
     {"name": "spd", "dim": 20},
     {"name": "spd", "dim": 50},
