@@ -233,10 +233,10 @@ the corrections keep owners who hold one digit each from drifting apart; so τ c
 direction. It saves rounds where rounds are what is dear, which here, with all gates in one process, they are
 not: the service takes τ = 1 unless it is asked."""
 TEXT_UNEVEN = """
-**Owners with ε = 0.3, 1 and 3 in one run**, against runs in which all have the same. Each is charged its
-own: the μ in the last column. The weights of the planner balance noise against what it would mean to leave
-an owner's rows out (`federation._weights`); beside them, weights by records alone and by the noise alone.
-Where owners differ, leaving two of them out costs more than their noise; where they do not, less."""
+**Owners with ε = 0.3, 1 and 3 in one run**, against runs in which all have the same; 180 of each. An owner
+is charged its own: the μ in the last column. The weights of the planner balance noise against what it would
+mean to leave an owner's rows out (`federation._weights`); beside them, weights by records alone and by the
+noise alone. Where owners differ, leaving two of them out costs more than noise; where they do not, less."""
 
 
 def draw(found: dict[Any, Any]) -> None:

@@ -866,7 +866,8 @@ class Statement(BaseModel):
     """
     What is signed. Digests are SHA-256 of the stored plan and answer.
 
-    Of a job on several datasets each owner has a statement on its part, and the submitter one on the whole.
+    Of a job on several datasets the submitter has a statement on the whole, and each owner one on its part.
+    There the digest of the submitter's receipt stands for the answer, which could else be guessed by its own.
     """
 
     job: Annotated[str, Field(title='Job')]

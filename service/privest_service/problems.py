@@ -10,7 +10,7 @@ import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
@@ -247,10 +247,6 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return Invalid(faults=faults_of(error.errors())).response()
-
-    @app.exception_handler(ValidationError)
-    async def invalid_part(_: Request, error: ValidationError) -> JSONResponse:
         return Invalid(faults=faults_of(error.errors())).response()
 
     @app.exception_handler(HTTPException)

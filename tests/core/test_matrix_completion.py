@@ -68,6 +68,7 @@ BAD = [
     *(({"step_size": s}, "step_size must be") for s in (0.0, -1.0, 1e4, float("nan"), float("inf"))),
     ({"n": 10**7, "dim": 1000, "steps": 10}, "too long"),
     ({"n": 10**7, "dim": 1000, "step_size": 1.0}, "too long"),
+    *(({"known": 0.1, "dim": 20} | it, "no descent") for it in ({"steps": 3}, {"local_steps": 2})),
 ]
 
 

@@ -11,12 +11,14 @@ from scipy.optimize import minimize
 from test_spent import Spy, exact_delta
 
 from privest.estimators import (
+    classifier_score,
     federation,
     frechet_mean,
     logistic_regression,
     matrix_completion,
     robust_pca,
 )
+from privest.estimators.classifier_score import ScoreSpec
 from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.estimators.logistic_regression import LogisticSpec
 from privest.estimators.matrix_completion import MatrixCompletionSpec
@@ -51,6 +53,8 @@ GAUSSIAN = [
     (logistic_regression, LogisticSpec(solver="nag", steps=5, sampling_errors=True), LABELLED),
     (logistic_regression, LogisticSpec(loss="sigmoid"), LABELLED),
     (logistic_regression, LogisticSpec(loss="logistic-nonconvex", intercept=False), ONE_FEATURE),
+    (classifier_score, ScoreSpec([1.0, -1.0], 0.5), LABELLED),
+    (classifier_score, ScoreSpec([1.0, -1.0], 0.5, metric="auc"), LABELLED),
 ]
 BATCHES = [
     (frechet_mean, FrechetMeanSpec(solver="rsgd", rate=0.1, steps=20), SPD),
@@ -63,6 +67,8 @@ PURE = [
     (frechet_mean, FrechetMeanSpec(steps=4, local_steps=3), SPHERE),
     (logistic_regression, LogisticSpec(solver="clipped"), LABELLED),
     (logistic_regression, LogisticSpec(solver="nag", steps=5, batch_size=40), LABELLED),
+    (classifier_score, ScoreSpec([1.0, -1.0], 0.5), LABELLED),
+    (classifier_score, ScoreSpec([1.0, -1.0], 0.5, metric="auc"), LABELLED),
 ]
 COUNTS = (150, 400, 220)
 TARGETS = [PrivacyTarget(0.3, 1e-6), PrivacyTarget(1.0, 1e-5), PrivacyTarget(3.0, 1e-7)]
@@ -233,11 +239,18 @@ class Recorded:
         return count - 1
 
 
-@pytest.mark.parametrize("case", [*GAUSSIAN, *BATCHES], ids=named)
-def test_of_an_owner_nothing_counts_but_what_its_gate_released(case):
+@pytest.mark.parametrize(
+    ("case", "targets"),
+    [
+        *((case, TARGETS) for case in [*GAUSSIAN, *BATCHES]),
+        *((case, list(map(pure, TARGETS))) for case in PURE),
+    ],
+    ids=lambda it: named(it) if isinstance(it, tuple) else "pure" if it[0].delta == 0 else "gaussian",
+)
+def test_of_an_owner_nothing_counts_but_what_its_gate_released(case, targets):
     """Its gate's answers in place of the gate give the same estimate to the last bit, without any row."""
     module = case[0]
-    plan = planned(case)
+    plan = planned(case, targets)
     rows = rows_for(plan)
     gates = [Recorded(gate) for gate in gates_over(plan, rows)]
     told = federation.run(plan, module.run, gates)
@@ -275,7 +288,7 @@ def test_datasets_that_do_not_go_together_are_refused():
         with pytest.raises(ValueError, match=f"these differ in {fields}"):
             federation.plan(one, [VectorsShape(100, 6), VectorsShape(80, 6), other], [target] * 3)
     mean = partial(frechet_mean.plan, FrechetMeanSpec())
-    with pytest.raises(ValueError, match="delta must be 0 for all datasets or for none"):
+    with pytest.raises(ValueError, match=r"delta must be 0 for all .* number 2, by default"):
         federation.plan(mean, [SPD, SPD], [target, pure(target)])
 
 
@@ -291,6 +304,55 @@ def test_what_all_guarantees_are_together_is_said():
     assert "epsilon 2 at delta 0" in plan.warnings[-1]
     weak = planned(GAUSSIAN[2], [PrivacyTarget(1.0, 1e-6), PrivacyTarget(1.0, 0.01)], [300, 300])
     assert [it for it in weak.warnings if it.startswith("dataset 2: delta")]
+
+
+class Silent:
+    """No noise."""
+
+    def draw(self, _noise, _scale, size):
+        return np.zeros(size)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auc"])
+def test_sampling_errors_are_those_of_weighted_records(metric):
+    """Of 300 draws of the rows, without noise: what is told is within 15 % of their spread, wrongly 2e-4."""
+    spec = ScoreSpec([2.0], 0.0, metric=metric)
+    least, n = 0.005 if metric == "accuracy" else 0.02, 1000
+    targets = [PrivacyTarget(least, 1e-6), PrivacyTarget(3.0, 1e-6)]
+    plan = planned((classifier_score, spec, ONE_FEATURE), targets, [n, n])
+    assert 0.02 < plan.weights[0] < 0.25
+    rng = np.random.default_rng(2)
+
+    def rows():
+        y = 1.0 * (rng.random(n) < 0.5)
+        return np.column_stack([y + rng.standard_normal(n) - 0.5, y])
+
+    noises = [Silent(), Silent()]
+    found = [
+        federation.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises)).score
+        for _ in range(300)
+    ]
+    told = np.mean([score.sampling_error for score in found])
+    assert np.std([score.value for score in found]) == pytest.approx(told, rel=0.15)
+
+
+def test_who_asks_is_told_that_an_answer_leans():
+    uneven = planned(GAUSSIAN[2], [PrivacyTarget(0.1, 1e-6), PrivacyTarget(3.0, 1e-6)], [300, 300])
+    (told,) = [it for it in uneven.warnings if "leans" in it]
+    assert f"number 1 has 50% of the records and {uneven.weights[0]:.0%} of the weight" in told
+    even = planned(GAUSSIAN[2], [PrivacyTarget(1.0, 1e-6)] * 2, [300, 300])
+    assert not [it for it in even.warnings if "leans" in it]
+
+
+def test_the_noise_of_uneven_budgets_is_between_that_of_even_ones():
+    """Owners with ε = .3, 1 and 3: each pays its own, for an answer between those at .3 and at 3."""
+    few, both, many = (
+        planned(GAUSSIAN[3], [PrivacyTarget(e, 1e-6) for e in epsilons], [300] * 3)
+        for epsilons in ((0.3,) * 3, (0.3, 1.0, 3.0), (3.0,) * 3)
+    )
+    deviations = [plan.course.releases[0].deviation for plan in (many, both, few)]
+    assert deviations == sorted(deviations)
+    assert [part.target.epsilon for part in both.parts] == [0.3, 1.0, 3.0]
 
 
 def test_the_whole_is_as_private_as_its_least_private_part():
@@ -348,6 +410,32 @@ def test_local_steps_pass_by_no_limit(module, spec, shape):
     of = {name: getattr(shape, name) for name in fields} | {"n": max(shape.n, 500)}
     with pytest.raises(ValueError, match="steps"):
         module.plan(spec, type(shape)(**of), PrivacyTarget(1.0, 1e-6))
+
+
+@pytest.mark.parametrize(
+    ("case", "owners", "n", "words"),
+    [
+        (
+            (robust_pca, RobustPCASpec(50, loss="squared", start="random", steps=10, local_steps=900)),
+            100,
+            40,
+            "ask for fewer steps",
+        ),
+        ((frechet_mean, FrechetMeanSpec(solver="rsgd", steps=30_000)), 50, 1000, "ask for fewer steps"),
+        (
+            (logistic_regression, LogisticSpec(solver="nag-opt", batch_size=256, steps=50)),
+            60,
+            300,
+            "name fewer",
+        ),
+    ],
+    ids=lambda it: it[0].__name__.rpartition(".")[2] if isinstance(it, tuple) else "",
+)
+def test_what_is_quick_for_one_dataset_is_refused_for_too_many(case, owners, n, words):
+    shapes = {robust_pca: VectorsShape(1, 1000), frechet_mean: SPD, logistic_regression: LABELLED}
+    counts = [n + place for place in range(owners)]
+    with pytest.raises(ValueError, match=words):
+        planned((*case, shapes[case[0]]), [PrivacyTarget(1.0, 1e-4)] * owners, counts)
 
 
 def test_plans_over_many_datasets_stay_small():

@@ -13,8 +13,11 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from harness import SPD3, Caller, Server, npy, problem, spd
+from privest_service.database import Database
+from privest_service.datasets.models import Dataset
 
 MARK = "987654.321"
 MARKED = 987654.321
@@ -672,3 +675,16 @@ def test_methods_that_are_not_there(owner: Caller) -> None:
         assert (answer.status_code, answer.json()["type"]) == (405, "about:blank")
         assert answer.headers["content-type"] == "application/problem+json"
         assert answer.headers["allow"]
+
+
+def test_what_the_service_keeps_wrongly_is_no_fault_of_who_asks(owner: Caller) -> None:
+    dataset = owner.dataset()
+    database = Database(owner.server.database_url)
+    with database.write() as session:
+        session.execute(
+            update(Dataset).where(Dataset.id == dataset).values(dataset_schema=f'{{"{MARK}": 1}}')
+        )
+    database.close()
+    for answer in (owner.get(f"/v1/datasets/{dataset}"), owner.estimate(dataset)):
+        assert (answer.status_code, answer.json()["type"]) == (500, "about:blank")
+        silent(answer)

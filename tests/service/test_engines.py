@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +46,7 @@ from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
 from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
+from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
 from privest_service.problems import Unavailable
@@ -198,6 +200,21 @@ def test_a_run_ends_at_such_a_moment_whatever_its_rows(
     with pytest.raises(EOFError) if fails else nullcontext():
         run_job(kind.name, plan, str(Store(tmp_path).permit("job_1")), "rows.npy")
     assert clock[0] == pytest.approx(seen, abs=1e-9)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    kind = KINDS["frechet-mean"]
+    asked = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}})
+    shape = SCHEMA.validate_python(SPD3).shape(50)
+    plan = plan_job(kind.name, kind.options(asked), [(shape, PrivacyTarget(1.0, 1e-6))])
+    lost = replace(kind, run=lambda *_: FrechetMeanEstimate(point=[[number]]))
+    monkeypatch.setitem(KINDS, kind.name, lost)
+    monkeypatch.setattr(worker, "gates", lambda *_: [None])
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        run_job(kind.name, plan, str(Store(tmp_path).permit("job_1")), "rows.npy")
 
 
 def test_an_end_that_comes_twice_counts_once(database: Database) -> None:

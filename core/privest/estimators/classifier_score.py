@@ -15,6 +15,7 @@ from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
+from privest.solvers.pooled import sampled
 
 Metric = Literal["accuracy", "auc"]
 
@@ -180,16 +181,17 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     """The private score: sees the plan and the gate's noisy answer, never a row."""
     (release,) = planned.releases
     noisy = gate.mean(classifier(planned.spec, planned.shape), release.statistic)
-    counted = planned.statistics[release.statistic]
+    counted, kept = planned.statistics[release.statistic], sampled(gate)
     if not isinstance(counted, ScoreHistogram):
         deviation = planned.expected_error.standard_deviation
-        return ClassifierScore(share(float(noisy[0]), deviation, release.n), None)
+        return ClassifierScore(share(float(noisy[0]), deviation, kept * release.n), None)
     counts = release.n * noisy
     # n is public. What noise adds to the whole is taken off all bins alike: a projection, in least squares.
     # Counts below 0 stay. Cut off, or on the simplex, what noise leaves in empty bins would no longer cancel,
     # and draw the area towards 1/2 by as much as its standard error.
     counts += (release.n - counts.sum()) / release.size
-    return ClassifierScore(area_under_curve(counts, release), accuracy(counts, counted.edges, release))
+    area = area_under_curve(counts, release, kept)
+    return ClassifierScore(area, accuracy(counts, counted.edges, release, kept))
 
 
 def classifier(spec: ScoreSpec, shape: LabelledShape) -> LinearScores:

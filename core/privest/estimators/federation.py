@@ -48,6 +48,15 @@ _STANDS_FOR = 1e-6
 _MOST_RELEASES = 10_000
 """Of all datasets together, each with noise of its own: they are stored, and shown."""
 
+_MOST_ANSWERS, _MOST_NUMBERS = 1_000_000, 2_000_000_000
+"""Of all gates together, and numbers in these, however few records there are: more take minutes."""
+
+_MOST_CERTIFIED = 400
+"""Blocks of random batches that are certified for owners who differ: each takes a twentieth of a second."""
+
+_LEANS = 0.02
+"""By this much weight on some datasets beyond their share of the records, the analyst is told."""
+
 _SAFE = 1 - 4e-9
 """Of an owner's noise budget, for what the course's target may be off from the μ that it stands for."""
 
@@ -173,19 +182,22 @@ def plan(
         weights = _weights(counts, noise)
         worth = float(1 / np.linalg.norm(weights / (counts * spend)))
     course = plan_one(whole, _stands_for(worth, whole.n, pure=pure))
-    if len(shapes) * len(course.releases) > _MOST_RELEASES:
-        raise ValueError("these are too many noisy sums over too many datasets: ask for fewer steps")
+    _refuse_long(course, shapes, targets)
     parts = tuple(_part(course, shape.n, target) for shape, target in zip(shapes, targets, strict=True))
     warnings = [*course.warnings]
     for place, part in enumerate(parts, start=1):
         warnings += [f"dataset {place}: {told}" for told in part.warnings]
+    if np.abs(weights - counts / counts.sum()).sum() / 2 > _LEANS:
+        warnings.append(_leaning(weights, counts / counts.sum()))
     warnings.append(_of_somebody_in_all(parts))
     return Federated(course, tuple(weights.tolist()), parts, tuple(warnings))
 
 
 def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequence[Oracle]) -> R:
     """The estimate: an estimator's own run, which sees the pooled answers of all gates."""
-    return run_one(planned.course, Pooled(gates, planned.weights))
+    counts, weights = np.array([part.n for part in planned.parts]), np.array(planned.weights)
+    share = min(1.0, float(1 / np.sum(weights**2 / counts) / counts.sum()))
+    return run_one(planned.course, Pooled(gates, planned.weights, share))
 
 
 def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
@@ -200,8 +212,41 @@ def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
         raise ValueError(
             "datasets of one question must have the same schema; these differ in " + ", ".join(unlike)
         )
-    if len({target.delta == 0 for target in targets}) > 1:
-        raise ValueError("delta must be 0 for all datasets or for none: their noise is of one kind")
+    without = [str(place) for place, target in enumerate(targets, start=1) if target.delta == 0]
+    if 0 < len(without) < len(targets):
+        raise ValueError(
+            "delta must be 0 for all datasets or for none, as their noise is of one kind; it is 0 for number "
+            f"{', '.join(without)}, by default where a budget has none: state it for each"
+        )
+
+
+def _refuse_long(course: Plan, shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
+    """Refuse what takes too long for so many datasets, though it might not for one.
+
+    Raises:
+        ValueError: this does.
+    """
+    owners, releases = len(shapes), course.releases
+    batches = sum(isinstance(release, SampledSums) for release in releases)
+    alike = len(set(zip((shape.n for shape in shapes), targets, strict=True)))
+    if (
+        owners * len(releases) > _MOST_RELEASES
+        or owners * sum(release.count for release in releases) > _MOST_ANSWERS
+        or owners * sum(release.count * release.size for release in releases) > _MOST_NUMBERS
+    ):
+        raise ValueError("these are too many noisy sums over too many datasets: ask for fewer steps")
+    if alike * batches > _MOST_CERTIFIED:
+        raise ValueError("random batches are certified dataset by dataset, too long for as many: name fewer")
+
+
+def _leaning(weights: Array, shares: Array) -> str:
+    """What errors do not tell: they are of noise, and of sampling records that are alike everywhere."""
+    place = int(np.argmax(shares - weights))
+    return (
+        f"noisier datasets count for less: number {place + 1} has {shares[place]:.0%} of the records and "
+        f"{weights[place]:.0%} of the weight. Where owners' records differ the answer leans to the others', "
+        "by which it may be off by more than the errors say"
+    )
 
 
 def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:

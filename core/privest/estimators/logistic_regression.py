@@ -25,6 +25,7 @@ from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.newton import ScoreModel, mean_of
+from privest.solvers.pooled import sampled
 
 Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
 
@@ -433,7 +434,8 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
     """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
     _, moment = released(planned.moments, release, gate, fit.design, planned.penalty)
-    model, n = ScoreModel(fit.weights, moment, mean_of(moment, fit.design.last)), planned.shape.n
+    model = ScoreModel(fit.weights, moment, mean_of(moment, fit.design.last))
+    n = sampled(gate) * planned.shape.n
     return lambda column: model.sampling(column) / n
 
 

@@ -148,7 +148,7 @@ def plan(
     """
     _refuse(spec, shape, target)
     rank, budget = spec.rank, Allowance.of(target, shape.n)
-    picture = Picture(shape.n, shape.dim, rank, max(shape.known, _LEAST_KNOWN))
+    picture = _picture(spec, shape)
     start = budget.release(HollowMoment(shape.dim), "hollow", 1.0)
     releases, step_sizes, error = (start,), (), picture.start_error(start.deviation)
     why = f"the start has the whole budget: a squared distance of {error:.2g} is expected"
@@ -198,6 +198,10 @@ def _descent(spec: MatrixCompletionSpec, picture: Picture, budget: Allowance) ->
     return _Descent((start, *sums), tuple(steps), away < _USEFUL * right_angles(picture.rank), error)
 
 
+def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsShape) -> Picture:
+    return Picture(shape.n, shape.dim, spec.rank, max(shape.known, _LEAST_KNOWN))
+
+
 def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
     return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
 
@@ -235,6 +239,11 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: Priv
     for holds, rule in rules:
         if not holds:
             raise ValueError(rule)
+    if _is_descent_asked(spec) and _picture(spec, shape).seen == 0:
+        raise ValueError(
+            "rows with no more known entries than the rank, as declared, fit any subspace, and no descent "
+            "learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank"
+        )
     if _is_descent_asked(spec) and _work(spec, shape) > _LONGEST_RUN:
         raise ValueError("this run would take too long: ask for fewer steps or a smaller rank")
 

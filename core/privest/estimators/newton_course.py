@@ -16,6 +16,7 @@ from privest.privacy.statistic import Statistic
 from privest.shapes import LabelledShape
 from privest.solvers.gradient_descent import Oracle
 from privest.solvers.newton import Moment, ScoreModel, matched, mean_of
+from privest.solvers.pooled import sampled
 
 TIGHT, _WIDE = 0.6, 3.0
 """Of the usual length, to which rows are shortened: with much noise direction is what tells classes apart."""
@@ -148,7 +149,7 @@ class NewtonCourse:
             noise = releases[-1].deviation
             excess = max(1.0, left / (2 * noise**2))
             shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
-        model, n = ScoreModel(weights, moment, mean), self.allowance.n
+        model, n = ScoreModel(weights, moment, mean), sampled(gate) * self.allowance.n
         return Fit(
             design,
             weights,

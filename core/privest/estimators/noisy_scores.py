@@ -33,11 +33,11 @@ def usual_counts(bins: int, n: int) -> Array:
     return np.concatenate([rising[::-1], rising])
 
 
-def area_under_curve(counts: Array, release: NoisySum) -> Score:
+def area_under_curve(counts: Array, release: NoisySum, sampled: float = 1.0) -> Score:
     """The area under the ROC curve of noisy counts that add up to n; a half where a class has no count.
 
     A pair of the two classes counts if the second's has the higher score, and half if they share a bin. The
-    error by the noise is of first order, that by sampling Hanley's and McNeil's (1982).
+    error by the noise is of first order, that by sampling Hanley's and McNeil's (1982), of this share of n.
     """
     first, second = counts.reshape(2, -1)
     n0, n1 = float(first.sum()), float(second.sum())
@@ -48,18 +48,18 @@ def area_under_curve(counts: Array, release: NoisySum) -> Score:
     area = float(second @ below) / n1
     slope = np.concatenate([(above - area) / n0, (below - area) / n1])
     value = min(max(area, 0.0), 1.0)
-    n0, n1 = max(n0, 1.0), max(n1, 1.0)
+    n0, n1 = max(sampled * n0, 1.0), max(sampled * n1, 1.0)
     a = _inside(value, min(n0, n1))
     more, less = (n1 - 1) * (a / (2 - a) - a * a), (n0 - 1) * (2 * a * a / (1 + a) - a * a)
     sampling = sqrt((a * (1 - a) + more + less) / (n0 * n1))
     return Score(value, _by_noise(slope, release), min(sampling, _WIDEST))
 
 
-def accuracy(counts: Array, edges: Array, release: NoisySum) -> Score:
-    """The share of right answers among noisy counts that add up to n."""
+def accuracy(counts: Array, edges: Array, release: NoisySum, sampled: float = 1.0) -> Score:
+    """The share of right answers among noisy counts that add up to n; sampling errors of this share of n."""
     positive = np.arange(len(edges) + 1) > np.searchsorted(edges, 0.0)
     right = np.concatenate([~positive, positive]).astype(np.float64) / release.n
-    return share(float(right @ counts), _by_noise(right, release), release.n)
+    return share(float(right @ counts), _by_noise(right, release), sampled * release.n)
 
 
 def _by_noise(slope: Array, release: NoisySum) -> float:
@@ -68,8 +68,8 @@ def _by_noise(slope: Array, release: NoisySum) -> float:
     return min(sqrt(release.variance * float(free @ free)), _WIDEST)
 
 
-def share(noisy: float, deviation: float, n: int) -> Score:
-    """A share of n rows."""
+def share(noisy: float, deviation: float, n: float) -> Score:
+    """A share of rows, sampled as that of n."""
     value = min(max(noisy, 0.0), 1.0)
     inner = _inside(value, n)
     return Score(value, deviation, sqrt(inner * (1 - inner) / n))

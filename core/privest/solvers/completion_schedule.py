@@ -43,6 +43,14 @@ class Picture:
         """Dimension of the Grassmann manifold."""
         return self.rank * (self.dim - self.rank)
 
+    @property
+    def seen(self) -> float:
+        """Share of a residual that is left by coefficients that are fitted to the known entries.
+
+        They take r of these: as much less is seen, and as much less of it pulls the right way.
+        """
+        return max(0.0, 1 - self.rank / (self.known * self.dim))
+
     def start_error(self, deviation: float) -> float:
         """Square of the angle by which HeteroPCA of a noisy hollow moment is expected to miss.
 
@@ -73,10 +81,7 @@ class Picture:
             count: of steps.
             longest: step there may be; r, a Newton step, unless it is given.
         """
-        # Coefficients that are fitted to k known entries take r of them: as much less of a residual is seen,
-        # and as much less of it pulls the right way. The square is what was measured.
-        seen = max(0.0, 1 - self.rank / (self.known * self.dim))
-        curvature = _CURVATURE * seen**2 / self.rank
+        curvature = _CURVATURE * self.seen**2 / self.rank  # the square is what was measured
         longest = self.rank if longest is None else longest
         clips, steps = list[float](), list[float]()
         for _ in range(count):

@@ -179,14 +179,15 @@ def owners_descent(
         (*shape) the last point.
     """
     owners, weights = owners_of(gate)
-    whole = np.array(lengths)
+    whole = np.array(lengths, dtype=np.float64)
     own = np.minimum(whole, _FURTHEST)
+    further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # a round may stand still
 
     def gradient_of(owner: Oracle) -> Gradient:
         return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
 
     federation = Federation(
-        everyone(len(whole), len(owners)), local_steps, own / local_steps, whole / own, np.array(weights)
+        everyone(len(whole), len(owners)), local_steps, own / local_steps, further, np.array(weights)
     )
     gradients = [gradient_of(owner) for owner in owners]
     return federated_descent(

@@ -15,10 +15,12 @@ class Pooled:
     Attributes:
         owners: a gate each, with plans of the same statistics in the same order.
         weights: of their answers, positive, of sum one.
+        share: of all records, whose plain mean has the sampling error of this weighted one.
     """
 
     owners: Sequence[Oracle]
     weights: Sequence[float]
+    share: float = 1.0
 
     @property
     def remaining(self) -> int:
@@ -34,6 +36,11 @@ class Pooled:
     def pick(self, count: int) -> int:
         """A uniform number below `count`, from one owner's generator."""
         return self.owners[0].pick(count)
+
+
+def sampled(gate: Oracle) -> float:
+    """Share of the records behind a gate that its means have the sampling error of."""
+    return gate.share if isinstance(gate, Pooled) else 1.0
 
 
 def owners_of(gate: Oracle) -> tuple[Sequence[Oracle], Sequence[float]]:

@@ -21,7 +21,7 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.inputs import Route, either_body, parsed
+from privest_service.inputs import Route, checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
@@ -97,14 +97,15 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     """
     caller.must_be("owner")
     if _media_type(request.headers.get("content-type")) == _JSON:
-        handle = NewHandle.model_validate(parsed(await _short(request, services.settings.max_request_bytes)))
+        body = parsed(await _short(request, services.settings.max_request_bytes))
+        handle = checked(NewHandle.model_validate, body)
         connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
         source = service.behind(services, connection, path)
         made = await service.register(services, caller.id, source, handle.declared, name=handle.name)
         return _view(made, caller.id)
     async with request.form() as form:
-        upload = NewUpload.model_validate(dict(form))
-        schema = SCHEMA.validate_python(parsed(upload.declared))
+        upload = checked(NewUpload.model_validate, dict(form))
+        schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         made = await service.register(services, caller.id, source, schema, name=upload.name)
         return _view(made, caller.id)

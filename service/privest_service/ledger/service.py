@@ -431,10 +431,10 @@ def commit(session: Session, job_id: str, result: str) -> bool:
     parts, signer = parts_of(session, job), signer_of(session)
     debits = debits_of(session, job.id, *(part.id for part in parts))
     about = [str(each.dataset_id) for each in parts or [job]]
-    job.receipt = signer.receipt(job, about, debits, result).model_dump_json()
+    job.receipt = whole = signer.receipt(job, about, debits, result).model_dump_json()
     for part in parts:
         own = [entry for entry in debits if entry.job_id == part.id]
-        part.receipt = signer.receipt(part, [str(part.dataset_id)], own, result).model_dump_json()
+        part.receipt = signer.receipt(part, [str(part.dataset_id)], own, whole).model_dump_json()
     return True
 
 

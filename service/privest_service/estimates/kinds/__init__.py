@@ -3,6 +3,7 @@
 The web process plans; what only runs need (noise, rows, other accountants) is imported in workers.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -66,13 +67,15 @@ def run(kind: str, plan: str, permit: str, *paths: str, records: OpenRows | None
 
     Raises:
         PermitGoneError: the rows were read for this job before, or its time is over; they are not touched.
+        ValueError: what gates released came to no finite answer.
     """
     from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
     found = KINDS[kind]
     planned = found.plans.validate_json(plan)
     worker.use_up(permit)
-    return found.run_plan(planned, worker.gates(paths, planned, records)).model_dump_json()
+    answer = found.run_plan(planned, worker.gates(paths, planned, records))
+    return json.dumps(answer.model_dump(), allow_nan=False, separators=(",", ":"))
 
 
 def run_job(*job: str, records: OpenRows | None = None) -> str:
