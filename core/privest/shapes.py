@@ -157,7 +157,7 @@ class PartialVectorsShape(Shape):
     Attributes:
         n: number of records.
         dim: numbers in a record.
-        known: about the share of entries that are known, as declared; forecasts alone rest on it.
+        known: about the share of entries that are known, as declared; forecasts and steps rest on it.
     """
 
     dim: int

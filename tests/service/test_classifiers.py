@@ -9,6 +9,13 @@ import pytest
 import harness
 from harness import LABELLED, SPD3, Caller, Server, npy, problem
 
+
+@pytest.fixture
+def backend() -> str:
+    """One database will do, as it plays no part here."""
+    return "sqlite"
+
+
 SOLVERS = ["newton", "clipped", "gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
 ASK = {"kind": "logistic-regression", "epsilon": 2.0, "delta": 1e-6}
 

@@ -259,6 +259,7 @@ def test_units_of_inline_rows_are_counted_as_they_are_read(server: Server) -> No
         problem(owner.post("/v1/estimates/frechet-mean/plan", json=ask), 422, "invalid")
 
 
+@pytest.mark.parametrize("backend", ["sqlite"])
 def test_all_rows_of_an_owner_have_room_together(
     start_server: Callable[..., Server],
 ) -> None:

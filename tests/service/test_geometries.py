@@ -6,6 +6,13 @@ import pytest
 from harness import Server, npy, problem
 from privest import manifolds
 
+
+@pytest.fixture
+def backend() -> str:
+    """One database will do, as it plays no part here."""
+    return "sqlite"
+
+
 SPACES = [
     {"name": "euclidean", "dim": 4},
     {"name": "sphere", "dim": 5},

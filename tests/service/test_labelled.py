@@ -5,6 +5,13 @@ import pytest
 
 from harness import Caller, Server, npy, problem
 
+
+@pytest.fixture
+def backend() -> str:
+    """One database will do, as it plays no part here."""
+    return "sqlite"
+
+
 SCHEMA = {"kind": "labelled", "features": ["age", "dose"], "label": "ill", "classes": ["no", "yes"]}
 NO_HEADER = "must name every column once, and those of the schema"
 UNKNOWN = "must be labelled with one of the classes"

@@ -54,6 +54,7 @@ def test_what_is_stored_and_charged_knows_nothing_of_it(server: Server) -> None:
     assert "opinion" not in plan
 
 
+@pytest.mark.parametrize("backend", ["sqlite"])
 def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> None:
     """A plan does not need it."""
     server = start_server()

@@ -10,6 +10,13 @@ from sklearn.metrics import roc_auc_score
 import harness
 from harness import LABELLED, SPD3, Caller, Server, npy, problem
 
+
+@pytest.fixture
+def backend() -> str:
+    """One database will do, as it plays no part here."""
+    return "sqlite"
+
+
 PRIVACY = {"epsilon": 2.0, "delta": 1e-6}
 ASK = PRIVACY | {"kind": "classifier-score", "coefficients": [0.7, 4.0], "intercept": -7.5}
 MARK = 98765.4321

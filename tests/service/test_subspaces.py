@@ -10,6 +10,13 @@ import pytest
 from harness import SPD3, Caller, Server, body_of, csv_of, npy, problem
 from privest_service.ledger.receipts import Receipt, signed_by
 
+
+@pytest.fixture
+def backend() -> str:
+    """One database will do, as it plays no part here."""
+    return "sqlite"
+
+
 D, R = 6, 2
 VECTORS = {"kind": "vectors", "dim": D}
 ASK = {"kind": "robust-pca", "rank": R, "epsilon": 2.0, "delta": 1e-6}

@@ -241,8 +241,8 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: Priv
             raise ValueError(rule)
     if _is_descent_asked(spec) and _picture(spec, shape).seen == 0:
         raise ValueError(
-            "rows with no more known entries than the rank, as declared, fit any subspace, and no descent "
-            "learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank"
+            "rows with no more known entries than the rank, as the schema has it, fit any subspace, and no "
+            "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank"
         )
     if _is_descent_asked(spec) and _work(spec, shape) > _LONGEST_RUN:
         raise ValueError("this run would take too long: ask for fewer steps or a smaller rank")
