@@ -108,7 +108,7 @@ _CASES = (
     Case(
         "completion-over-http",
         "matrix-completion",
-        {"kind": "partial-vectors", "dim": 2},
+        {"kind": "partial-vectors", "dim": 2, "known": 0.75},
         [1.0, 1.0],
         [0.0, np.nan],
         {"rank": 1, "steps": 1},

@@ -43,7 +43,7 @@ _VALUES: dict[str, Any] = {
 
 _SCHEMAS: dict[str, dict[str, Any]] = {
     "vectors": {"kind": "vectors", "dim": 3},
-    "partial-vectors": {"kind": "partial-vectors", "dim": 4},
+    "partial-vectors": {"kind": "partial-vectors", "dim": 4, "known": 0.75},
     "labelled": {
         "kind": "labelled",
         "features": ["a", "b"],

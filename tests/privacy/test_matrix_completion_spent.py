@@ -123,6 +123,10 @@ def test_no_data_stop_a_run_or_change_what_it_releases(options, kind):
 @pytest.mark.parametrize("known", [1e-300, 0.1, 1.0])
 def test_the_least_number_of_records_is_enough(n, dim, rank, known):
     for options in OPTIONS:
+        if options and known * dim <= rank:
+            with pytest.raises(ValueError, match="no descent learns"):
+                plan_of(options, n=n, dim=dim, rank=rank, known=known)
+            continue
         plan = plan_of(options, n=n, dim=dim, rank=rank, known=known)
         answer, asked, drawn = run(plan, np.random.default_rng(n).standard_normal((n, dim)))
         check(plan, asked, drawn)
