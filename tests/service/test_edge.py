@@ -218,6 +218,14 @@ def test_names_that_are_no_utf_8(server: Server, owner: Caller) -> None:
     problem(answer, 422, "invalid")
 
 
+def test_an_origin_that_is_no_address_is_another_site(owner: Caller) -> None:
+    for origin in ("http://[", "http://[x]", "http://]"):
+        page = owner.get("/dashboard", headers={"Origin": origin})
+        assert page.headers["location"] == "/dashboard/sign-in", origin
+        entered = owner.post("/dashboard/sign-in", data={"key": owner.key}, headers={"Origin": origin})
+        assert entered.status_code == 403, origin
+
+
 def test_packed_bodies_are_not_unpacked(server: Server, owner: Caller) -> None:
     for packing in ("gzip", "br", "gzip, identity"):
         heads = {"Content-Encoding": packing, "Content-Type": "application/json"}

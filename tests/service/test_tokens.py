@@ -83,8 +83,8 @@ def token(
     return jwt.encode(head, claims(of, **changed), key, algorithms=[alg])
 
 
-def unsigned(of: str) -> str:
-    parts = (json.dumps(part).encode() for part in ({"alg": "none"}, claims(of)))
+def unsigned(of: str, **header: object) -> str:
+    parts = (json.dumps(part).encode() for part in ({"alg": "none"} | header, claims(of)))
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts) + "."
 
 
@@ -110,6 +110,8 @@ BAD: dict[str, Callable[[str], str]] = {
     "of a stranger's key under a known name": lambda of: token(of, key=STRANGER, header={"kid": RSA.kid}),
     "of another algorithm than allowed": lambda of: token(of, key=RSA, alg="PS256"),
     "not signed": unsigned,
+    "of which a number is critical": lambda of: unsigned(of, alg="RS256", kid=RSA.kid, crit=1),
+    "of which a list is critical": lambda of: unsigned(of, alg="RS256", kid=RSA.kid, crit=[[]]),
     "signed with the public key": signed_with_the_public_key,
     "with a key of its own": lambda of: token(
         of, key=STRANGER, header={"kid": RSA.kid, "jwk": STRANGER.as_dict(private=False)}

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.responses import Response
@@ -49,12 +49,20 @@ class Visitor:
         return self.principal.role == "admin"
 
 
+def _split(address: str) -> SplitResult:
+    """The parts of an address; of what is none they are empty, so that it is of no site."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
+
+
 def _on_this_machine(request: Request) -> bool:
     """Whether the browser looks at this machine itself, over plain HTTP.
 
     Proxies may put their own idea of a host in place of the browser's: what that says of itself goes before.
     """
-    seen = urlsplit(request.headers.get("origin", str(request.url)))
+    seen = _split(request.headers.get("origin", str(request.url)))
     return seen.scheme == "http" and seen.hostname in _LOOPBACK
 
 
@@ -109,7 +117,7 @@ def same_origin(request: Request) -> None:
     """
     origin = request.headers.get("origin")
     # Browsers that do not say where a request comes from say at least which site it is of.
-    alike = "same-origin" if origin is None or urlsplit(origin).netloc == request.url.netloc else "cross-site"
+    alike = "same-origin" if origin is None or _split(origin).netloc == request.url.netloc else "cross-site"
     if request.headers.get("sec-fetch-site", alike) not in ("same-origin", "none"):
         raise Forbidden("this was sent from another site")
 

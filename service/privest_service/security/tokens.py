@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import structlog
 from joserfc import jwt
-from joserfc.errors import InvalidKeyIdError, JoseError
+from joserfc.errors import DecodeError, InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
 from privest_service.problems import Unavailable
@@ -84,15 +84,27 @@ class Tokens:
         """
         try:
             try:
-                found = jwt.decode(token, self._known(), self._algorithms)
+                found = self._decoded(token, self._known())
             except InvalidKeyIdError:
-                found = jwt.decode(token, self._known(anew=True), self._algorithms)
+                found = self._decoded(token, self._known(anew=True))
             self._registry.validate(found.claims)
             until = datetime.fromtimestamp(found.claims["exp"], UTC)
         except (JoseError, ValueError, OverflowError, OSError):
             return None
         told = found.claims.get(self._claim)
         return Told(told, until, self._scopes(found.claims)) if isinstance(told, str) else None
+
+    def _decoded(self, token: str, keys: KeySet) -> jwt.Token:
+        """A token that one of the keys signed.
+
+        Raises:
+            JoseError: none did.
+            ValueError: it is no token.
+        """
+        try:
+            return jwt.decode(token, keys, self._algorithms)
+        except TypeError:  # of joserfc, which takes a header's `crit` for a list of texts before it looks
+            raise DecodeError from None
 
     def _scopes(self, claims: dict[str, Any]) -> frozenset[str]:
         """All where the issuer says nothing of scopes; where it does, those alone that it names."""
