@@ -14,6 +14,7 @@ from inside import COST, World, claimed
 from sqlalchemy import create_engine, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
+from sqlalchemy.orm.exc import StaleDataError
 
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
@@ -140,7 +141,7 @@ def a_retry_charges_once(database: Database) -> None:
         if len(tries) == 2:
             raise ledger_in_the_way
 
-    ledger_in_the_way = OperationalError("", {}, Exception("database is locked"))
+    ledger_in_the_way = StaleDataError()
     for attempts in (1, 3):  # the second time in vain once
         database.run(work)
         assert len(tries) == attempts

@@ -1,6 +1,7 @@
 """Full disks and lost databases: answers are 503 in words, nothing is lost, nothing is charged twice."""
 
 import re
+import sqlite3
 import subprocess
 import tempfile
 import threading
@@ -20,6 +21,7 @@ import httpx
 import numpy as np
 import pytest
 from inside import SCHEMA_TEXT, World
+from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from harness import SPD3, Server, body_of, books_balance, npy, problem, slow_rows, spd, until, worker_on
@@ -117,6 +119,33 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
         assert list(server.data_dir.glob("incoming/*")) == incoming
         assert len(list(server.data_dir.glob("rows/*/*"))) == 3
         assert books_balance(server)
+
+
+# SQLite
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_file_that_another_process_keeps_locked_is_given_up_in_time(database_url: str) -> None:
+    database = Database(database_url, patience=0.4)
+    other = sqlite3.connect(database_url.removeprefix("sqlite:///"), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    def told(_: int) -> str | None:
+        try:
+            database.run(lambda session: session.execute(text("DELETE FROM sessions")))
+        except DatabaseUnavailable as error:
+            return error.detail
+        return None
+
+    begun = time.monotonic()
+    with ThreadPoolExecutor(20) as pool:  # in turn they would wait for as many times as long
+        assert all(pool.map(told, range(20)))
+        with database.read() as session:
+            assert session.scalar(text("SELECT count(*) FROM sessions")) == 0
+    assert time.monotonic() - begun < 2
+    other.execute("ROLLBACK")
+    assert told(0) is None
+    database.close()
 
 
 # PostgreSQL

@@ -3,10 +3,9 @@
 import random
 import select
 import sqlite3
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, TypeVarTuple
@@ -36,6 +35,9 @@ _CONNECT_SECONDS = 5
 _POOL_SECONDS = 10
 """That a thread waits for a connection which others hold."""
 
+_FILE_SECONDS = 60.0
+"""That whoever has time waits for a turn to write to SQLite, and again for the locks of other processes."""
+
 _IN_THE_WAY = ("40001", "40P01", "55P03")
 """PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
 
@@ -61,15 +63,16 @@ log = structlog.get_logger()
 class Database:
     """Sessions on one database.
 
-    SQLite has one writer: `BEGIN IMMEDIATE` takes its lock before anything is read, and a lock in the
-    process keeps its own threads from polling for it. PostgreSQL runs under READ COMMITTED, and the
-    ledger's guarded updates take the row locks.
+    SQLite has one writer: `BEGIN IMMEDIATE` takes its lock before anything is read, and as there is one
+    connection for it, threads of this process wait for that and do not poll for the lock. PostgreSQL
+    runs under READ COMMITTED, and the ledger's guarded updates take the row locks.
 
     Args:
         url: SQLAlchemy URL of SQLite or PostgreSQL.
         signer: of what is written to the ledger; needed by no other table.
         pool_size: connections kept for threads of this process.
-        patience: seconds that PostgreSQL may take over a statement; None, for what may be long, is for ever.
+        patience: seconds that PostgreSQL may take over a statement, and SQLite until one may write, half of
+            them for each of the two waits; None, for what may be long, is for ever, and on SQLite a minute.
     """
 
     def __init__(
@@ -82,9 +85,9 @@ class Database:
             if not parsed.database or parsed.database == ":memory:":
                 raise ValueError("SQLite must be a file: jobs and requests use several connections")
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-            self._writer = _sqlite(url, "BEGIN IMMEDIATE", 1)
-            self._reader = _sqlite(url, "BEGIN", pool_size)
-            self._turn: Any = threading.Lock()
+            wait = _FILE_SECONDS if patience is None else patience / 2
+            self._writer = _sqlite(url, "BEGIN IMMEDIATE", 1, wait, wait)
+            self._reader = _sqlite(url, "BEGIN", pool_size, _POOL_SECONDS, wait)
         elif parsed.get_backend_name() == "postgresql":
             from privest_service.database.postgresql import connect  # noqa: PLC0415 - brings psycopg
 
@@ -109,7 +112,6 @@ class Database:
             event.listen(self._writer, "checkout", _refuse_the_dead)
             # Each statement sees what is committed then, in a transaction or not: no round trips for those.
             self._reader = self._writer.execution_options(isolation_level="AUTOCOMMIT")
-            self._turn = nullcontext()
         else:
             raise ValueError("the database must be SQLite or PostgreSQL")
         self._single = self._reader.execution_options(**{_SINGLE: True})
@@ -131,7 +133,7 @@ class Database:
 
     @contextmanager
     def _transaction(self) -> Iterator[Session]:
-        with self._turn, self._session(self._writer) as session:
+        with self._session(self._writer) as session:
             with session.begin():
                 yield session
             for act in session.info.get(_ONCE_COMMITTED, ()):
@@ -233,8 +235,7 @@ def _in_the_way(error: DBAPIError | StaleDataError) -> bool:
     """Whether the transaction only met another one."""
     if isinstance(error, StaleDataError | IntegrityError):
         return True
-    state = getattr(error.orig, "sqlstate", None)
-    return state in _IN_THE_WAY or "database is locked" in str(error.orig)
+    return getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
 
 
 def _refuse_the_dead(connection: Any, _: Any, __: Any) -> None:
@@ -245,12 +246,13 @@ def _refuse_the_dead(connection: Any, _: Any, __: Any) -> None:
         raise DisconnectionError
 
 
-def _sqlite(url: str, begin: str, pool_size: int) -> Engine:
+def _sqlite(url: str, begin: str, pool_size: int, pool_seconds: float, lock_seconds: float) -> Engine:
     engine = create_engine(
         url,
-        connect_args={"isolation_level": None, "timeout": 60.0},
+        connect_args={"isolation_level": None, "timeout": lock_seconds},
         pool_size=pool_size,
         max_overflow=0,
+        pool_timeout=pool_seconds,
         hide_parameters=True,  # errors are logged
     )
 
@@ -261,7 +263,6 @@ def _sqlite(url: str, begin: str, pool_size: int) -> Engine:
             "synchronous=FULL",
             "foreign_keys=ON",
             "recursive_triggers=ON",  # so that INSERT OR REPLACE is a DELETE too
-            "busy_timeout=60000",
         ):
             connection.execute(f"PRAGMA {pragma}")
 
