@@ -5,11 +5,14 @@ from collections.abc import Callable
 
 import httpx
 import pytest
+from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from harness import PLAIN, Caller, Server, problem
+from privest_service.database import Database
 from privest_service.problems import TooManyRequests
 from privest_service.security import rates
+from privest_service.security.models import SignIn
 from privest_service.security.principals import Principal
 from privest_service.security.rates import Rates
 from privest_service.settings import Settings
@@ -32,16 +35,22 @@ def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Se
     owner, other = server.owner(), server.owner()
     again = Caller(server, owner.id, owner.post(f"/v1/owners/{owner.id}/keys").json()["key"])
     budget = f"/v1/owners/{owner.id}/budget"
-    answers = [caller.get(budget) for caller in (owner, again) for _ in range(3)]
-    assert [answer.status_code for answer in answers] == [200] * 5 + [429]
-    _waits(answers[-1], 60)
-    _waits(owner.estimate("ds_x"), 60)
-    with httpx.Client(base_url=server.url, verify=PLAIN) as browser:  # a page is a request, too
-        browser.post("/dashboard/sign-in", data={"key": owner.key})
-        page = browser.get("/dashboard")
-        assert page.status_code == 429
-        assert int(page.headers["retry-after"]) > 0
-        assert "wait for" in page.text
+    with httpx.Client(base_url=server.url, verify=PLAIN) as browser:
+        assert browser.post("/dashboard/sign-in", data={"key": owner.key}).status_code == 303
+        answers = [caller.get(budget) for caller in (owner, again) for _ in range(3)]
+        assert [answer.status_code for answer in answers] == [200] * 4 + [429] * 2
+        _waits(answers[-1], 60)
+        _waits(owner.estimate("ds_x"), 60)
+        # A page is a request, too, and so is signing in, which writes a session.
+        refused = browser.get("/dashboard"), browser.post("/dashboard/sign-in", data={"key": owner.key})
+        for page in refused:
+            assert page.status_code == 429
+            assert int(page.headers["retry-after"]) > 0
+            assert "wait for" in page.text
+    database = Database(server.database_url)
+    with database.read() as session:
+        assert len(session.scalars(select(SignIn)).all()) == 1
+    database.close()
     assert other.get("/v1/datasets").status_code == 200
     assert {server.admin.get(budget).status_code for _ in range(10)} == {200}
     assert {httpx.get(f"{server.url}/healthz").status_code for _ in range(10)} == {200}

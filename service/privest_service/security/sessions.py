@@ -63,12 +63,13 @@ def sign_in(services: Services, key: str, address: str, *, instead_of: str = "")
 
     Raises:
         Forbidden: it is an analyst's.
-        TooManyRequests: too many from this address opened nothing.
+        TooManyRequests: not so often, or too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
     credential = service.identify(services, key, address)
     if credential is None:
         return None
+    services.rates.count(credential.principal)  # before anything is written
     if credential.principal.role == "analyst":
         raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
     opened = OpenSession(secrets.token_urlsafe(32), credential)
