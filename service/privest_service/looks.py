@@ -33,7 +33,7 @@ class Look(Generic[T]):
         """What was just seen or is being looked at, and for how many seconds it has been."""
         with self._lock:
             age = time.monotonic() - self._begun
-            if self._last is None or (self._last.done() and age > self._kept):
+            if self._last is None or (self._last.done() and age >= self._kept):
                 self._begun, self._last, age = time.monotonic(), Future(), 0.0
                 threading.Thread(target=self._run, args=(self._last,), name="look", daemon=True).start()
             return self._last, age

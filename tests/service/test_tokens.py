@@ -7,8 +7,11 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -16,9 +19,12 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from sqlalchemy import select
+from structlog.testing import capture_logs
 
-from harness import Caller, Server, problem
+from harness import Caller, Server, problem, until
+from privest_service import looks
 from privest_service.database import Database, now
+from privest_service.problems import Unavailable
 from privest_service.security import tokens
 from privest_service.security.models import SignIn
 from privest_service.security.tokens import Tokens
@@ -45,7 +51,7 @@ class Issuer:
 
     def __init__(self) -> None:
         self.keys = [RSA, EC]
-        self.asked = 0
+        self.asked, self.drips = 0, False
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -53,7 +59,11 @@ class Issuer:
                 outer.asked += 1
                 self.send_response(200)
                 self.end_headers()
-                self.wfile.write(json.dumps(KeySet(list(outer.keys)).as_dict()).encode())
+                with suppress(ConnectionError):
+                    while outer.drips:
+                        self.wfile.write(b" ")
+                        time.sleep(0.01)
+                    self.wfile.write(json.dumps(KeySet(list(outer.keys)).as_dict()).encode())
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -225,13 +235,71 @@ def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
         assert not browser.cookies
 
 
+def reads(keys: str) -> Tokens:
+    return Tokens(ISSUER, "privest", keys, ("RS256", "ES256"), "privest", "privest:")
+
+
+def test_keys_that_nobody_here_can_read_leave_the_others_good(tmp_path: Path) -> None:
+    known, place = EC.as_dict(private=False), tmp_path / "keys.json"
+    others = [
+        known | {"crv": "brainpoolP256r1", "kid": "q"},
+        known | {"x": "AA", "kid": "r"},
+        {"kid": "s"},
+        7,
+    ]
+    place.write_text(json.dumps({"keys": [*others, known]}))
+    found = reads(str(place))
+    assert found.read(token("own_1", EC, "ES256"))
+    assert found.read(token("own_1", STRANGER)) is None
+
+
+def test_keys_are_looked_for_again_and_are_good_for_an_hour_without(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1000.0]
+    monkeypatch.setattr(tokens.time, "monotonic", lambda: clock[0])
+    found = reads(issuer.address)
+    assert found.read(token("own_1"))
+    issuer.keys = [EC]
+    clock[0] += 299
+    assert found.read(token("own_1"))
+    clock[0] += 1
+    assert found.read(token("own_1")) is None  # withdrawn
+    assert found.read(token("own_1", EC, "ES256"))
+    assert issuer.asked == 2
+    issuer.http.shutdown()
+    issuer.http.server_close()
+    clock[0] += 3599
+    assert found.read(token("own_1", EC, "ES256"))
+    clock[0] += 1
+    with pytest.raises(Unavailable):
+        found.read(token("own_1", EC, "ES256"))
+
+
+def test_an_issuer_without_an_end_is_not_waited_for(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, late = time.monotonic, [0.0]
+    monkeypatch.setattr(tokens.time, "monotonic", lambda: real() + late[0])
+    found = reads(issuer.address)
+    assert found.read(token("own_1"))
+    issuer.drips, late[0] = True, 300.0
+    monkeypatch.setattr(looks, "PATIENCE", 0.1)
+    monkeypatch.setattr(tokens, "_SECONDS", 0.8)
+    with capture_logs() as told, ThreadPoolExecutor(5) as pool:
+        begun = real()
+        assert all(pool.map(found.read, [token("own_1")] * 5))
+        assert real() - begun < 0.8
+        until(lambda: told, 5)  # given up
+    issuer.drips = False
+    assert issuer.asked == 2
+
+
 def test_new_keys_are_found_and_asked_for_at_most_once_a_minute(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1000.0]
     monkeypatch.setattr(tokens.time, "monotonic", lambda: clock[0])
     issuer.keys = [EC]
-    found = Tokens(ISSUER, "privest", issuer.address, ("RS256", "ES256"), "privest", "privest:")
+    found = reads(issuer.address)
     assert found.read(token("own_1", EC, "ES256"))
     assert found.read(token("own_1")) is None
     issuer.keys = [RSA]

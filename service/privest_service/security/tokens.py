@@ -4,7 +4,6 @@ Algorithms and keys come from the settings alone, never from a token's header.
 """
 
 import json
-import threading
 import time
 import urllib.request
 from collections.abc import Sequence
@@ -16,8 +15,9 @@ from typing import Any, Literal
 import structlog
 from joserfc import jwt
 from joserfc.errors import DecodeError, InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.jwk import JWKRegistry, Key, KeySet
 
+from privest_service.looks import Look
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
 
@@ -29,8 +29,14 @@ Algorithm = Literal[
 _PATIENCE = 60.0
 """Seconds between two looks for keys at least, however many tokens name unknown ones."""
 
+_FRESH = 300.0
+"""Seconds after which keys are looked for again, as some may have been withdrawn."""
+
+_KEPT = 3600.0
+"""Seconds for which keys are good that cannot be looked for again."""
+
 _SECONDS, _BYTES = 5.0, 2**20
-"""That a look may take, and what it may bring."""
+"""That the issuer may take to begin an answer, and again to end it; and what that may bring."""
 
 log = structlog.get_logger()
 
@@ -72,15 +78,14 @@ class Tokens:
             exp={"essential": True},
             sub={"essential": True},
         )
-        self._keys: KeySet | None = None
-        self._looked = float("-inf")
-        self._lock = threading.Lock()
+        self._keys, self._found = KeySet([]), float("-inf")
+        self._look = Look(self._find, kept=_PATIENCE)
 
     def read(self, token: str) -> Told | None:
         """Of whom a token tells; None where it is not good.
 
         Raises:
-            Unavailable: the issuer's keys were never to be had yet.
+            Unavailable: the issuer's keys were not to be had yet, or not for an hour.
         """
         try:
             try:
@@ -114,21 +119,43 @@ class Tokens:
         return frozenset(scope for scope in SCOPES if f"{self._prefix}{scope}" in named)
 
     def _known(self, *, anew: bool = False) -> KeySet:
-        """The keys; looked for where there are none yet, or if told to, and it is not too soon."""
-        if self._keys is None or anew:
-            with self._lock:
-                if time.monotonic() - self._looked >= _PATIENCE:
-                    self._looked = time.monotonic()
-                    try:
-                        self._keys = KeySet.import_key_set(json.loads(self._content()))
-                    except (OSError, ValueError, KeyError, TypeError, JoseError):
-                        log.warning("the platform's keys are not to be had")
-        if self._keys is None:
+        """The keys; looked for if told to or after a while, unless it is too soon.
+
+        Raises:
+            Unavailable: there are none, or none that are young enough.
+        """
+        if anew or time.monotonic() - self._found >= _FRESH:
+            self._look.seen()  # however long the issuer takes, this does not
+        if time.monotonic() - self._found >= _KEPT:
             raise Unavailable("the platform's keys are not to be had at present")
         return self._keys
+
+    def _find(self) -> None:
+        """Take over the issuer's keys, or else keep those that there are."""
+        try:
+            listed = json.loads(self._content())["keys"]
+            self._keys = KeySet([key for each in listed if (key := _key(each))])
+            self._found = time.monotonic()
+        except Exception:  # whatever it is that came
+            log.warning("the platform's keys are not to be had")
 
     def _content(self) -> bytes:
         if "://" not in self._place:
             return Path(self._place).read_bytes()
         with urllib.request.urlopen(self._place, timeout=_SECONDS) as answer:  # noqa: S310 - of the settings
-            return answer.read(_BYTES)
+            latest, found = time.monotonic() + _SECONDS, b""
+            while piece := answer.read1():
+                found += piece
+                if len(found) > _BYTES or time.monotonic() > latest:
+                    raise TimeoutError
+            return found
+
+
+def _key(listed: Any) -> Key | None:
+    """A key of a set; None if it is of a kind or a curve that is not known here, as RFC 7517 has it (5)."""
+    try:
+        key = JWKRegistry.import_key(listed)
+        key.ensure_kid()
+    except Exception:
+        return None
+    return key
