@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(told[:1] if told[:1] == ["audit"] else told)  # which reads what follows itself
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.command in ("serve", "migrate", "backup", "restore"):
+        os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
     try:
         run = {
             "serve": lambda: _serve(given.host, given.port),

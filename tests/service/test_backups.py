@@ -1,5 +1,6 @@
 """Backups of a service that is at work, and what is made of them: nothing that was spent is spent again."""
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -68,8 +69,12 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Site:
-    return Site(tmp_path, monkeypatch, lambda: "".join(capsys.readouterr()))
+def site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Site]:
+    before = os.umask(0o022)  # as most have it; commands that run in this process change it
+    yield Site(tmp_path, monkeypatch, lambda: "".join(capsys.readouterr()))
+    os.umask(before)
 
 
 def with_new_key(server: Server, owner: Caller) -> Caller:
@@ -89,6 +94,27 @@ def saved_at_work(site: Site, name: str, owner: Caller, dataset: str) -> None:
     assert saving.result()[0] == 0, saving.result()
     files = {path.name for path in (site.directory / name).iterdir()}
     assert files == {"backup.json", "ledger.db", "rows", "incoming", "permits"}
+
+
+def test_what_commands_write_is_for_their_user_alone(
+    site: Site, tmp_path: Path, new_database: Callable[[str], str]
+) -> None:
+    (tmp_path / "secret").write_bytes(bytes(32))
+    (tmp_path / "signing.pem").write_bytes(private_key_pem())
+    copy, made = tmp_path / "copy", tmp_path / "made"
+    copy.mkdir()
+    url = f"sqlite:///{made}/privest.db"
+    for database, command in (
+        (new_database("sqlite"), ("backup", copy)),
+        (url, ("migrate",)),
+        (url, ("restore", copy)),
+    ):
+        site.move(database, "made")
+        os.umask(0o022)
+        assert site.privest(*command)[0] == 0
+    found = [*copy.rglob("*"), *made.rglob("*")]
+    assert {path.name for path in found} >= {"privest.db", "ledger.db", "backup.json"}
+    assert [path for path in found if path.stat().st_mode & 0o077] == []
 
 
 def test_nothing_that_was_spent_is_spent_again_whichever_database_is_lost(
