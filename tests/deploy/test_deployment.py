@@ -5,13 +5,14 @@ import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import kubernetes_validate
 import pytest
 import yaml
 
 from privest_service.app import create_app
+from privest_service.estimates.engine import Work
 from privest_service.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -233,7 +234,10 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
     assert {settings["PRIVEST_SECRET_FILE"], settings["PRIVEST_SIGNING_KEY_FILE"]} <= held
     assert container["envFrom"] == [{"configMapRef": {"name": manifest("ConfigMap")["metadata"]["name"]}}]
     # All workers at their worst, and the service itself.
-    processes = int(settings["PRIVEST_WORKERS"]) + 3
+    beside = len(get_args(Work))
+    for place in ("deploy/kubernetes/deployment.yaml", "docs/scaling.md"):
+        assert f"PRIVEST_WORKERS + {beside} " in (ROOT / place).read_text().replace("`", ""), place
+    processes = int(settings["PRIVEST_WORKERS"]) + beside
     limit = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
     assert limit >= processes * int(settings["PRIVEST_WORKER_MEMORY"]) + 2**29
 
