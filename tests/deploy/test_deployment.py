@@ -242,6 +242,14 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
     assert limit >= processes * int(settings["PRIVEST_WORKER_MEMORY"]) + 2**29
 
 
+def test_whatever_stands_in_front_can_be_named() -> None:
+    """Else all callers have its address, and who sends bad keys keeps the administrator out."""
+    name = "PRIVEST_TRUSTED_PROXIES"
+    assert OURS["privest"]["environment"][name] == f"${{{name}:-}}"
+    listed = manifest("ConfigMap")["data"][name]
+    assert Settings(admin_key="0123456789abcdef", trusted_proxies=listed).trusted_proxies == ()  # pyright: ignore
+
+
 def test_all_that_selects_selects_the_pods() -> None:
     labels = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
     assert manifest("Deployment")["spec"]["selector"]["matchLabels"] == labels
