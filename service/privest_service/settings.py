@@ -12,6 +12,8 @@ from typing import Annotated
 from limits import parse
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
 
 from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
@@ -32,6 +34,21 @@ def _engine(name: str) -> str:
     if find_spec("distributed") is None:
         raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
     return name
+
+
+def _database(url: str) -> str:
+    """The address of a database.
+
+    Raises:
+        ValueError: it is none, or an @ cuts its password in two: errors would tell the rest as the host.
+    """
+    try:
+        found = make_url(url or "sqlite://")
+    except (ArgumentError, ValueError):
+        found = None
+    if found is None or (found.host and "@" in f"{found.host}{found.database}"):
+        raise ValueError("must be like postgresql://user:password@host/name, an @ in the password as %40")
+    return url
 
 
 def _address(given: str) -> str:
@@ -104,7 +121,7 @@ class Settings(BaseSettings):
     data_dir: Path = Path("privest-data")
     """Where rows, the SQLite database and generated secrets live."""
 
-    database_url: str = ""
+    database_url: Annotated[str, AfterValidator(_database)] = ""
     """SQLAlchemy URL of SQLite or PostgreSQL; default: SQLite in the data directory."""
 
     secret_file: Path | None = None

@@ -15,6 +15,7 @@ import pytest
 from with_faults import FAULTS, SECRET
 
 from harness import ADMIN_KEY, PLAIN, Server, until
+from privest_service.cli import main
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("with_faults.py")))
 
@@ -82,6 +83,19 @@ def test_a_service_that_cannot_start_says_where_and_fails(tmp_path: Path) -> Non
     [told] = [line for line in map(json.loads, ended.stderr.splitlines()) if "error" in line]
     assert (told["error"], told["code"]) == ("FileExistsError", "EEXIST")
     assert any("store.py" in place for place in told["where"])
+
+
+@pytest.mark.parametrize("rest", ["wo@rd@host/db", "wo@rd/rest@host/db", "wo@1rd:2x@host/db", "wo@rd:2x/db"])
+def test_no_part_of_a_password_is_taken_for_a_host_and_told(
+    rest: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PRIVEST_ADMIN_KEY", ADMIN_KEY)
+    monkeypatch.setenv("PRIVEST_DATABASE_URL", f"postgresql://privest:pass{rest}")
+    assert main(["verify-ledger"]) == 2
+    told = "".join(capsys.readouterr())
+    assert "PRIVEST_DATABASE_URL" in told
+    assert "%40" in told
+    assert "rd" not in told.replace("password", "")
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
