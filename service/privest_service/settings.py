@@ -155,7 +155,7 @@ class Settings(BaseSettings):
     """Largest body of any other request."""
 
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
-    """Jobs that may wait for a worker before further ones are refused."""
+    """Jobs that may wait for a worker before further ones are refused; a quarter of them one caller's."""
 
     metrics_address: Annotated[str, AfterValidator(_address)] = ""
     """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""

@@ -84,11 +84,11 @@ class World:
             datasets.put_grant(session, dataset, analyst.id, Limits.none(composition))
             return cls(owner.id, analyst.id, dataset.id)
 
-    def submit(self, database: Database, key: str) -> str:
-        """The job that answers the analyst's request under a key."""
+    def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
+        """The job that answers the analyst's request under a key, if the queue has room."""
         services: Any = SimpleNamespace(
             database=database,
-            settings=SimpleNamespace(max_waiting_jobs=10_000),
+            settings=SimpleNamespace(max_waiting_jobs=room),
             engine=SimpleNamespace(notify=lambda: None),
         )
         caller = Principal("analyst", self.analyst)

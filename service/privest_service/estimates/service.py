@@ -315,16 +315,17 @@ def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
 
 
 def _refuse_if_full(session: Session, services: Services, question: Question, caller: Principal) -> None:
-    """Keep the queue short.
+    """Keep the queue short, and room in it for others whatever one caller asks.
 
     Raises:
-        Unavailable: too many jobs wait, or too many dummies of this caller, who pays for none of them.
+        Unavailable: too many jobs wait, or too many of this caller, or of its dummies, which cost it nothing.
     """
     most = services.settings.max_waiting_jobs
-    if ledger.waiting(session) >= most or (
-        question.dummy and ledger.waiting(session, dummies_of=caller.id) >= max(1, most // 100)
-    ):
+    everybody, own, dummies = ledger.waiting_for(session, caller.id)
+    if everybody >= most:
         raise Unavailable("too many jobs wait; try again later", retry_after=5)
+    if own >= max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
+        raise Unavailable("too many jobs of yours wait; try again when some of them are over", retry_after=5)
 
 
 async def submit_inline(services: Services, ask: Asked) -> Answer:

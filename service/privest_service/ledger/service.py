@@ -384,12 +384,17 @@ def _keep(session: Session, mechanism: Mechanism) -> None:
     session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
 
 
-def waiting(session: Session, *, dummies_of: str | None = None) -> int:
-    """How many jobs wait for a worker, or of them the dummies of one submitter."""
-    counted = select(func.count()).select_from(Job).where(Job.state == "reserved", _WHOLE)
-    if dummies_of is not None:
-        counted = counted.where(Job.dummy, Job.submitter_id == dummies_of)
-    return session.scalar(counted) or 0
+def waiting(session: Session) -> int:
+    """How many jobs wait for a worker."""
+    return session.scalar(select(func.count()).select_from(Job).where(Job.state == "reserved", _WHOLE)) or 0
+
+
+def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
+    """How many jobs wait for a worker, how many of them are this submitter's, and of these dummies."""
+    theirs = Job.submitter_id == submitter_id
+    counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
+    found = session.execute(select(*counts).select_from(Job).where(Job.state == "reserved", _WHOLE))
+    return found.one()
 
 
 def queue(session: Session) -> tuple[int, float]:
