@@ -29,3 +29,11 @@ def test_a_queue_of_one_takes_one(database: Database) -> None:
     world = World.make(database)
     world.submit(database, "key", room=1)
     assert refusal(world, database, 1).startswith("too many jobs wait")
+
+
+def test_whoever_has_fewest_jobs_under_way_is_next(database: Database) -> None:
+    greedy, other = World.make(database), World.make(database)
+    many = [greedy.submit(database, f"key {number}") for number in range(3)]
+    few = [other.submit(database, f"key {number}") for number in range(2)]
+    assert [claimed(database) for _ in range(5)] == [many[0], few[0], many[1], few[1], many[2]]
+    assert claimed(database) is None

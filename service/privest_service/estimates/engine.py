@@ -280,7 +280,7 @@ class Engine:
         self._tidied = time.monotonic()
 
     def _claim(self, *, able: bool = True) -> Claimed | None:
-        """End the jobs that were left behind and, if it can be run now, claim the one that waits longest."""
+        """End the jobs that were left behind and, if it can be run now, claim the one that is next."""
         with self._database.read() as session:
             quiet = not (able and ledger.waiting(session)) and not ledger.overdue(session, now())
         if quiet:

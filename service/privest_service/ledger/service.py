@@ -411,13 +411,23 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
 
 
 def claim_next(session: Session, lease: timedelta) -> Job | None:
-    """Claim the job that has waited longest, dummies last: from here on its charge is final."""
+    """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
+
+    From here on its charge is final.
+    """
+    under_way = (
+        select(Job.submitter_id, func.count().label("jobs"))
+        .where(Job.state == "claimed", _WHOLE)
+        .group_by(Job.submitter_id)
+        .subquery()
+    )
     chosen = (
         select(Job.id)
+        .outerjoin(under_way, under_way.c.submitter_id == Job.submitter_id)
         .where(Job.state == "reserved", _WHOLE)
-        .order_by(Job.dummy, Job.created_at, Job.id)
+        .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
-        .with_for_update(skip_locked=True)  # SQLite has one writer and leaves this out
+        .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
         .scalar_subquery()
     )
     return _move(session, Job.id == chosen, "reserved", "claimed", lease_until=now() + lease)
