@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -341,9 +341,9 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
     monkeypatch.setattr(engine_module, "_PLAN_SECONDS", 2.0)
 
     async def use(engine: Engine) -> None:
-        async def told(seconds: float) -> str:
+        async def told(seconds: float, whose: str = "somebody") -> str:
             with pytest.raises(Unavailable) as refused:
-                await engine.in_thread(engine.call_worker, time.sleep, seconds)
+                await engine.in_thread(engine.call_worker, whose, time.sleep, seconds, free=False)
             return str(refused.value.detail)
 
         for work in ("intake", "fetch"):
@@ -351,7 +351,7 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
                 work, os.getpid
             )  # that its process takes long to start is not tested
         begun = time.monotonic()
-        waiting = [asyncio.create_task(told(4.0)) for _ in range(8)]
+        waiting = [asyncio.create_task(told(4.0, f"caller {number}")) for number in range(8)]
         await asyncio.sleep(0.2)
         more = await asyncio.gather(*(told(0.0) for _ in range(40)))
         assert {detail.split(";")[0] for detail in more} == {"too many plans are being made"}
@@ -362,9 +362,35 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
             "this could not be processed"
         }
         # What was given up holds neither a place nor the worker.
-        assert await engine.in_thread(engine.call_worker, os.getpid)
+        assert await engine.in_thread(engine.call_worker, "somebody", os.getpid)
 
     in_engine(database, tmp_path, use)
+
+
+@on_one_database
+def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charges(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: Future[str] = Future()
+    engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0)
+    monkeypatch.setattr(engine, "_start", lambda *_: ended)
+    with ThreadPoolExecutor(12) as pool:
+
+        def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
+            """Why, of so many at once; the others go on."""
+            asked = [pool.submit(engine.call_worker, caller_id, str, free=free) for _ in range(times)]
+            return [str(getattr(each.exception(), "detail", None)) for each in wait(asked, 0.1).done]
+
+        try:
+            own = "too many plans of yours are being made; try again later"
+            all_ = "too many plans are being made; try again later"
+            assert refused("one", 6, free=True) == [own, own]
+            assert refused("another", 3, free=True) == [all_]
+            assert refused("another", 2, free=False) == []
+            assert refused("a third", 1, free=False) == [all_]
+        finally:
+            ended.set_result("")
+    assert not engine._planning
 
 
 @on_one_database

@@ -127,7 +127,7 @@ def _routes(kind: Kind) -> None:
             if (text := services.plans.get(name)) is None:
                 with traces.step("plan"):
                     planned = service.plan(services, question)
-                opinion = service.second_opinion(services, planned)
+                opinion = service.second_opinion(services, question, planned)
                 text = views.plan_view(question, planned, opinion).model_dump_json()
                 if opinion is not None:
                     services.plans.keep(name, text)

@@ -8,12 +8,12 @@ What runs jobs may begin one twice: its permit lets one of the runs open the row
 import asyncio
 import threading
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -54,6 +54,9 @@ _LAST_WAIT = 25.0
 
 _PLANNING = 8
 """Threads that wait for plans at a time: far from all that the web process has."""
+
+_FREE, _EACH = 6, 4
+"""Of them for plans that are only looked at, and for one caller's: so that none stops others' questions."""
 
 _PLAN_SECONDS = 60.0
 """That one of them waits."""
@@ -118,7 +121,7 @@ class Engine:
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._tidy, self._tidied = tidy, 0.0
         self._pools: dict[Work, Processes] = {}
-        self._planning = threading.Semaphore(_PLANNING)
+        self._planning, self._planning_lock = Counter[str](), threading.Lock()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
 
@@ -196,23 +199,39 @@ class Engine:
         except _LOST:
             raise Unavailable("this could not be processed; nothing was stored") from None
 
-    def call_worker(self, function: Callable[..., T], *args: Any) -> T:
+    def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
+
+        Args:
+            caller_id: for whom.
+            function: to run.
+            args: its arguments.
+            free: whether nothing is to be charged for it.
 
         Raises:
             Unavailable: it came to no end in time, or too many wait.
         """
-        if not self._planning.acquire(blocking=False):
-            raise Unavailable("too many plans are being made; try again later", retry_after=5)
-        try:
+        with self._place(caller_id, free=free):
             future = self._start("plan", function, *args)
             try:
                 return future.result(_PLAN_SECONDS)
             except (*_LOST, MemoryError):
                 future.cancel()
                 raise Unavailable("this could not be processed; nothing was charged") from None
+
+    @contextmanager
+    def _place(self, caller_id: str, *, free: bool) -> Iterator[None]:
+        with self._planning_lock:
+            if self._planning[caller_id] >= _EACH:
+                raise Unavailable("too many plans of yours are being made; try again later", retry_after=1)
+            if self._planning.total() >= (_FREE if free else _PLANNING):
+                raise Unavailable("too many plans are being made; try again later", retry_after=5)
+            self._planning[caller_id] += 1
+        try:
+            yield
         finally:
-            self._planning.release()
+            with self._planning_lock:
+                self._planning -= Counter([caller_id])  # which forgets whoever has none
 
     def notify(self) -> None:
         """A job was reserved."""

@@ -77,6 +77,7 @@ class Subject:
 class Question:
     """A request, resolved against the public facts of its datasets."""
 
+    caller_id: str
     kind: Kind
     about: tuple[Subject, ...]
     options: dict[str, Any]
@@ -84,7 +85,7 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The same for the same datasets and resolved choices."""
+        """The same for the same datasets and resolved choices, whoever asks."""
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
         about = facts[0] if len(facts) == 1 else {"datasets": facts}
         dummy = {"dummy": True} if self.dummy else {}
@@ -121,7 +122,7 @@ def resolve(
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
     _refuse_unlike(schemas)
-    return Question(kind, tuple(about), kind.options(request), named[0].dummy)
+    return Question(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
@@ -164,7 +165,7 @@ def resolve_inline(session: Session, caller: Principal, kind: Kind, request: Est
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {_digest(facts)}"
     subject = _subject(session, kind, request.privacy, given.declared.kind, name, caller.id, shape)
-    return Question(kind, (subject,), kind.options(request))
+    return Question(caller.id, kind, (subject,), kind.options(request))
 
 
 def _inline(request: EstimateRequest) -> InlineRows:
@@ -191,8 +192,13 @@ def _subject(
     return Subject(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
 
 
-def plan(services: Services, question: Question) -> Plan:
+def plan(services: Services, question: Question, *, free: bool = True) -> Plan:
     """The plan of a question; one that takes long is made by a worker, and remembered.
+
+    Args:
+        services: of this process.
+        question: to be planned.
+        free: whether it is only looked at; what is to be charged finds a place where such plans find none.
 
     Raises:
         Invalid: a choice is out of range.
@@ -205,22 +211,25 @@ def plan(services: Services, question: Question) -> Plan:
             return kind.plan_for(options, about)
         name = f"plan {question.name}"
         made = services.plans.get(name) or services.plans.keep(
-            name, services.engine.call_worker(plan_job, kind.name, options, about)
+            name,
+            services.engine.call_worker(question.caller_id, plan_job, kind.name, options, about, free=free),
         )
     except ValueError as error:
         raise Invalid(str(error)) from None
     return kind.plans.validate_json(made)
 
 
-def second_opinion(services: Services, planned: Plan) -> SecondOpinion | None:
-    """Another accountant's view of a plan, by a worker; None if that is lost.
+def second_opinion(services: Services, question: Question, planned: Plan) -> SecondOpinion | None:
+    """Another accountant's view of a plan, by a worker; None if that is lost, or too many wait for one.
 
     Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
     is on the one that gives most.
     """
     asked = planned.most if isinstance(planned, Federated) else planned
     try:
-        told = services.engine.call_worker(opinion_job, asked.releases, asked.target.delta)
+        told = services.engine.call_worker(
+            question.caller_id, opinion_job, asked.releases, asked.target.delta
+        )
     except Unavailable:
         return None
     return SecondOpinion.model_validate_json(told)
@@ -298,7 +307,7 @@ def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
         question = resolve(session, ask.caller, ask.kind, ask.request, rows)
         _refuse_if_full(session, services, question, ask.caller)
     with traces.step("plan"):
-        planned = plan(services, question)
+        planned = plan(services, question, free=False)
     draft = _Draft.of(question, planned)  # which takes a while on many datasets, and no lock
     try:
         with traces.step("charge"):
@@ -343,7 +352,7 @@ async def submit_inline(services: Services, ask: Asked) -> Answer:
                 return known
             question = resolve_inline(session, ask.caller, ask.kind, ask.request)
             _refuse_if_full(session, services, question, ask.caller)
-        planned = plan(services, question)
+        planned = plan(services, question, free=False)
         with services.database.read() as session:
             account = ledger.owner_account(session, ask.caller.id)
             ledger.require_room([account], [Charge.of(planned.target, planned.cost)])
