@@ -1,19 +1,28 @@
 """Keys for some things alone, and for some time: what each opens, what it may issue, and when it ends."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 import yaml
 from sqlalchemy import update
 
-from harness import PLAIN, SPD3, Caller, Server, npy, problem, spd
+from harness import PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
 from privest_service.database import Database, now
+from privest_service.database.tables import new_id
+from privest_service.estimates import service as estimates
+from privest_service.estimates.kinds import KINDS
 from privest_service.interface import document
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import IdempotencyKey, Job
 from privest_service.security.keys import SCOPES
 from privest_service.security.models import ApiKey
+from privest_service.security.principals import Credential, Principal
+from privest_service.security.service import is_good_yet
 
 
 def issued(by: Caller, role: str = "owner", **asked: Any) -> dict[str, Any]:
@@ -161,6 +170,75 @@ def test_an_end_takes_effect_at_the_next_request_and_for_sessions_too(server: Se
         assert browser.get("/dashboard").headers["location"] == "/dashboard/sign-in"
         assert browser.post("/dashboard/sign-in", data={"key": key["key"]}).status_code == 401
     assert owner.get("/v1/datasets").status_code == 200
+
+
+@contextmanager
+def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
+    """A free job that goes on until nobody looks any more, and what it is asked for under a key."""
+    kind, nothing = KINDS["frechet-mean"], cast("Any", None)
+    request = kind.request.model_validate(body_of(dataset, 0.1))
+    asked = estimates.asked(nothing, Principal("owner", owner.id), kind, request, key)
+    job = Job(
+        id=new_id("job"),
+        kind=kind.name,
+        submitter_id=owner.id,
+        owner_id=owner.id,
+        dataset_id=dataset,
+        spec_digest="",
+        plan="{}",
+        dummy=True,
+    )
+    bound = IdempotencyKey(principal_id=owner.id, key=key, body_digest=asked.digest, job_id=job.id)
+    database = Database(owner.server.database_url)
+    with database.write() as session:
+        ledger.reserve_free(session, job, bound)
+        ledger._move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + timedelta(hours=1))
+    try:
+        yield job.id
+    finally:
+        with database.write() as session:
+            assert ledger.fail(session, job.id)
+        database.close()
+
+
+def test_what_waits_or_watches_under_a_key_ends_with_it(server: Server) -> None:
+    owner = server.owner()
+    dataset, key = owner.dataset(), issued(owner)
+    caller = Caller(server, owner.id, key["key"])
+    with under_way(owner, dataset, "k") as job, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(caller.estimate, dataset, key="k", wait=20)
+        with httpx.stream("GET", f"{server.url}/v1/jobs/{job}/events", headers=caller.headers) as events:
+            lines = events.iter_lines()
+            assert {next(lines), next(lines)} == {"event: state", 'data: "claimed"'}
+            assert owner.delete(f"/v1/owners/{owner.id}/keys/{key['id']}").status_code == 204
+            assert not any("data" in line for line in lines)
+        problem(waiting.result(10), 401, "unauthenticated")
+        assert waiting.result().headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize(("seconds", "good"), [(None, True), (60, True), (-1, False)])
+def test_a_token_is_good_until_its_end(seconds: int | None, good: bool) -> None:
+    end = None if seconds is None else now() + timedelta(seconds=seconds)
+    nothing: Any = None
+    assert is_good_yet(nothing, Credential(Principal("owner", "own_x"), until=end)) is good
+
+
+def test_streams_of_a_caller_are_few(server: Server) -> None:
+    owner, analyst = server.owner(), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst)
+    other = analyst.estimate(dataset).json()["id"]
+    with under_way(owner, dataset, "k") as job, ExitStack() as stack, httpx.Client(verify=PLAIN) as client:
+
+        def watch() -> httpx.Response:
+            events = client.stream("GET", f"{server.url}/v1/jobs/{job}/events", headers=owner.headers)
+            return stack.enter_context(events)
+
+        assert [watch().status_code for _ in range(14)] == [200] * 12 + [429] * 2
+        assert owner.get("/v1/datasets").status_code == 200
+        assert analyst.get(f"/v1/jobs/{other}/events").status_code == 200
+        stack.close()
+        until(lambda: watch().status_code == 200)
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,11 @@ from harness import SPD3, Server, body_of, csv_of, npy, problem, spd
 from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
+from privest_service.estimates import endpoints
 from privest_service.estimates import service as estimates
 from privest_service.estimates.endpoints import watch_job
 from privest_service.estimates.kinds import KINDS
-from privest_service.security.principals import Principal
+from privest_service.security.principals import Credential, Principal
 
 MU_SQUARED = 10**12
 
@@ -152,22 +153,25 @@ def test_without_wait_the_job_is_polled_and_watched(server: Server) -> None:
     assert changed.status_code == 200
 
 
-def test_a_stream_of_states_ends_with_the_service() -> None:
+@pytest.mark.parametrize("ends", ["the service", "the time"])
+def test_a_stream_of_states_ends_with(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def now(look: Callable[[], str]) -> str:
         return "claimed"
 
     engine: Any = SimpleNamespace(draining=False, in_thread=now)
     services: Any = SimpleNamespace(engine=engine)
+    if ends == "the time":
+        monkeypatch.setattr(endpoints, "_LONGEST_WAIT", 0.3)
 
     async def watched() -> AsyncIterator[str | None]:
-        async for event in watch_job("job_1", Principal("owner", "own_1"), services):
+        async for event in watch_job("job_1", Credential(Principal("owner", "own_1")), services):
             yield event.data
-            engine.draining = True
+            engine.draining = ends == "the service"
 
     async def states() -> list[str | None]:
         return [state async for state in watched()]
 
-    assert asyncio.run(states()) == ["claimed"]
+    assert asyncio.run(asyncio.wait_for(states(), 5)) == ["claimed"]
 
 
 def test_the_events_of_a_foreign_job_are_not_found(server: Server) -> None:

@@ -1,6 +1,7 @@
 """Estimates, their plans, and jobs. The routes of each kind come from its entry in `kinds`."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -21,16 +22,22 @@ from privest_service.problems import (
     IdempotencyKeyReused,
     Invalid,
     NotFound,
+    Unauthenticated,
     Unavailable,
     documented,
 )
-from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep
+from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep, WatchDep
+from privest_service.security.service import is_good_yet
 from privest_service.telemetry import traces
 from privest_service.telemetry.requests import stop_clock
 
 router = APIRouter(prefix="/v1", tags=["estimates"], route_class=Route)
 
 _LONGEST_WAIT = 600.0
+"""Seconds that an answer or a stream of states lasts at most: then callers ask again."""
+
+_STREAMS = 12
+"""Of one caller at a time, in this process."""
 
 
 def _wait_of(prefer: str | None) -> float:
@@ -74,12 +81,12 @@ def _routes(kind: Kind) -> None:
     async def estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
-        caller: EstimateDep,
+        asker: EstimateDep,
         services: ServicesDep,
         idempotency_key: Annotated[str | None, Header(description="required")] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
-        key, seconds = _idempotency_key(idempotency_key), _wait_of(prefer)
+        key, seconds, caller = _idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
         about: About = body.dataset
         ask = service.asked(services, caller, kind, body, key)
         if isinstance(about, InlineRef):
@@ -87,16 +94,22 @@ def _routes(kind: Kind) -> None:
         else:
             answer = await services.engine.in_thread(service.submit, services, ask)
             stop_clock()
-        if seconds:
-            await services.engine.wait(
-                answer.job_id, seconds, lambda: service.is_over(services, answer.job_id)
-            )
+
+        def is_over() -> bool:
+            return service.is_over(services, answer.job_id) or not is_good_yet(services, asker)
 
         def look() -> JobView:
+            if seconds and not is_good_yet(services, asker):
+                raise Unauthenticated(
+                    "the key or token ended meanwhile; with a good one ask by the same Idempotency-Key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
             with services.database.read() as session:
                 job = service.require_job(session, caller, answer.job_id)
                 return views.job_view(session, caller, job, reused=answer.reused)
 
+        if seconds:
+            await services.engine.wait(answer.job_id, seconds, is_over)
         if answer.fresh and not seconds:
             job = views.fresh_job_view(caller, answer.fresh)
         else:
@@ -177,19 +190,34 @@ def _known_job(job_id: str, caller: ReadDep, services: ServicesDep) -> str:
         return service.require_job(session, caller, job_id).id
 
 
+async def _with_room(
+    job_id: Annotated[str, Depends(_known_job)], caller: ReadDep, services: ServicesDep
+) -> AsyncIterator[str]:
+    """The same, where the caller has room for one more stream."""
+    with services.at_most(_STREAMS, "watch", caller.id):
+        yield job_id
+
+
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
 async def watch_job(
-    job_id: Annotated[str, Depends(_known_job)], caller: ReadDep, services: ServicesDep
+    job_id: Annotated[str, Depends(_with_room)], watcher: WatchDep, services: ServicesDep
 ) -> AsyncIterator[ServerSentEvent]:
-    """The states of a job as they come, until its end, or that of the service: then ask again."""
+    """The states of a job as they come, until its end, ten minutes at most: then ask again.
 
-    def state() -> str:
+    It ends before that with the service, and with the key or token that it was asked for with.
+    """
+
+    def state() -> str | None:
+        if not is_good_yet(services, watcher):
+            return None
         with services.database.read() as session:
-            return service.require_job(session, caller, job_id).state
+            return service.require_job(session, watcher.principal, job_id).state
 
-    seen = ""
-    while seen not in FINAL and not services.engine.draining:
-        now = await services.engine.in_thread(state)
+    seen, end = "", time.monotonic() + _LONGEST_WAIT
+    while seen not in FINAL and time.monotonic() < end:
+        now = None if services.engine.draining else await services.engine.in_thread(state)
+        if now is None:
+            return
         if now != seen:
             seen = now
             yield ServerSentEvent(event="state", data=seen)

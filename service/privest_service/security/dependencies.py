@@ -81,7 +81,8 @@ async def revoker(
 
 ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
 DataDep = Annotated[Principal, Security(caller, scopes=["data"])]
-EstimateDep = Annotated[Principal, Security(caller, scopes=["estimate"])]
+EstimateDep = Annotated[Credential, Security(credential, scopes=["estimate"])]
 ManageDep = Annotated[Principal, Security(caller, scopes=["manage"])]
+WatchDep = Annotated[Credential, Security(credential, scopes=["read"])]
 IssueDep = Annotated[Credential, Security(credential, scopes=["manage"])]
 RevokeDep = Annotated[Principal, Security(revoker, scopes=["manage"])]

@@ -24,6 +24,8 @@ _BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, 
     ApiKey.digest == bindparam("digest"), IS_GOOD
 )
 
+_IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
+
 
 def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
     """A new analyst and its first key."""
@@ -110,6 +112,13 @@ def identify(services: Services, given: str, address: str) -> Credential | None:
     if guess and found is None:
         services.rates.guessed_wrong(address)
     return found
+
+
+def is_good_yet(services: Services, credential: Credential) -> bool:
+    """Whether what was good when a request came is so still: some are answered long after."""
+    if credential.key_id is not None:
+        return services.database.first(_IS_GOOD_YET, key=credential.key_id, now=now()) is not None
+    return credential.until is None or credential.until > now()
 
 
 def _is_token(services: Services, given: str) -> bool:
