@@ -3,10 +3,12 @@
 import io
 import json
 import pickle
+import select
+import socket
 import struct
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from harness import SPD3, Caller, Server, npy, problem, spd
+from harness import SPD3, Caller, Server, npy, problem, spd, until
 from privest_service.database import Database
 from privest_service.datasets.models import Dataset
 
@@ -688,3 +690,20 @@ def test_what_the_service_keeps_wrongly_is_no_fault_of_who_asks(owner: Caller) -
     for answer in (owner.get(f"/v1/datasets/{dataset}"), owner.estimate(dataset)):
         assert (answer.status_code, answer.json()["type"]) == (500, "about:blank")
         silent(answer)
+
+
+def test_uploads_of_one_owner_that_arrive_at_a_time_are_few(server: Server) -> None:
+    owner, other = server.owner(), server.owner()
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    head = (
+        f"POST /v1/datasets HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {owner.key}\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 100\r\n\r\n--x\r\n"
+    )
+    with ExitStack() as stack:
+        opened = [stack.enter_context(socket.create_connection((host, int(port)), 10)) for _ in range(9)]
+        for connection in opened:
+            connection.sendall(head.encode())
+        (refused, *_), _, _ = select.select(opened, [], [], 10)
+        assert refused.recv(12) == b"HTTP/1.1 429"
+        assert other.post("/v1/datasets", json={}).status_code == 422
+    until(lambda: owner.post("/v1/datasets", json={}).status_code == 422)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import dask
 import httpx
@@ -39,6 +40,8 @@ from privest.records import Records
 from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
+from privest_service.datasets import service as datasets
+from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
@@ -49,7 +52,7 @@ from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
-from privest_service.problems import Unavailable
+from privest_service.problems import TooLarge, Unavailable
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 
@@ -408,6 +411,39 @@ def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_pa
         assert not engine._turns
 
     in_engine(database, tmp_path, use)
+
+
+@on_one_database
+def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
+    database: Database, tmp_path: Path
+) -> None:
+    """The engine is not started, so that each registration ends behind its source."""
+    store = Store(tmp_path)
+    engine = Engine(database, store, workers=1, job_timeout=30.0)
+    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, secret=b"")
+    services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
+    held = list[int]()
+
+    async def source(arrived: Path) -> Format:
+        arrived.write_bytes(bytes(10))
+        await asyncio.sleep(0.01)
+        held.append(sum(path.stat().st_size for path in store.incoming.iterdir()))
+        return "npy"
+
+    async def refused(*owners: str) -> set[type]:
+        schema = SCHEMA.validate_python(SPD3)
+        tried = [datasets.register(services, owner, source, schema) for owner in owners]
+        return {type(each) for each in await asyncio.gather(*tried, return_exceptions=True)}
+
+    assert asyncio.run(refused(*"aaaa")) == {Unavailable}
+    assert held == [10] * 4
+    assert asyncio.run(refused(*"ab")) == {Unavailable}
+    assert held[4] == 20  # owners do not wait for each other
+    store.path("a", "ds_full").parent.mkdir()
+    store.path("a", "ds_full").write_bytes(bytes(100))
+    assert asyncio.run(refused("a")) == {TooLarge}
+    assert len(held) == 6
+    assert not list(store.incoming.iterdir())
 
 
 # Local workers

@@ -52,6 +52,9 @@ _FORMATS: dict[str, Format] = {
 
 _JSON = "application/json"
 
+_MOST = 8
+"""Registrations of one owner at a time, in this process: bodies that arrive spill over to the disk."""
+
 
 def _media_type(content_type: str | None) -> str:
     return (content_type or "").partition(";")[0].strip().lower()
@@ -96,19 +99,23 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     Each is checked against the schema before any of them is stored.
     """
     caller.must_be("owner")
+    with services.at_most(_MOST, "upload", caller.id):
+        return _view(await _registered(request, caller.id, services), caller.id)
+
+
+async def _registered(request: Request, owner_id: str, services: Services) -> Dataset:
+    """What a request brings or leads to, as a dataset."""
     if _media_type(request.headers.get("content-type")) == _JSON:
         body = parsed(await _short(request, services.settings.max_request_bytes))
         handle = checked(NewHandle.model_validate, body)
-        connection, path = await services.engine.in_thread(_resolved, services, caller.id, handle.uri)
+        connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
         source = service.behind(services, connection, path)
-        made = await service.register(services, caller.id, source, handle.declared, name=handle.name)
-        return _view(made, caller.id)
+        return await service.register(services, owner_id, source, handle.declared, name=handle.name)
     async with request.form() as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
-        made = await service.register(services, caller.id, source, schema, name=upload.name)
-        return _view(made, caller.id)
+        return await service.register(services, owner_id, source, schema, name=upload.name)
 
 
 async def _short(request: Request, limit: int) -> bytes:

@@ -106,13 +106,16 @@ async def register(
 
     Raises:
         DatasetInvalid: the source is refused, or its rows break a rule of the schema.
+        TooLarge: the owner's datasets would take more than they may; or have no room, before any look.
     """
     store, dataset_id = services.store, new_id("ds")
     arrived, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
     try:
-        arrived.touch(0o600, exist_ok=False)
-        form = await source(arrived)
+        # From the source on: else one owner's files, or copies, would take the disk or the turn of all.
         async with services.engine.turn(owner_id):
+            await services.engine.in_thread(_require_room, services, owner_id, 1)
+            arrived.touch(0o600, exist_ok=False)
+            form = await source(arrived)
             accepted = await services.engine.in_worker(
                 "intake",
                 ingest,
@@ -124,9 +127,9 @@ async def register(
                 services.settings.secret,
                 services.settings.max_dataset_bytes,
             )
-        return await services.engine.in_thread(
-            _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, ephemeral
-        )
+            return await services.engine.in_thread(
+                _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, ephemeral
+            )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
     except OSError:
@@ -147,10 +150,8 @@ def _adopt(
     ephemeral: bool,
 ) -> Dataset:
     """Move validated rows to their place, and write down that they are there; or neither."""
-
-    store, most = services.store, services.settings.max_owner_bytes
-    if store.bytes_of(owner_id) + draft.stat().st_size > most:
-        raise TooLarge(f"all datasets of an owner take at most {most} bytes: delete some")
+    _require_room(services, owner_id, draft.stat().st_size)
+    store = services.store
 
     def note(session: Session) -> Dataset:
         dataset = Dataset(
@@ -177,6 +178,12 @@ def _adopt(
     except BaseException:
         store.remove(owner_id, dataset_id)
         raise
+
+
+def _require_room(services: Services, owner_id: str, size: int) -> None:
+    most = services.settings.max_owner_bytes
+    if services.store.bytes_of(owner_id) + size > most:
+        raise TooLarge(f"all datasets of an owner take at most {most} bytes: delete some")
 
 
 def _spool(upload: BinaryIO, target: Path, sha256: str | None) -> None:
