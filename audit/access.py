@@ -111,7 +111,7 @@ class Operation:
 
 def operations() -> list[Operation]:
     """All of them."""
-    document = yaml.safe_load(Path("openapi.yaml").read_text())
+    document = yaml.load(Path("openapi.yaml").read_text(), yaml.CSafeLoader)
     return [
         Operation(item[method]["operationId"], method.upper(), path)
         for path, item in document["paths"].items()

@@ -173,7 +173,7 @@ _ENDING = (
 @cache
 def _schema(spoilt: str = "") -> Any:
     """The interface; spoilt, with another form of what an operation answers."""
-    document = yaml.safe_load(Path("openapi.yaml").read_text())
+    document = yaml.load(Path("openapi.yaml").read_text(), yaml.CSafeLoader)
     for item in document["paths"].values():
         for operation in item.values():
             if spoilt and operation["operationId"] == spoilt:

@@ -72,6 +72,7 @@ def served(server: Server) -> tuple[Server, Caller, str, Desk]:
     return server, owner, dataset_called(owner, "Some rows"), Desk(server, owner.key)
 
 
+@pytest.mark.parametrize("backend", ["sqlite"])
 def test_whatever_is_sent_gets_an_answer_in_words(served: tuple[Server, Caller, str, Desk]) -> None:
     server, owner, dataset, desk = served
     begun = len(server.log.read_text())

@@ -274,6 +274,7 @@ def test_all_rows_of_an_owner_have_room_together(
     assert owner.upload(more, schema).status_code == 201
 
 
+@pytest.mark.parametrize("backend", ["postgresql"])
 def test_rows_that_a_killed_service_left_are_deleted_at_the_next_start(
     start_server: Callable[..., Server],
 ) -> None:

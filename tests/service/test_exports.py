@@ -55,6 +55,7 @@ def faults(rows: Rows, key: str, *kept: dict[str, Any]) -> list[str]:
     return verify(told, [key], [Heads.model_validate(each) for each in kept]).faults
 
 
+@pytest.mark.parametrize("backend", ["postgresql"])
 def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     _, dataset, key, rows, kept = exported
     kinds = [row["type"] for row in rows]

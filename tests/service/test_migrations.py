@@ -164,7 +164,9 @@ def _migrate(url: str, start: Any, results: Any) -> None:
     database.close()
 
 
-@pytest.mark.parametrize("made_by", ["base", "0003"])
+@pytest.mark.parametrize(
+    ("backend", "made_by"), [("sqlite", "base"), ("postgresql", "base"), ("postgresql", "0003")]
+)
 def test_processes_that_start_together_migrate_once(empty: str, made_by: str) -> None:
     database = Database(empty)
     command.upgrade(config(database), made_by)
