@@ -36,7 +36,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
-from privest_service.ledger.receipts import Signer, new_signing_key
+from privest_service.ledger.receipts import ReceiptEntry, Signer, new_signing_key
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
@@ -164,7 +164,7 @@ def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list
         )
         session.add(dataset)
         session.flush()
-        ledger.ensure_account(session, owner.id, "dataset", dataset.fingerprint)
+        ledger.ensure_account(session, owner.id, "dataset", dataset.lineage)
         for analyst in analysts:
             datasets.put_grant(session, dataset, analyst, Limits.none("gdp")).created_at = since
         kind = KINDS[kind_name]
@@ -177,7 +177,7 @@ def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list
             session.flush()
             result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json()
             for asker in (owner.id, *analysts):
-                subjects: dict[ledger.Scope, str] = {"dataset": dataset.fingerprint}
+                subjects: dict[ledger.Scope, str] = {"dataset": dataset.lineage}
                 if asker != owner.id:
                     subjects["analyst"] = datasets.grant_subject(dataset.id, asker)
                 values = {
@@ -220,7 +220,8 @@ def _ask(
     else:
         values["lease_until"] = moment + timedelta(minutes=10)
     if state == "committed":
-        receipt = signer.receipt(Job(**values), [values["dataset_id"]], debits, question.result)
+        entries = list(map(ReceiptEntry.of, debits))
+        receipt = signer.receipt(Job(**values), [values["dataset_id"]], entries, question.result)
         values |= {"result": question.result, "receipt": receipt.model_dump_json()}
     jobs.append(values)
 

@@ -225,12 +225,12 @@ class Caller:
     # Datasets
 
     def upload(
-        self, content: bytes, schema: object, name: str = "rows.npy", media: str = ""
+        self, content: bytes, schema: object, name: str = "rows.npy", media: str = "", **form: str
     ) -> httpx.Response:
-        """Try to register a file under a schema."""
+        """Try to register a file under a schema; `form` holds further fields, such as `rows_of`."""
         file = (name, content, media or "application/octet-stream")
         declared = schema if isinstance(schema, str) else json.dumps(schema)
-        return self.post("/v1/datasets", files={"file": file}, data={"schema": declared})
+        return self.post("/v1/datasets", files={"file": file}, data={"schema": declared} | form)
 
     def dataset(self, rows: np.ndarray | None = None, schema: dict[str, Any] | None = None) -> str:
         """Register rows; by default 60 matrices of SPD(3)."""

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 if TYPE_CHECKING:
     from privest_service.ledger.export import Heads
+    from privest_service.ledger.receipts import Receipt
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument(
         "--heads", type=Path, action="append", default=[], metavar="FILE", help="signed heads, kept earlier"
     )
+    check.add_argument(
+        "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"
+    )
     commands.add_parser("audit", help="attack what the service promises; in a checkout of its source")
     told = sys.argv[1:] if arguments is None else [*arguments]
     given = parser.parse_args(told[:1] if told[:1] == ["audit"] else told)  # which reads what follows itself
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "restore": lambda: _restore(given.directory, given.key),
             "demo": _demo,
             "openapi": _openapi,
-            "verify-ledger": lambda: _verify(given.export, given.key, given.heads),
+            "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
             "audit": lambda: _audit(told[1:]),
         }
         return run[given.command]()
@@ -178,16 +182,16 @@ def _audit(arguments: list[str]) -> int:
     return import_module("audit.report").main(arguments)
 
 
-def _verify(export: Path | None, keys: list[str], kept: list[Path]) -> int:
+def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:
     from privest_service.ledger.export import lines, read  # noqa: PLC0415
     from privest_service.ledger.verify import verify  # noqa: PLC0415
 
-    published = list(map(_kept_heads, kept))
+    published, receipts = list(map(_kept_heads, kept)), list(map(_shown_receipt, shown))
     if export is not None:
         if not keys:
             raise ValueError("an export is verified with --key, a public key that you noted earlier")
         with export.open() as file:
-            report = verify(read(file), keys, published)
+            report = verify(read(file), keys, published, receipts)
     else:
         from privest_service.database import Database  # noqa: PLC0415
         from privest_service.settings import Settings  # noqa: PLC0415
@@ -195,7 +199,7 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path]) -> int:
         settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
         database = Database(settings.url, signer=settings.signer)
         with database.read(snapshot=True) as session:
-            report = verify(lines(session), [settings.signer.public_key, *keys], published)
+            report = verify(lines(session), [settings.signer.public_key, *keys], published, receipts)
         database.close()
     for fault in report.faults:
         print(fault)
@@ -213,3 +217,12 @@ def _kept_heads(path: Path) -> "Heads":
         return Heads.model_validate_json(path.read_bytes())
     except ValueError:
         raise ValueError(f"{path} holds no signed heads") from None
+
+
+def _shown_receipt(path: Path) -> "Receipt":
+    from privest_service.ledger.receipts import Receipt  # noqa: PLC0415
+
+    try:
+        return Receipt.model_validate_json(path.read_bytes())
+    except ValueError:
+        raise ValueError(f"{path} holds no receipt") from None

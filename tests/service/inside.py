@@ -79,7 +79,7 @@ class World:
             )
             session.add(dataset)
             session.flush()
-            ledger.ensure_account(session, owner.id, "dataset", dataset.fingerprint)
+            ledger.ensure_account(session, owner.id, "dataset", dataset.lineage)
             composition = limits.composition if limits else "gdp"
             datasets.put_grant(session, dataset, analyst.id, Limits.none(composition))
             return cls(owner.id, analyst.id, dataset.id)
@@ -101,10 +101,9 @@ class World:
             datasets.revoke_grant(session, self.dataset, self.analyst)
 
     def accounts(self, session: Session) -> list[Account]:
-        """Of the owner, of the rows, of the grant: in any window."""
-        return list(
-            session.scalars(select(Account).where(Account.owner_id == self.owner).order_by(Account.id))
-        )
+        """Of the owner, of the dataset, of the grant: in any window."""
+        theirs = select(Account).where(Account.owner_id == self.owner)
+        return list(session.scalars(theirs.order_by(Account.scope.desc(), Account.window)))
 
     def jobs(self, session: Session) -> list[Job]:
         """All that were ever reserved."""

@@ -134,10 +134,16 @@ def test_a_dummy_needs_access(server: Server) -> None:
 
 
 def inline(
-    owner: Caller, rows: Any, schema: Any, key: str = "i", kind: str = "frechet-mean", **more: Any
+    owner: Caller,
+    rows: Any,
+    schema: Any,
+    key: str = "i",
+    kind: str = "frechet-mean",
+    told: dict[str, Any] | None = None,
+    **more: Any,
 ) -> Any:
     ask = {
-        "dataset": {"inline": {"schema": schema, "rows": rows}},
+        "dataset": {"inline": {"schema": schema, "rows": rows} | (told or {})},
         "privacy": {"epsilon": 0.5, "delta": 1e-6},
     } | more
     headers = {"Idempotency-Key": key, "Prefer": "wait=50", "Content-Type": "application/json"}
@@ -292,15 +298,16 @@ def test_rows_that_a_killed_service_left_are_deleted_at_the_next_start(
     assert {path.name for path in folder.iterdir()} == {f"{kept}.npy", "ds_coming.npy"}
 
 
-def test_rows_brought_twice_share_their_cap(server: Server) -> None:
-    """By the fingerprint: uploaded, capped, and brought along again."""
+def test_rows_brought_along_share_the_cap_of_the_dataset_that_they_are_said_to_be(server: Server) -> None:
     owner = server.owner(epsilon=5)
     rows = spd(60)
     dataset = owner.dataset(rows)
     assert owner.put(f"/v1/datasets/{dataset}/cap", json={"epsilon": 0.6, "delta": 1e-5}).status_code == 200
-    assert inline(owner, rows.tolist(), SPD3).status_code == 200
-    refused = problem(inline(owner, rows.tolist(), SPD3, key="j"), 409, "budget-exceeded")
+    told: dict[str, Any] = {"rows_of": dataset}
+    assert inline(owner, rows.tolist(), SPD3, told=told).status_code == 200
+    refused = problem(inline(owner, rows.tolist(), SPD3, key="j", told=told), 409, "budget-exceeded")
     assert refused["scope"] == "dataset"
+    assert inline(owner, rows.tolist(), SPD3, key="k").status_code == 200  # equal rows alone join nothing
 
 
 # Units and raw records, from upload to answer

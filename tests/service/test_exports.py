@@ -240,9 +240,9 @@ def test_exports_and_heads_are_the_owner_s(server: Server, exported: Any) -> Non
     problem(owner.get(f"/v1/owners/{owner.id}/ledger/export", params={"format": "pdf"}), 422, "invalid")
 
 
-def test_the_same_rows_under_two_handles_have_one_account(server: Server) -> None:
+def test_datasets_declared_to_hold_the_same_rows_have_one_account(server: Server) -> None:
     owner = server.owner()
     one = owner.upload(npy(spd(60)), SPD3).json()["id"]
-    two = owner.upload(npy(spd(60)), SPD3 | {"radius": 2.0}).json()["id"]
+    two = owner.upload(npy(spd(60)), SPD3 | {"radius": 2.0}, rows_of=one).json()["id"]
     rows = [json.loads(x) for x in owner.get(f"/v1/owners/{owner.id}/ledger/export").text.splitlines()]
     assert [row["datasets"] for row in rows if row["type"] == "account"] == [[], [one, two]]

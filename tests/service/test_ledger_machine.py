@@ -129,11 +129,14 @@ class Crashes(Model):
     @precondition(lambda self: self.window < 4)
     @rule()
     def renew(self) -> None:
-        """New accounts with the limits of the present ones, in their order; nothing else moves."""
+        """New accounts with the limits of the present ones and for the same; nothing else moves."""
         with self.books.database.write() as session:
             ledger.open_window(session, self.books.owner)
             found = session.query(Account).filter_by(owner_id=self.books.owner, window=self.window + 1)
-            opened = [account.id for account in found.order_by(Account.id) if account.scope != "owner"]
+            renewed_for = {account.subject: account.id for account in found if account.scope != "owner"}
+            subjects = [session.get_one(Account, former).subject for former in self.present]
+        opened = [renewed_for.pop(subject) for subject in subjects]
+        assert not renewed_for
         assert len(opened) == len(self.present)
         for former, renewed in zip(self.present, opened, strict=True):
             self.limits[renewed] = self.limits[former]

@@ -1,9 +1,13 @@
 """What owners and analysts see of each other, and of changes; who may call what is in `audit.access`."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,10 +56,11 @@ def test_fingerprints_are_for_the_owner_alone(everyone: dict[str, Any]) -> None:
     mine = everyone["owner"].get(f"/v1/datasets/{dataset}").json()
     theirs = everyone["granted"].get(f"/v1/datasets/{dataset}").json()
     assert mine["fingerprint"]
-    assert theirs == mine | {"fingerprint": None}
+    assert theirs == mine | {"fingerprint": None, "same_rows": None}
     listed = everyone["granted"].get("/v1/datasets").json()["datasets"]
     assert listed == [theirs]
-    assert everyone["owner"].get("/v1/datasets").json()["datasets"] == [mine]
+    assert theirs["same_rows"] is None
+    assert everyone["owner"].get("/v1/datasets").json()["datasets"] == [mine | {"same_rows": None}]
 
 
 def test_an_owner_sees_the_charge_and_not_the_answer(everyone: dict[str, Any]) -> None:
@@ -63,25 +68,61 @@ def test_an_owner_sees_the_charge_and_not_the_answer(everyone: dict[str, Any]) -
     asked = everyone["granted"].get(f"/v1/jobs/{job}").json()
     charged = everyone["owner"].get(f"/v1/jobs/{job}")
     assert asked["estimate"]["point"]
-    assert charged.json() == asked | {"estimate": None, "uncertainty": None}
+    own = charged.json()
+    assert own == asked | {"estimate": None, "uncertainty": None, "receipt": own["receipt"]}
     number = repr(asked["estimate"]["point"][0][0])
     for path in (f"/v1/jobs/{job}", f"/v1/jobs/{job}/receipt", f"/v1/owners/{everyone['owner'].id}/ledger"):
         assert number not in everyone["owner"].get(path).text
 
 
-def test_a_receipt_is_signed_over_the_chain_and_the_answer(everyone: dict[str, Any]) -> None:
-    job = everyone["names"]["JOB"]
-    owner, granted = everyone["owner"], everyone["granted"]
-    receipt = Receipt.model_validate_json(granted.get(f"/v1/jobs/{job}/receipt").content)
-    assert owner.get(f"/v1/jobs/{job}/receipt").json() == receipt.model_dump()
+def test_the_owner_s_receipt_is_signed_over_the_chain_and_the_answer(everyone: dict[str, Any]) -> None:
+    job, owner = everyone["names"]["JOB"], everyone["owner"]
+    receipt = Receipt.model_validate_json(owner.get(f"/v1/jobs/{job}/receipt").content)
+    assert owner.get(f"/v1/jobs/{job}").json()["receipt"] == receipt.model_dump()
     assert signed_by(receipt, receipt.public_key)
     entry = owner.ledger()[0]
-    # The owner's, that of the rows, that of the grant.
-    assert next((e.seq, e.hash) for e in receipt.statement.entries) == (entry["seq"], entry["hash"])
+    # The owner's, that of the dataset, that of the grant.
+    assert (entry["seq"], entry["hash"]) in {(e.seq, e.hash) for e in receipt.statement.entries}
     assert len(receipt.statement.entries) == 3
     for change in ({"answer": "0" * 64}, {"job": "job_x"}, {"entries": []}):
         forged = receipt.model_copy(update={"statement": receipt.statement.model_copy(update=change)})
         assert not signed_by(forged, receipt.public_key)
+
+
+def test_an_analyst_s_receipt_commits_to_the_entries_and_tells_nothing_of_them(
+    everyone: dict[str, Any], tmp_path: Path
+) -> None:
+    job, owner, granted = everyone["names"]["JOB"], everyone["owner"], everyone["granted"]
+    text = granted.get(f"/v1/jobs/{job}/receipt").text
+    receipt = Receipt.model_validate_json(text)
+    assert granted.get(f"/v1/jobs/{job}").json()["receipt"] == receipt.model_dump()
+    assert signed_by(receipt, receipt.public_key)
+    full = Receipt.model_validate_json(owner.get(f"/v1/jobs/{job}/receipt").content).statement
+    assert receipt.statement.entries == []
+    assert receipt.statement.commitments == sorted(str(entry.commitment) for entry in full.entries)
+    for entry in full.entries:
+        committed = f"privest receipt entry {entry.salt} {entry.hash}".encode()
+        assert entry.commitment == sha256(committed).hexdigest()
+        for secret in (str(entry.account), entry.hash, str(entry.salt)):
+            assert secret not in text
+    # Whoever has the owner's export can tell that it is of the same entries, and no forgery.
+    forged = receipt.model_copy(deep=True)
+    forged.statement.commitments[0] = "0" * 64
+    for name, held, status, says in (
+        ("true", receipt, 0, "0 faults"),
+        ("forged", forged, 1, "does not commit to the entries"),
+    ):
+        (tmp_path / "ledger.jsonl").write_text(owner.get(f"/v1/owners/{owner.id}/ledger/export").text)
+        (tmp_path / f"{name}.json").write_text(held.model_dump_json())
+        arguments = ["--export", str(tmp_path / "ledger.jsonl"), "--key", receipt.public_key]
+        arguments += ["--receipt", str(tmp_path / f"{name}.json")]
+        done = subprocess.run(
+            [sys.executable, "-m", "privest_service", "verify-ledger", *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, says in done.stdout) == (status, True), done.stdout
 
 
 # Keys
@@ -203,8 +244,8 @@ def test_a_frozen_budget_is_not_charged_and_can_be_thawed(server: Server) -> Non
     earlier = analyst.estimate(dataset).json()
     assert owner.patch(path, json={"frozen": True}).json()["frozen"]
     before = owner.ledger()
-    for caller in (owner, analyst):
-        problem(caller.estimate(dataset, reuse=False, key="k"), 409, "account-frozen")
+    for caller, slug in ((owner, "account-frozen"), (analyst, "budget-exceeded")):
+        problem(caller.estimate(dataset, reuse=False, key="k"), 409, slug)
         assert caller.plan(dataset).status_code == 200
     assert owner.ledger() == before
     assert analyst.estimate(dataset).json() == earlier | {"reused": True}

@@ -22,7 +22,7 @@ from privest_service.security.models import Analyst
 _POINTS = 240
 """Of a history, at most: a chart is a thousand pixels wide."""
 
-WITHOUT_ANSWERS = Load(Job).defer(Job.plan).defer(Job.result).defer(Job.receipt)
+WITHOUT_ANSWERS = Load(Job).defer(Job.plan).defer(Job.result).defer(Job.receipt).defer(Job.analyst_receipt)
 """Of jobs, all but what may be long."""
 
 _PRESENT = timedelta(days=30)
@@ -175,10 +175,10 @@ def by_analyst(session: Session, account: Account, names: Mapping[str, str]) -> 
 
 
 def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) -> list[Part]:
-    """On what it was spent: rows by their fingerprint, whatever their names; the rest is on rows now gone."""
+    """On what it was spent: those declared to hold the same rows together; the rest is on rows now gone."""
     same: dict[str, list[Dataset]] = {}
     for dataset in datasets:
-        same.setdefault(dataset.fingerprint, []).append(dataset)
+        same.setdefault(dataset.lineage, []).append(dataset)
     accounts = session.scalars(
         select(Account).where(
             Account.owner_id == account.owner_id,

@@ -1,5 +1,6 @@
 """Datasets and grants."""
 
+from collections.abc import Sequence
 from typing import get_args
 
 from fastapi import APIRouter, Request, Response
@@ -73,8 +74,8 @@ def format_of(file: UploadFile) -> Format:
     return form
 
 
-def _view(dataset: Dataset, caller_id: str) -> DatasetView:
-    schema = SCHEMA.validate_json(dataset.dataset_schema)
+def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None = None) -> DatasetView:
+    schema, is_owner = SCHEMA.validate_json(dataset.dataset_schema), caller_id == dataset.owner_id
     return DatasetView(
         id=dataset.id,
         name=dataset.name,
@@ -83,7 +84,9 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
         shape=[dataset.n, *schema.shape(dataset.n).record],
         dataset_schema=schema,
         created_at=dataset.created_at,
-        fingerprint=dataset.fingerprint if caller_id == dataset.owner_id else None,
+        fingerprint=dataset.fingerprint if is_owner else None,
+        rows_of=dataset.lineage if is_owner and dataset.lineage != dataset.id else None,
+        same_rows=None if same_rows is None else [other.id for other in same_rows],
     )
 
 
@@ -100,7 +103,14 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     """
     caller.must_be("owner")
     with services.at_most(_MOST, "upload", caller.id):
-        return _view(await _registered(request, caller.id, services), caller.id)
+        dataset = await _registered(request, caller.id, services)
+        return await services.engine.in_thread(_told, services, dataset)
+
+
+def _told(services: Services, dataset: Dataset) -> DatasetView:
+    """A new dataset as its owner reads it, with others of the same rows."""
+    with services.database.read() as session:
+        return _view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
 
 
 async def _registered(request: Request, owner_id: str, services: Services) -> Dataset:
@@ -110,12 +120,16 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         handle = checked(NewHandle.model_validate, body)
         connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
         source = service.behind(services, connection, path)
-        return await service.register(services, owner_id, source, handle.declared, name=handle.name)
+        return await service.register(
+            services, owner_id, source, handle.declared, name=handle.name, rows_of=handle.rows_of
+        )
     async with request.form() as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
-        return await service.register(services, owner_id, source, schema, name=upload.name)
+        return await service.register(
+            services, owner_id, source, schema, name=upload.name, rows_of=upload.rows_of
+        )
 
 
 async def _short(request: Request, limit: int) -> bytes:
@@ -149,7 +163,9 @@ def list_datasets(caller: ReadDep, services: ServicesDep) -> DatasetList:
 def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DatasetView:
     """Public facts of a dataset."""
     with services.database.read() as session:
-        return _view(service.require(session, caller, dataset_id), caller.id)
+        dataset = service.require(session, caller, dataset_id)
+        same = service.with_same_rows(session, dataset) if dataset.owner_id == caller.id else None
+        return _view(dataset, caller.id, same)
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))
@@ -187,7 +203,7 @@ def put_grant(
 
 @router.put("/{dataset_id}/cap", responses=documented(NotFound))
 def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, services: ServicesDep) -> CapView:
-    """Cap what may be spent on these rows, by whomever and under whatever handle, or lift the cap."""
+    """Cap what may be spent on a dataset and on those declared to hold its rows, or lift the cap."""
 
     def cap(session: Session) -> None:
         dataset = service.require_own(session, caller, dataset_id)

@@ -14,8 +14,15 @@ IS_LEFT = text("ephemeral AND deleted_at IS NULL")
 _LEFT: dict[str, Any] = {"sqlite_where": IS_LEFT, "postgresql_where": IS_LEFT}
 
 
+def _own_id(context: Any) -> str:
+    return context.get_current_parameters()["id"]
+
+
 class Dataset(Base):
     """The public facts of one upload; its rows are in the store, under the same id.
+
+    `lineage` is the id of the first dataset that the owner declared to hold the same rows, by default its own
+    id. Accounts are joined by it. The fingerprint of the rows joins nothing: it is for the owner's eyes.
 
     An ephemeral one came with a question, and goes once that is answered.
     """
@@ -30,6 +37,7 @@ class Dataset(Base):
     dataset_schema: Mapped[str] = mapped_column(Text)
     n: Mapped[int] = mapped_column(BigInteger)
     fingerprint: Mapped[str] = mapped_column(String(64))
+    lineage: Mapped[str] = mapped_column(String(40), default=_own_id)
     ephemeral: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     deleted_at: Mapped[datetime | None] = mapped_column(Moment)

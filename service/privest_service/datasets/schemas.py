@@ -337,7 +337,7 @@ SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
 
 
 class DatasetView(BaseModel):
-    """Public facts; the fingerprint for its owner alone."""
+    """Public facts; what is said of its rows is for its owner alone."""
 
     model_config = ConfigDict(validate_by_name=True)
 
@@ -349,6 +349,16 @@ class DatasetView(BaseModel):
     dataset_schema: Annotated[DatasetSchema, Field(alias="schema")]
     created_at: datetime
     fingerprint: str | None = None
+    rows_of: Annotated[
+        str | None,
+        Field(description="the first dataset that you declared to hold these rows; caps hold for both"),
+    ] = None
+    same_rows: Annotated[
+        list[str] | None,
+        Field(
+            description="your other datasets with the same rows, not told in lists; nothing follows from it"
+        ),
+    ] = None
 
 
 class DatasetList(BaseModel):
@@ -377,7 +387,7 @@ class NewCap(Input):
 
 
 class CapView(BaseModel):
-    """The cap on the rows of a dataset, which all datasets with these rows share."""
+    """The cap on a dataset, which all datasets share that were declared to hold its rows."""
 
     dataset: str
     cap: Amount | None

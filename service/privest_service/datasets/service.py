@@ -29,6 +29,7 @@ from privest_service.problems import (
     DatasetInvalid,
     Fault,
     Forbidden,
+    Invalid,
     NotFound,
     TooLarge,
     Unavailable,
@@ -90,6 +91,7 @@ async def register(
     schema: DatasetSchema,
     *,
     name: str | None = None,
+    rows_of: str | None = None,
     ephemeral: bool = False,
 ) -> Dataset:
     """Copy rows from their source, validate them in a worker and make them a dataset.
@@ -102,13 +104,16 @@ async def register(
         source: of the rows.
         schema: what they must be.
         name: by which people know them.
+        rows_of: a dataset of the owner's, deleted or not, that holds the same rows, as the owner declares.
         ephemeral: for one question, after which `sweep` removes them.
 
     Raises:
         DatasetInvalid: the source is refused, or its rows break a rule of the schema.
+        Invalid: the owner has no dataset that `rows_of` names.
         TooLarge: the owner's datasets would take more than they may; or have no room, before any look.
     """
     store, dataset_id = services.store, new_id("ds")
+    lineage = await services.engine.in_thread(_lineage, services, owner_id, rows_of) or dataset_id
     arrived, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
     try:
         # From the source on: else one owner's files, or copies, would take the disk or the turn of all.
@@ -128,7 +133,7 @@ async def register(
                 services.settings.max_dataset_bytes,
             )
             return await services.engine.in_thread(
-                _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, ephemeral
+                _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, lineage, ephemeral
             )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
@@ -147,6 +152,7 @@ def _adopt(
     schema: DatasetSchema,
     accepted: Ingested,
     name: str | None,
+    lineage: str,
     ephemeral: bool,
 ) -> Dataset:
     """Move validated rows to their place, and write down that they are there; or neither."""
@@ -162,12 +168,13 @@ def _adopt(
             dataset_schema=schema.model_dump_json(),
             n=accepted.n,
             fingerprint=accepted.fingerprint,
+            lineage=lineage,
             ephemeral=ephemeral,
         )
         session.add(dataset)
         session.flush()
-        if not ephemeral:  # else with its charge, if it comes to one
-            ledger.ensure_account(session, owner_id, "dataset", dataset.fingerprint)
+        if not ephemeral:
+            ledger.ensure_account(session, owner_id, "dataset", lineage)
         return dataset
 
     try:
@@ -178,6 +185,21 @@ def _adopt(
     except BaseException:
         store.remove(owner_id, dataset_id)
         raise
+
+
+def _lineage(services: Services, owner_id: str, rows_of: str | None) -> str | None:
+    """The lineage of the dataset that an upload is declared to hold the rows of.
+
+    Raises:
+        Invalid: the owner has no such dataset.
+    """
+    if rows_of is None:
+        return None
+    with services.database.read() as session:
+        of = session.get(Dataset, rows_of)
+        if of is None or of.owner_id != owner_id or of.ephemeral:
+            raise Invalid(faults=[Fault(location="rows_of", rule="is not the id of a dataset of yours")])
+        return of.lineage
 
 
 def _require_room(services: Services, owner_id: str, size: int) -> None:
@@ -263,7 +285,7 @@ def visible(session: Session, principal: Principal) -> list[Dataset]:
 
 
 def with_same_rows(session: Session, dataset: Dataset) -> list[Dataset]:
-    """Other datasets of the owner that hold the same rows, for which budgets are counted together."""
+    """Other datasets of the owner with the same rows, as their fingerprints tell: for its eyes alone."""
     return list(
         session.scalars(
             select(Dataset).where(
@@ -334,12 +356,12 @@ def put_grant(session: Session, dataset: Dataset, analyst_id: str, cap: Limits) 
 
 
 def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
-    """Cap what may be spent on the rows of a dataset, under whatever handles and schemas.
+    """Cap what may be spent on a dataset and all others that were declared to hold its rows.
 
     Raises:
         Invalid: more than the cap is spent already.
     """
-    account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.fingerprint)
+    account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.lineage)
     ledger.set_cap(session, account.id, cap)
 
 

@@ -6,7 +6,16 @@ from fastapi import UploadFile
 from pydantic import BaseModel, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Input, Name
+from privest_service.inputs import Id, Input, Name
+
+RowsOf = Annotated[
+    Id | None,
+    Field(
+        description="a dataset of yours, deleted or not, that holds the same rows, under whatever schema:"
+        " caps on either hold for both. Nothing else joins two datasets"
+    ),
+]
+"""The declaration that two datasets hold the same rows."""
 
 
 class NewUpload(BaseModel):
@@ -15,6 +24,7 @@ class NewUpload(BaseModel):
     file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
+    rows_of: RowsOf = None
     sha256: Annotated[
         str | None,
         StringConstraints(pattern=r"^[0-9a-fA-F]{64}$"),
@@ -31,4 +41,5 @@ class NewHandle(Input):
         Field(description="connection:path of a file or object, connection:table or connection:schema.table"),
     ]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
+    rows_of: RowsOf = None
     declared: Annotated[DatasetSchema, Field(alias="schema")]

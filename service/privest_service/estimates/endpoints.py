@@ -13,6 +13,7 @@ from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
 from privest_service.inputs import Route
+from privest_service.ledger import service as ledger
 from privest_service.ledger.receipts import Receipt
 from privest_service.problems import (
     AccountFrozen,
@@ -176,12 +177,16 @@ def read_job(job_id: str, request: Request, caller: ReadDep, services: ServicesD
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))
 def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt:
-    """The signed receipt of a committed job, for its submitter and for the owner it was charged to."""
+    """The signed receipt of a committed job, for its submitter and for the owner it was charged to.
+
+    The owner's names the entries of its ledger; an analyst's only commits to them.
+    """
     with services.database.read() as session:
         job = service.require_job(session, caller, job_id)
-        if job.receipt is None:
+        receipt = ledger.receipt_for(session, job, caller.id)
+        if receipt is None:
             raise NotFound("a receipt exists once the job is committed")
-        return Receipt.model_validate_json(job.receipt)
+        return receipt
 
 
 def _known_job(job_id: str, caller: ReadDep, services: ServicesDep) -> str:

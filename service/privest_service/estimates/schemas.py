@@ -68,6 +68,14 @@ class InlineRows(Input):
 
     declared: Annotated[DatasetSchema, Field(alias="schema")]
     rows: Annotated[list[Any], Field(min_length=2)]
+    # Left out of what a key is bound to where it is not said: keys of before stay bound to what they were.
+    rows_of: Annotated[
+        Id | None,
+        Field(
+            description="a dataset of yours that holds the same rows: its cap holds for this question too",
+            exclude_if=lambda given: given is None,
+        ),
+    ] = None
 
 
 class InlineRef(Input):

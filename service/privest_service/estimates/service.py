@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, get_args
 
 import rfc8785
 import structlog
@@ -39,6 +39,7 @@ from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanis
 from privest_service.ledger.units import Charge
 from privest_service.owners.models import Owner
 from privest_service.problems import (
+    AccountFrozen,
     BudgetExceeded,
     DatabaseUnavailable,
     IdempotencyKeyReused,
@@ -49,6 +50,9 @@ from privest_service.problems import (
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 from privest_service.telemetry import traces
+
+_SOMEBODY_ELSES = "your own caps allow it; an owner's budget, another cap or a freeze does not: ask the owner"
+"""What an analyst is told of every refusal that its own caps did not make."""
 
 log = structlog.get_logger()
 
@@ -314,10 +318,10 @@ def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
             answer = services.database.run(
                 lambda session: (_reserve_free if question.dummy else _reserve)(session, ask, question, draft)
             )
-    except BudgetExceeded as refused:
-        # Of an owner's budgets an analyst knows its own cap alone.
+    except (BudgetExceeded, AccountFrozen) as refused:
+        # An analyst knows its own cap alone: all else is one answer, whoever and whatever refused.
         known = refused.scope == "analyst" or ask.caller.role == "owner"
-        raise (refused if known else BudgetExceeded(refused.detail)) from None
+        raise (refused if known else BudgetExceeded(_SOMEBODY_ELSES)) from None
     services.engine.notify()
     log.info("job reserved" if answer.fresh else "job known", job=answer.job_id)
     return answer
@@ -361,7 +365,9 @@ async def submit_inline(services: Services, ask: Asked) -> Answer:
     if known := await engine.in_thread(before):
         return known
     source = datasets.inline(services, given.rows)
-    dataset = await datasets.register(services, ask.caller.id, source, given.declared, ephemeral=True)
+    dataset = await datasets.register(
+        services, ask.caller.id, source, given.declared, rows_of=given.rows_of, ephemeral=True
+    )
     asked_about = False
     try:
         answer = await engine.in_thread(submit, services, ask, dataset.id)
@@ -516,7 +522,8 @@ def _reserve(session: Session, ask: Asked, question: Question, draft: _Draft) ->
     debits = list[ledger.Debits]()
     for each, (charge, why), (owner, subjects) in zip(parts or [job], draft.charges, concerned, strict=True):
         own = {"owner": "", **subjects}
-        theirs = [a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject]
+        by_scope = {a.scope: a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject}
+        theirs = [by_scope[scope] for scope in get_args(ledger.Scope) if scope in by_scope]
         debits.append(ledger.Debits(each, theirs, [charge] * len(theirs), why))
     ledger.reserve(session, job, debits, bound)
     charged = [
@@ -534,16 +541,14 @@ def _concerned(
 
     Owners are held, so that none opens a new window meanwhile, in a fixed order.
     """
-    for access in accesses:
-        if access.dataset.ephemeral:
-            ledger.ensure_account(session, access.dataset.owner_id, "dataset", access.dataset.fingerprint)
     owners = {
         owner_id: session.get_one(Owner, owner_id, with_for_update={"read": True}, populate_existing=True)
         for owner_id in sorted({access.dataset.owner_id for access in accesses})
     }
     found = list[tuple[Owner, dict[ledger.Scope, str]]]()
     for access in accesses:
-        subjects: dict[ledger.Scope, str] = {"dataset": access.dataset.fingerprint}
+        # Rows that came with a question have an account to be counted in only where one was declared.
+        subjects: dict[ledger.Scope, str] = {"dataset": access.dataset.lineage}
         if access.grant is not None:
             subjects["analyst"] = datasets.grant_subject(access.dataset.id, caller.id)
         found.append((owners[access.dataset.owner_id], subjects))

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from math import sqrt
+from typing import get_args
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -27,6 +28,9 @@ from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
 from privest_service.security.principals import Principal
 
+_Charged = tuple[Account, str | None, Entry | Charge]
+"""An account, for which dataset it was charged, and how much."""
+
 
 def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
     """A job as its submitter reads it; its owner reads what was charged, not the answer."""
@@ -35,10 +39,12 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
         select(Account, Entry)
         .join(Entry, Account.id == Entry.account_id)
         .where(Entry.job_id.in_(about), Entry.kind == "debit")
-        .order_by(Entry.account_id, Entry.seq)
     )
-    charged = [(account, about.get(entry.job_id or ""), entry) for account, entry in found]
-    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused)
+    places = list(about)
+    by_part = sorted(found, key=lambda charge: places.index(charge[1].job_id or ""))
+    charged = [(account, about[entry.job_id or ""], entry) for account, entry in by_part]
+    receipt = ledger.receipt_for(session, job, caller.id)
+    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused, receipt)
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
@@ -50,8 +56,9 @@ def _view(
     caller: Principal,
     job: Job,
     plan: Plan | Part,
-    charged: Iterable[tuple[Account, str | None, Entry | Charge]],
+    charged: Iterable[_Charged],
     reused: bool,
+    receipt: Receipt | None = None,
 ) -> JobView:
     kind = KINDS[job.kind]
     answered = caller.id == job.submitter_id and job.result is not None
@@ -72,13 +79,20 @@ def _view(
                 mu_squared=as_number(amount.mu_squared, MU_SQUARED),
                 slack=as_number(amount.slack, PROBABILITY),
             )
-            for account, dataset, amount in charged
+            for account, dataset, amount in _in_order(charged)
             if account.scope == "owner" or ledger.limits_of(account).capped
         ],
-        receipt=Receipt.model_validate_json(job.receipt) if job.receipt else None,
+        receipt=receipt,
         reused=reused,
         dummy=job.dummy,
     )
+
+
+def _in_order(charged: Iterable[_Charged]) -> list[_Charged]:
+    """Charges by dataset, as they were named, and by scope: the order of accounts is random."""
+    given, scopes = list(charged), get_args(ledger.Scope)
+    datasets = list(dict.fromkeys(dataset for _, dataset, _ in given))
+    return sorted(given, key=lambda each: (datasets.index(each[1]), scopes.index(each[0].scope)))
 
 
 def _privacy(plan: Plan | Part) -> Privacy:

@@ -30,7 +30,7 @@ class AccountLine(BaseModel):
     account: int
     owner: str
     scope: str
-    datasets: Annotated[list[str], Field(description="whose rows are counted; of an owner's account none")]
+    datasets: Annotated[list[str], Field(description="that are counted; of an owner's account none")]
     analyst: str | None
     window: int
     composition: Composition
@@ -78,7 +78,7 @@ class EntryLine(BaseModel):
 
 
 class ReceiptLine(BaseModel):
-    """The receipt of a job that was charged."""
+    """A receipt of a job that was charged: the owner's; after all of those, analysts' receipts."""
 
     type: Literal["receipt"] = "receipt"
     receipt: Receipt
@@ -113,7 +113,13 @@ LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type"
 
 def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
     """All that the ledger says of one owner, or of all; the session's transaction must be a snapshot."""
-    chosen = select(Account).order_by(Account.id)
+    order = (
+        Account.owner_id,
+        Account.window,
+        Account.scope.desc(),
+        Account.subject,
+    )  # the owner's account first
+    chosen = select(Account).order_by(*order)
     accounts = session.scalars(
         chosen if owner_id is None else chosen.where(Account.owner_id == owner_id)
     ).all()
@@ -127,12 +133,13 @@ def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
                 yield MechanismLine(digest=found.digest, content=found.content)
                 session.expunge(found)
             yield entry
-    receipts = select(Job.receipt).where(Job.receipt.is_not(None)).order_by(Job.created_at, Job.id)
-    if owner_id is not None:
-        receipts = receipts.where(Job.owner_id == owner_id)
-    for text in session.scalars(receipts.execution_options(yield_per=_AT_ONCE)):
-        if text is not None:
-            yield ReceiptLine(receipt=Receipt.model_validate_json(text))
+    for column in (Job.receipt, Job.analyst_receipt):
+        receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
+        if owner_id is not None:
+            receipts = receipts.where(Job.owner_id == owner_id)
+        for text in session.scalars(receipts.execution_options(yield_per=_AT_ONCE)):
+            if text is not None:
+                yield ReceiptLine(receipt=Receipt.model_validate_json(text))
     yield heads(signer_of(session), accounts)
 
 
@@ -186,7 +193,7 @@ def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
 def _account(session: Session, account: Account) -> AccountLine:
     datasets, analyst = list[str](), None
     if account.scope == "dataset":
-        same = (Dataset.owner_id == account.owner_id, Dataset.fingerprint == account.subject)
+        same = (Dataset.owner_id == account.owner_id, Dataset.lineage == account.subject)
         datasets = list(session.scalars(select(Dataset.id).where(*same).order_by(Dataset.created_at)))
     elif account.scope == "analyst":
         dataset, _, analyst = account.subject.partition("/")

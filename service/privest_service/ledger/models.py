@@ -1,5 +1,6 @@
 """Tables: accounts, their entries, jobs with their transitions, and idempotency keys."""
 
+import secrets
 from datetime import datetime
 
 from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, String, Text, UniqueConstraint
@@ -7,11 +8,19 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
 
-_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers only INTEGER keys by itself
+_Id = BigInteger().with_variant(Integer, "sqlite")
+
+
+def _random_id() -> int:
+    """A number for a new account, of 53 bits, which every JSON reader keeps exactly.
+
+    It is random: a running number would tell how many accounts others have.
+    """
+    return 1 + secrets.randbelow(2**53 - 1)
 
 
 class Account(Base):
-    """Limits and sums of one budget in one window: an owner's, of the same rows, or of an analyst's grant.
+    """Limits and sums of one budget in one window: of an owner, of a lineage of datasets, or of a grant.
 
     Every charge moves all that it concerns, capped or not. An account is only changed under its row's lock
     and as the version `seq`; behind both stand the CHECKs, which can never be what refuses a charge.
@@ -34,7 +43,7 @@ class Account(Base):
         ),
     )
 
-    id: Mapped[int] = mapped_column(_Id, primary_key=True)
+    id: Mapped[int] = mapped_column(_Id, primary_key=True, autoincrement=False, default=_random_id)
     owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"))
     scope: Mapped[str] = mapped_column(String(10))
     subject: Mapped[str] = mapped_column(String(90))
@@ -101,6 +110,9 @@ class Job(Base):
     One on several datasets has no owner and no dataset itself, but a part for each of them: a job of that
     dataset's owner, with its own plan, charge and receipt and no answer, which goes through the same states
     at the same moments. So an owner's books tell of nobody else. Parts have a `place` among each other.
+
+    `receipt` names the entries of the ledger and is for the owner who was charged; `analyst_receipt` only
+    commits to them and is for the analyst who asked.
     """
 
     __tablename__ = "jobs"
@@ -133,6 +145,7 @@ class Job(Base):
     lease_until: Mapped[datetime | None] = mapped_column(Moment)
     result: Mapped[str | None] = mapped_column(Text)
     receipt: Mapped[str | None] = mapped_column(Text)
+    analyst_receipt: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 

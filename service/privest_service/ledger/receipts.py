@@ -1,9 +1,15 @@
-"""Receipts: what was charged for which plan and which answer, signed with Ed25519 over canonical bytes."""
+"""Receipts: what was charged for which plan and which answer, signed with Ed25519 over canonical bytes.
+
+The owner's receipt names the entries of its ledger. The analyst's receipt only commits to them, with random
+salts: account numbers, places in chains and hashes would tell what others were charged. The owner's receipt
+has the salts. Whoever holds both can check that they are of the same entries.
+"""
 
 import base64
 import hashlib
+import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import rfc8785
 from cryptography.exceptions import InvalidSignature
@@ -14,19 +20,35 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.ledger.models import Entry, Job
 
 
+def _absent(value: object) -> bool:
+    """Whether a field is left out: receipts of before did not have it, and must keep their bytes."""
+    return not value
+
+
 class ReceiptEntry(BaseModel):
-    """The place of one debit in its account's chain."""
+    """The place of one debit in its account's chain, and the salt of the analyst's commitment to it."""
 
     account: int
     seq: int
     hash: str
+    salt: Annotated[str | None, Field(exclude_if=_absent)] = None
+
+    @classmethod
+    def of(cls, debit: Entry) -> "ReceiptEntry":
+        """The place of a debit, with a fresh salt."""
+        return cls(account=debit.account_id, seq=debit.seq, hash=debit.hash, salt=secrets.token_hex(32))
+
+    @property
+    def commitment(self) -> str | None:
+        """SHA-256 over the salt and the entry's hash; None in receipts of before there were salts."""
+        return None if self.salt is None else _sha256(f"privest receipt entry {self.salt} {self.hash}")
 
 
 class Statement(BaseModel):
@@ -34,6 +56,10 @@ class Statement(BaseModel):
 
     Of a job on several datasets the submitter has a statement on the whole, and each owner one on its part.
     There the digest of the submitter's receipt stands for the answer, which could else be guessed by its own.
+
+    Attributes:
+        entries: of an owner's receipt; empty in an analyst's.
+        commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
     """
 
     job: str
@@ -41,6 +67,7 @@ class Statement(BaseModel):
     dataset: str | list[str]
     adjacency: str
     entries: list[ReceiptEntry]
+    commitments: Annotated[list[str], Field(exclude_if=_absent)] = []
     plan: str
     answer: str
     at: str
@@ -76,22 +103,32 @@ class Signer:
         """The signature, in base64."""
         return base64.b64encode(self._key.sign(content)).decode()
 
-    def receipt(self, job: Job, datasets: Sequence[str], debits: Sequence[Entry], answer: str) -> Receipt:
-        """The receipt of a job on these datasets, or of a part, about to be committed with this answer."""
-        statement = Statement(
-            job=job.id,
-            kind=job.kind,
-            dataset=datasets[0] if len(datasets) == 1 else list(datasets),
-            adjacency="replace-one",
-            entries=[ReceiptEntry(account=e.account_id, seq=e.seq, hash=e.hash) for e in debits],
-            plan=_sha256(job.plan),
-            answer=_sha256(answer),
-            at=now().isoformat(timespec="microseconds"),
+    def receipt(
+        self, job: Job, datasets: Sequence[str], entries: Sequence[ReceiptEntry], answer: str
+    ) -> Receipt:
+        """The owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
+        return self._signed(
+            Statement(
+                job=job.id,
+                kind=job.kind,
+                dataset=datasets[0] if len(datasets) == 1 else list(datasets),
+                adjacency="replace-one",
+                entries=list(entries),
+                plan=_sha256(job.plan),
+                answer=_sha256(answer),
+                at=now().isoformat(timespec="microseconds"),
+            )
         )
+
+    def for_analyst(self, receipt: Receipt) -> Receipt:
+        """The same receipt with commitments in place of the ledger's entries."""
+        told = receipt.statement
+        commitments = sorted(each.commitment for each in told.entries if each.commitment is not None)
+        return self._signed(told.model_copy(update={"entries": [], "commitments": commitments}))
+
+    def _signed(self, statement: Statement) -> Receipt:
         return Receipt(
-            statement=statement,
-            signature=self.sign(_canonical(statement)),
-            public_key=self.public_key,
+            statement=statement, signature=self.sign(_canonical(statement)), public_key=self.public_key
         )
 
 

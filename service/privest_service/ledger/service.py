@@ -4,9 +4,11 @@ reserved → claimed → committed | failed, and reserved → voided, which alon
 is the point of no return: from there on the charge is final, whatever happens to the job.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Literal
 
 from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select, update
@@ -17,14 +19,17 @@ from sqlalchemy.orm import Session
 from privest_service.database import now, once_committed
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Mechanism, Transition
-from privest_service.ledger.receipts import signer_of
+from privest_service.ledger.receipts import Receipt, ReceiptEntry, signer_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound
 from privest_service.telemetry import metrics
 
 Scope = Literal["owner", "dataset", "analyst"]
-"""Whose budget: the owner's, that of the same rows (by fingerprint), that of one analyst's grant."""
+"""Whose budget: the owner's, that of the datasets which it declared to be of the same rows, a grant's.
+
+In this order accounts are shown. Their numbers are random.
+"""
 
 _KEEP = {
     "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
@@ -79,10 +84,10 @@ def open_account(
 def ensure_account(session: Session, owner_id: str, scope: Scope, subject: str) -> Account:
     """The account of an owner's rows or grant in the present window; if it is new, without a cap."""
     owner = session.get_one(Owner, owner_id, with_for_update={"read": True})
-    found = accounts_in_force(session, owner, {scope: subject})
-    if len(found) > 1:
-        return found[-1]
-    limits = Limits.none(limits_of(found[0]).composition)
+    found = {account.scope: account for account in accounts_in_force(session, owner, {scope: subject})}
+    if scope in found:
+        return found[scope]
+    limits = Limits.none(limits_of(found["owner"]).composition)
     return open_account(session, owner_id, scope, limits, subject=subject, window=owner.window)
 
 
@@ -199,7 +204,8 @@ def open_window(session: Session, owner_id: str) -> Account:
         )
         renewed.frozen = account.frozen
         opened.append(renewed)
-    return opened[0]
+    session.flush()
+    return next(account for account in opened if account.scope == "owner")
 
 
 def lose(session: Session, owner: Owner) -> None:
@@ -341,6 +347,12 @@ class Debits:
     charges: Sequence[Charge]
     mechanism: Mechanism
 
+    @property
+    def of_grants(self) -> tuple[list[Account], list[Charge]]:
+        """The submitter's own caps, with their charges."""
+        places = [place for place, account in enumerate(self.accounts) if account.scope == "analyst"]
+        return [self.accounts[place] for place in places], [self.charges[place] for place in places]
+
 
 def reserve_free(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
     """Write a job that reads no rows, and its idempotency key; nobody is charged."""
@@ -355,6 +367,8 @@ def reserve_free(session: Session, job: Job, key: IdempotencyKey, parts: Sequenc
 def reserve(session: Session, job: Job, debits: Sequence[Debits], key: IdempotencyKey) -> None:
     """Write a job with its parts, its idempotency key and all debits: all of it or nothing.
 
+    Caps of grants are looked at first, for all parts: a submitter whose own cap refuses hears of that alone.
+
     Args:
         session: of the caller's transaction, which holds all accounts.
         job: to be run.
@@ -366,16 +380,26 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
         BudgetExceeded: one account does not cover its charge.
     """
     for each in debits:
+        with _named(each, debits):
+            require_room(*each.of_grants)
+    for each in debits:
         _keep(session, each.mechanism)
     reserve_free(session, job, key, [each.job for each in debits if each.job is not job])
     for each in debits:
-        try:
+        with _named(each, debits):
             debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
-        except (AccountFrozen, BudgetExceeded) as refused:
-            if len(debits) > 1:
-                refused.detail = f"that of dataset {each.job.dataset_id}"
-            raise
     once_committed(session, metrics.CHARGES.labels(job.kind).inc)
+
+
+@contextmanager
+def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
+    """Name the dataset whose charge is refused, where there are several."""
+    try:
+        yield
+    except (AccountFrozen, BudgetExceeded) as refused:
+        if len(among) > 1:
+            refused.detail = f"that of dataset {which.job.dataset_id}"
+        raise
 
 
 def _keep(session: Session, mechanism: Mechanism) -> None:
@@ -436,7 +460,8 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
 def commit(session: Session, job_id: str, result: str) -> bool:
     """Store the answer of a claimed job, with receipts if it was charged; false if its lease ran out.
 
-    Each owner's receipt is for its own part; that of the whole job is for all debits of all owners.
+    Each owner's receipt is for its own part; that of the whole job is for all debits of all owners. An
+    analyst's receipt commits to the debits and does not name them.
     """
     job = _move(session, Job.id == job_id, "claimed", "committed", result=result)
     if job is None:
@@ -444,13 +469,37 @@ def commit(session: Session, job_id: str, result: str) -> bool:
     if job.dummy:
         return True
     parts, signer = parts_of(session, job), signer_of(session)
-    debits = debits_of(session, job.id, *(part.id for part in parts))
-    about = [str(each.dataset_id) for each in parts or [job]]
-    job.receipt = whole = signer.receipt(job, about, debits, result).model_dump_json()
+    charged = parts or [job]
+    entries = {each.id: list[ReceiptEntry]() for each in charged}
+    for debit in debits_of(session, *entries):
+        entries[str(debit.job_id)].append(ReceiptEntry.of(debit))
+    about, debits = [str(each.dataset_id) for each in charged], list(chain.from_iterable(entries.values()))
+    whole = signer.receipt(job, about, debits, result)
+    asked_by_owner = all(each.owner_id == job.submitter_id for each in charged)
+    submitted = whole if asked_by_owner else signer.for_analyst(whole)
     for part in parts:
-        own = [entry for entry in debits if entry.job_id == part.id]
-        part.receipt = signer.receipt(part, [str(part.dataset_id)], own, whole).model_dump_json()
+        own = signer.receipt(part, [str(part.dataset_id)], entries[part.id], submitted.model_dump_json())
+        part.receipt = own.model_dump_json()
+    if asked_by_owner or not parts:
+        job.receipt = whole.model_dump_json()
+    if not asked_by_owner:
+        job.analyst_receipt = submitted.model_dump_json()
     return True
+
+
+def receipt_for(session: Session, job: Job, caller_id: str) -> Receipt | None:
+    """The receipt of a job as its submitter or its owner may read it; None if there is none (yet).
+
+    Jobs that were committed before there were commitments have one receipt, whose entries are not for
+    analysts. They get it without the entries, signed anew.
+    """
+    whole = None if job.receipt is None else Receipt.model_validate_json(job.receipt)
+    owners = {each.owner_id for each in parts_of(session, job) or [job]}
+    if owners == {caller_id}:
+        return whole
+    if job.analyst_receipt is not None:
+        return Receipt.model_validate_json(job.analyst_receipt)
+    return whole and signer_of(session).for_analyst(whole)
 
 
 def parts_of(session: Session, job: Job) -> list[Job]:

@@ -1,6 +1,7 @@
 """Checks a ledger line by line: hashes, signatures, sums, limits, and every cost against its mechanism."""
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,7 +49,29 @@ class _Chain:
     """By job: debits that were not voided."""
 
 
-def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = ()) -> Report:
+@dataclass
+class _Opened:
+    """Commitments to entries that are there, as owners' receipts open them.
+
+    Attributes:
+        by_job: of each job that has an owner's receipt.
+        by_answer: of the parts of a job on several datasets, by the digest of the receipt on the whole.
+    """
+
+    by_job: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    by_answer: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def add(self, receipt: Receipt) -> None:
+        """Take an owner's receipt."""
+        told = receipt.statement
+        opened = {each.commitment for each in told.entries if each.commitment is not None}
+        self.by_job[told.job] |= opened
+        self.by_answer[told.answer] |= opened
+
+
+def verify(
+    lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (), shown: Sequence[Receipt] = ()
+) -> Report:
     """Read a ledger once, from first line to last.
 
     Args:
@@ -56,11 +79,13 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
         keys: public keys (base64) that its entries may be signed with. They must come from elsewhere: a key
             that came with the lines proves nothing.
         kept: heads that were published earlier; chains must still go through them.
+        shown: receipts that analysts hold; what they commit to must be there.
     """
     report, known = Report(), {key_id(key): key for key in keys}
     chains: dict[int, _Chain] = {}
     costs: dict[str, Charge | str] = {}
     hashes: set[tuple[int, int, str]] = set()
+    opened = _Opened()
     for line in lines:
         if isinstance(line, AccountLine):
             report.accounts += 1
@@ -81,11 +106,13 @@ def verify(lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (
             report.faults.extend(_heads(line, known, hashes))
         else:
             report.receipts += 1
-            report.faults.extend(_receipt(line.receipt, keys, hashes))
+            report.faults.extend(_receipt(line.receipt, keys, hashes, opened))
     for number, chain in chains.items():
         report.blame(number, _end(chain))
     for earlier in kept:
         report.faults.extend(f"as published {earlier.at}: {it}" for it in _heads(earlier, known, hashes))
+    for receipt in shown:
+        report.faults.extend(_receipt(receipt, keys, hashes, opened))
     return report
 
 
@@ -181,13 +208,27 @@ def _heads(signed: Heads, keys: dict[str, str], hashes: set[tuple[int, int, str]
             yield f"account {head.account} does not go through its head at {head.seq}"
 
 
-def _receipt(receipt: Receipt, keys: Sequence[str], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+def _receipt(
+    receipt: Receipt, keys: Sequence[str], hashes: set[tuple[int, int, str]], opened: _Opened
+) -> Iterator[str]:
     job = receipt.statement.job
     if not any(signed_by(receipt, key) for key in keys):
         yield f"the receipt of {job} has no true signature of a key that was given"
     for entry in receipt.statement.entries:
         if (entry.account, entry.seq, entry.hash) not in hashes:
             yield f"the receipt of {job} is for an entry that is not there"
+    if receipt.statement.entries:
+        opened.add(receipt)
+        return
+    # An analyst's. Of one on several owners' datasets, this ledger may be that of some of them.
+    commitments = set(receipt.statement.commitments)
+    whole = hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
+    if job in opened.by_job:
+        fits = commitments == opened.by_job[job]
+    else:
+        fits = bool(opened.by_answer.get(whole)) and opened.by_answer[whole] <= commitments
+    if not fits:
+        yield f"the analyst's receipt of {job} does not commit to the entries that are there"
 
 
 def _as_entry(line: EntryLine) -> Entry:

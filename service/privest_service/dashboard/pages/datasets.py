@@ -1,9 +1,10 @@
 """Datasets: public facts, what was spent on each, upload, deletion."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from fastapi import APIRouter, Request, Security
+from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -12,7 +13,7 @@ from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
-from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, owner
+from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Grant
@@ -24,6 +25,7 @@ from privest_service.ledger import service as ledger
 from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
 from privest_service.security.dependencies import ServicesDep
 from privest_service.security.models import Analyst
+from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
 
@@ -43,23 +45,38 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     spent = {part.id: part for part in parts}
     first: dict[str, str] = {}
     for dataset in own:
-        first.setdefault(dataset.fingerprint, dataset.id)
+        first.setdefault(dataset.lineage, dataset.id)
+    lineages = defaultdict[str, set[str]](set)
+    for dataset in own:
+        lineages[dataset.fingerprint].add(dataset.lineage)
     return render(
         request,
         "datasets.html",
         seen=seen,
-        datasets=[(dataset, spent.get(first[dataset.fingerprint])) for dataset in own],
-        shared={dataset.id for dataset in own if first[dataset.fingerprint] != dataset.id},
+        datasets=[(dataset, spent.get(first[dataset.lineage])) for dataset in own],
+        joined={dataset.id for dataset in own if first[dataset.lineage] != dataset.id},
+        apart={dataset.id for dataset in own if len(lineages[dataset.fingerprint]) > 1},
     )
 
 
-@router.get("/new", dependencies=[Security(owner, scopes=["data"])])
-def form(request: Request, kind: SchemaKind = "points") -> Response:
+@router.get("/new")
+def form(
+    request: Request, visitor: OwnerOfDataDep, services: ServicesDep, kind: SchemaKind = "points"
+) -> Response:
     """Where a file becomes a dataset."""
-    return _form(request, kind, {}, None)
+    return _form(request, visitor, services, kind, {}, None)
 
 
-def _form(request: Request, kind: str, given: Mapping[str, str], problem: Problem | None) -> Response:
+def _form(
+    request: Request,
+    visitor: Visitor,
+    services: Services,
+    kind: str,
+    given: Mapping[str, str],
+    problem: Problem | None,
+) -> Response:
+    with services.database.read() as session:
+        registered = service.visible(session, visitor.principal)
     return render(
         request,
         "upload.html",
@@ -71,6 +88,7 @@ def _form(request: Request, kind: str, given: Mapping[str, str], problem: Proble
         formats=get_args(Format),
         given=given,
         problem=problem,
+        registered=registered,
     )
 
 
@@ -84,12 +102,16 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         file = form.get("file")
         if file is None or isinstance(file, str) or not file.filename:
             raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
-        new = NewUpload.model_validate({"file": file, "schema": "", "name": given.get("name") or None})
+        told = {name: given.get(name) or None for name in ("name", "rows_of")}
+        new = NewUpload.model_validate({"file": file, "schema": "", **told})
         source = service.uploaded(services, file.file, format_of(file))
-        made = await service.register(services, visitor.id, source, schema, name=new.name)
+        made = await service.register(
+            services, visitor.id, source, schema, name=new.name, rows_of=new.rows_of
+        )
     except (Problem, ValidationError) as error:
         problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
-        return _form(request, kind if kind in get_args(SchemaKind) else "points", given, problem)
+        known = kind if kind in get_args(SchemaKind) else "points"
+        return await services.engine.in_thread(_form, request, visitor, services, known, given, problem)
     finally:
         await form.close()
     return redirect(request, f"/datasets/{made.id}?done=uploaded")
@@ -173,7 +195,8 @@ def _one(
         template,
         dataset=dataset,
         spent=next((part for part in parts if part.id == dataset.id), None),
-        same=same,
+        joined=[each for each in same if each.lineage == dataset.lineage],
+        apart=[each for each in same if each.lineage != dataset.lineage],
         grants=grants,
         shape=schema.shape(dataset.n).record,
         schema=schema.model_dump(mode="json", exclude_none=True),

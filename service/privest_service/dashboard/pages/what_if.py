@@ -119,7 +119,7 @@ def _planned(
         question = estimates.resolve(session, visitor.principal, kind, body)
         dataset = session.get_one(Dataset, question.about[0].dataset_id)
         owner = session.get_one(Owner, visitor.id)
-        accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.fingerprint})
+        accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.lineage})
     plan = estimates.plan(services, question)
     limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
     refused = None
