@@ -58,7 +58,7 @@ class BudgetChange(BaseModel):
 
 class CapView(BaseModel):
     """
-    The cap on the rows of a dataset, which all datasets with these rows share.
+    The cap on a dataset, which all datasets share that were declared to hold its rows.
     """
 
     dataset: Annotated[str, Field(title='Dataset')]
@@ -309,6 +309,13 @@ class ImagesToDescriptors(BaseModel):
     orientation: Annotated[bool | None, Field(title='Orientation')] = False
     """
     of the gradient, as one more feature
+    """
+
+
+class RowsOf(RootModel[str]):
+    root: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Rows Of')]
+    """
+    a dataset of yours that holds the same rows: its cap holds for this question too
     """
 
 
@@ -648,12 +655,13 @@ class Privacy(BaseModel):
 
 class ReceiptEntry(BaseModel):
     """
-    The place of one debit in its account's chain.
+    The place of one debit in its account's chain, and the salt of the analyst's commitment to it.
     """
 
     account: Annotated[int, Field(title='Account')]
     seq: Annotated[int, Field(title='Seq')]
     hash: Annotated[str, Field(title='Hash')]
+    salt: Annotated[str | None, Field(title='Salt')] = None
 
 
 class ReleaseUncertainty(BaseModel):
@@ -868,6 +876,10 @@ class Statement(BaseModel):
 
     Of a job on several datasets the submitter has a statement on the whole, and each owner one on its part.
     There the digest of the submitter's receipt stands for the answer, which could else be guessed by its own.
+
+    Attributes:
+        entries: of an owner's receipt; empty in an analyst's.
+        commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
     """
 
     job: Annotated[str, Field(title='Job')]
@@ -875,6 +887,7 @@ class Statement(BaseModel):
     dataset: Annotated[str | list[str], Field(title='Dataset')]
     adjacency: Annotated[str, Field(title='Adjacency')]
     entries: Annotated[list[ReceiptEntry], Field(title='Entries')]
+    commitments: Annotated[list[str] | None, Field(title='Commitments')] = []
     plan: Annotated[str, Field(title='Plan')]
     answer: Annotated[str, Field(title='Answer')]
     at: Annotated[str, Field(title='At')]
@@ -1011,6 +1024,15 @@ class Name(RootModel[str]):
     """
 
 
+class RowsOf1(RootModel[str]):
+    root: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Rows Of')] = (
+        None
+    )
+    """
+    a dataset of yours, deleted or not, that holds the same rows, under whatever schema: caps on either hold for both. Nothing else joins two datasets
+    """
+
+
 class Sha256(RootModel[str]):
     root: Annotated[str, Field(pattern='^[0-9a-fA-F]{64}$', title='Sha256')] = None
     """
@@ -1040,6 +1062,10 @@ class NewUpload(BaseModel):
     name: Annotated[Name | None, Field(title='Name')] = None
     """
     by which people know it; public
+    """
+    rows_of: Annotated[RowsOf1 | None, Field(title='Rows Of')] = None
+    """
+    a dataset of yours, deleted or not, that holds the same rows, under whatever schema: caps on either hold for both. Nothing else joins two datasets
     """
     sha256: Annotated[Sha256 | None, Field(title='Sha256')] = None
     """
@@ -1654,6 +1680,10 @@ class NewHandle(BaseModel):
     """
     by which people know it; public
     """
+    rows_of: Annotated[RowsOf1 | None, Field(title='Rows Of')] = None
+    """
+    a dataset of yours, deleted or not, that holds the same rows, under whatever schema: caps on either hold for both. Nothing else joins two datasets
+    """
     schema_: Annotated[
         PointsSchemaInput | VectorsSchemaInput | PartialVectorsSchemaInput | LabelledSchemaInput,
         Field(alias='schema', discriminator='kind', title='Schema'),
@@ -1714,7 +1744,7 @@ class ClassifierScorePlanView(BaseModel):
 
 class DatasetView(BaseModel):
     """
-    Public facts; the fingerprint for its owner alone.
+    Public facts; what is said of its rows is for its owner alone.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -1734,6 +1764,14 @@ class DatasetView(BaseModel):
     ]
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
     fingerprint: Annotated[str | None, Field(title='Fingerprint')] = None
+    rows_of: Annotated[str | None, Field(title='Rows Of')] = None
+    """
+    the first dataset that you declared to hold these rows; caps hold for both
+    """
+    same_rows: Annotated[list[str] | None, Field(title='Same Rows')] = None
+    """
+    your other datasets with the same rows, not told in lists; nothing follows from it
+    """
 
 
 class FrechetMeanJob(BaseModel):
@@ -1806,6 +1844,10 @@ class InlineRows(BaseModel):
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     rows: Annotated[list[Any], Field(min_length=2, title='Rows')]
+    rows_of: Annotated[RowsOf | None, Field(title='Rows Of')] = None
+    """
+    a dataset of yours that holds the same rows: its cap holds for this question too
+    """
 
 
 class JobView(BaseModel):
