@@ -160,14 +160,14 @@ def _attack(long: bool) -> Finding:
         for name, rows in worlds(question.shape, together=not long):
             other = list(conversation(served.shipped(), question, rows))
             pairs, said = pairs + 1, said + len(one)
-            apart += [f"{question} ({name}), call {at}: {said}" for at, said in _different(one, other)]
+            apart += [f"{question} ({name}), call {at}: {said}" for at, said in different(one, other)]
     vectors = next(question for question in questions if question.kind.dataset_kind == "vectors")
     failing = usual(vectors.shape)
     failing[0, :2] = TRIPWIRE, -1.0
     broken = [
         list(conversation(served.faulty(0.05), vectors, rows)) for rows in (usual(vectors.shape), failing)
     ]
-    seen = len(list(_different(*broken)))
+    seen = len(list(different(*broken)))
     return Finding(
         holds=not apart and seen > 0,
         claimed="the same answers, errors and log lines, but for the values of released numbers",
@@ -176,8 +176,8 @@ def _attack(long: bool) -> Finding:
     )
 
 
-def _different(one: list[Any], other: list[Any]) -> Iterator[tuple[int, str]]:
-    """Which parts of two conversations are, and from where on."""
+def different(one: list[Any], other: list[Any]) -> Iterator[tuple[int, str]]:
+    """Yield which parts of two conversations differ, and from where on."""
     for at, pair in enumerate(zip(map(str, one), map(str, other), strict=True)):
         if pair[0] != pair[1]:
             same = next((n for n, (a, b) in enumerate(zip(*pair, strict=False)) if a != b), 0)
