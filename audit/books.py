@@ -173,7 +173,7 @@ class _Scene:
         body = body_of("", ask.epsilon, delta=1e-6, reuse=ask.reuse)
         names = [{"id": self.ids[name]} for name in ask.about]
         body["dataset"] = names if len(names) > 1 else names[0]
-        headers = {"Idempotency-Key": key, "Prefer": f"wait={50 if ask.wait else 0}"}
+        headers = {"Idempotency-Key": key, "Prefer": f"wait={240 if ask.wait else 0}"}
         return caller.post(f"/v1/estimates/frechet-mean{what}", json=body, headers=headers)
 
     def conversation(

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import PLAIN, Caller, Server, body_of, npy
+from tests.harness import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
 
 from audit import served
 from audit.faulty import TRIPWIRE
@@ -75,7 +75,7 @@ def shown(page: httpx.Response, *, answer: bool = False) -> Any:
 
 def _pages(owner: Caller, question: Question, dataset: str, job: str) -> Iterator[Any]:
     """The dashboard, as its owner sees it."""
-    with httpx.Client(base_url=f"{owner.server.url}/dashboard", verify=PLAIN, timeout=60) as visitor:
+    with httpx.Client(base_url=f"{owner.server.url}/dashboard", verify=PLAIN, timeout=HANG_GUARD) as visitor:
         if visitor.post("/sign-in", data={"key": owner.key}).status_code != 303:
             raise RuntimeError("no way in")
         for path in (
@@ -137,7 +137,7 @@ def _inline(owner: Caller, question: Question, rows: Array, kind: str, options: 
     body = body_of("", 0.5, **options)
     records = np.where(np.isnan(rows), np.array(None), rows).tolist()
     body["dataset"] = {"inline": {"schema": question.schema, "rows": records}}
-    headers = {"Idempotency-Key": "inline", "Prefer": "wait=30"}
+    headers = {"Idempotency-Key": "inline", "Prefer": "wait=240"}
     return owner.post(f"/v1/estimates/{kind}", json=body, headers=headers)
 
 
