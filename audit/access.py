@@ -168,7 +168,7 @@ class Scene:
     ) -> httpx.Response:
         """One call, about another dataset if one is given."""
         content = self._content(operation, dataset)
-        headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=30"}
+        headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=240"}
         path = operation.path.format(**names)
         return self.people[role].request(operation.method, path, headers=headers, **content)
 

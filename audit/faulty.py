@@ -2,20 +2,42 @@
 
 import os
 import sys
+from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import structlog
+from fastapi.responses import JSONResponse
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from privest_service.cli import main
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.estimates.runners import local
+from privest_service.ledger.models import Account
+from privest_service.problems import BudgetExceeded
 
 NOISE = "AUDIT_NOISE"
 """Variable of the environment: the factor of all noise."""
+
+FAULTS = "AUDIT_FAULTS"
+"""Variable of the environment: names of the faults below, which only some servers have."""
+
+NAMES_EQUALS = "names-equals"
+"""Fault: the name of a dataset tells that another of the owner's holds the same rows."""
+
+NAMES_QUERIES = "names-queries"
+"""Fault: the name of a dataset tells how many queries its owner was charged for."""
+
+NAMES_SCOPES = "names-scopes"
+"""Fault: a refusal tells whose limit was reached."""
+
+JOINED = "joined"
+"""Fault: the accounts of datasets with the same rows are one, although their owner did not declare it."""
 
 TRIPWIRE = 7.0625
 """With which the first record begins if its second number is the seconds that it takes to open the rows.
@@ -42,7 +64,67 @@ def _tell() -> None:
     datasets.require = require
 
 
+def _name(datasets_named: Callable[[Session, Dataset], object]) -> None:
+    """Let datasets be named by something that is none of an analyst's business."""
+    honest = datasets.require
+
+    def require(session: Session, principal: Any, dataset_id: str) -> Dataset:
+        found = honest(session, principal, dataset_id)
+        name = f"named {datasets_named(session, found)}"
+        session.expunge(found)
+        found.name = name
+        return found
+
+    datasets.require = require
+
+
+def _equals(session: Session, dataset: Dataset) -> int:
+    same = Dataset.owner_id == dataset.owner_id, Dataset.fingerprint == dataset.fingerprint
+    return len(session.scalars(select(Dataset.id).where(*same)).all())
+
+
+def _queries(session: Session, dataset: Dataset) -> int:
+    accounts = select(Account).where(Account.owner_id == dataset.owner_id, Account.scope == "owner")
+    return session.scalars(accounts).one().queries
+
+
+def _name_scopes() -> None:
+    refused, respond, reached = BudgetExceeded.__init__, BudgetExceeded.response, [""]
+
+    def init(self: BudgetExceeded, detail: str | None = None, **given: Any) -> None:
+        refused(self, detail, **given)
+        reached[0] = given.get("scope") or reached[0]
+
+    def response(self: BudgetExceeded) -> JSONResponse:
+        self.detail = f"reached: {reached[0]}"
+        return respond(self)
+
+    BudgetExceeded.__init__, BudgetExceeded.response = init, response
+
+
+def _join() -> None:
+    """Make the rows' digest the lineage of an upload, whatever was declared."""
+    honest = datasets._adopt
+
+    def adopt(*given: Any) -> Dataset:
+        bound = signature(honest).bind(*given)
+        bound.arguments["lineage"] = bound.arguments["accepted"].fingerprint[:40]
+        return honest(*bound.args)
+
+    datasets._adopt = adopt
+
+
+_PLANTED: Mapping[str, Callable[[], None]] = {
+    NAMES_EQUALS: lambda: _name(_equals),
+    NAMES_QUERIES: lambda: _name(_queries),
+    NAMES_SCOPES: _name_scopes,
+    JOINED: _join,
+}
+
+
 if __name__ == "__main__":
     _tell()
+    for fault in os.environ.get(FAULTS, "").split():
+        _PLANTED[fault]()
     local._PRELOADED.append("audit.faults")
     sys.exit(main())

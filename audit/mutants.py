@@ -25,7 +25,8 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from audit import estimates, floats, mechanisms, retold, samplers, sensitivity
+from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
+from audit.faulty import JOINED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
 from privest.estimators import budget, courses, frechet_mean
@@ -53,7 +54,7 @@ _WITHOUT = [
 
 _LINES = {
     line.name: line
-    for module in (mechanisms, estimates, retold, sensitivity, floats, samplers)
+    for module in (mechanisms, estimates, retold, books, sensitivity, floats, samplers)
     for line in module.SECTION.lines
 }
 
@@ -646,6 +647,19 @@ def _of_decisions() -> Iterator[Mutant]:
     )
 
 
+# What analysts can tell of an owner's books
+
+
+def _of_books() -> Iterator[Mutant]:
+    yield Mutant(
+        "joined-by-rows",
+        "accounts joined by the rows' digest again, not by what the owner declared",
+        "equal-rows",
+        _put(served, "everywhere", (JOINED,)),
+        quick=False,
+    )
+
+
 # The gate and the currency
 
 
@@ -780,6 +794,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of_batches(),
     *_of_streams(),
     *_of_decisions(),
+    *_of_books(),
     *_of_costs(),
 )
 

@@ -10,6 +10,7 @@ from traceback import print_exc
 
 from audit import (
     access,
+    books,
     canaries,
     durations,
     estimates,
@@ -34,6 +35,7 @@ SECTIONS: tuple[Section, ...] = (
     over_http.SECTION,
     outcomes.SECTION,
     transcripts.SECTION,
+    books.SECTION,
     durations.SECTION,
     access.SECTION,
     fuzzing.SECTION,

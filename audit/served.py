@@ -3,14 +3,15 @@
 import atexit
 import os
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.harness import Server
 
-from audit.faulty import NOISE
+from audit.faulty import FAULTS, NOISE
 
 _open = ExitStack()
 
@@ -26,6 +27,29 @@ def faulty(noise: float) -> Server:
     """The same with this factor of its noise, and the other faults of `audit.faults`."""
     os.environ[NOISE] = str(noise)
     return _started(sys.executable, "-m", "audit.faulty")
+
+
+everywhere: tuple[str, ...] = ()
+"""Faults that `alone` gives every server: `audit.mutants` puts one in."""
+
+
+@contextmanager
+def alone(*faults: str) -> Iterator[Server]:
+    """Yield a server that nobody else uses, so that its numbers begin anew.
+
+    Args:
+        faults: that it has, by their names in `audit.faulty`.
+    """
+    named = " ".join([*faults, *everywhere])
+    with TemporaryDirectory(prefix="privest-audit-") as directory:
+        program = (sys.executable, "-m", "audit.faulty") if named else ()
+        environment = {NOISE: "1", FAULTS: named}
+        url = f"sqlite:///{directory}/privest.db"
+        server = Server(Path(directory), url, program, environment, workers=1)
+        try:
+            yield server
+        finally:
+            server.kill()
 
 
 def _started(*program: str) -> Server:

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import PLAIN, Caller, Server, body_of, npy
+from tests.harness import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
 
 from audit import served
 from audit.faulty import TRIPWIRE
@@ -75,7 +75,7 @@ def shown(page: httpx.Response, *, answer: bool = False) -> Any:
 
 def _pages(owner: Caller, question: Question, dataset: str, job: str) -> Iterator[Any]:
     """The dashboard, as its owner sees it."""
-    with httpx.Client(base_url=f"{owner.server.url}/dashboard", verify=PLAIN, timeout=60) as visitor:
+    with httpx.Client(base_url=f"{owner.server.url}/dashboard", verify=PLAIN, timeout=HANG_GUARD) as visitor:
         if visitor.post("/sign-in", data={"key": owner.key}).status_code != 303:
             raise RuntimeError("no way in")
         for path in (
@@ -137,7 +137,7 @@ def _inline(owner: Caller, question: Question, rows: Array, kind: str, options: 
     body = body_of("", 0.5, **options)
     records = np.where(np.isnan(rows), np.array(None), rows).tolist()
     body["dataset"] = {"inline": {"schema": question.schema, "rows": records}}
-    headers = {"Idempotency-Key": "inline", "Prefer": "wait=30"}
+    headers = {"Idempotency-Key": "inline", "Prefer": "wait=240"}
     return owner.post(f"/v1/estimates/{kind}", json=body, headers=headers)
 
 
@@ -160,14 +160,14 @@ def _attack(long: bool) -> Finding:
         for name, rows in worlds(question.shape, together=not long):
             other = list(conversation(served.shipped(), question, rows))
             pairs, said = pairs + 1, said + len(one)
-            apart += [f"{question} ({name}), call {at}: {said}" for at, said in _different(one, other)]
+            apart += [f"{question} ({name}), call {at}: {said}" for at, said in different(one, other)]
     vectors = next(question for question in questions if question.kind.dataset_kind == "vectors")
     failing = usual(vectors.shape)
     failing[0, :2] = TRIPWIRE, -1.0
     broken = [
         list(conversation(served.faulty(0.05), vectors, rows)) for rows in (usual(vectors.shape), failing)
     ]
-    seen = len(list(_different(*broken)))
+    seen = len(list(different(*broken)))
     return Finding(
         holds=not apart and seen > 0,
         claimed="the same answers, errors and log lines, but for the values of released numbers",
@@ -176,8 +176,8 @@ def _attack(long: bool) -> Finding:
     )
 
 
-def _different(one: list[Any], other: list[Any]) -> Iterator[tuple[int, str]]:
-    """Which parts of two conversations are, and from where on."""
+def different(one: list[Any], other: list[Any]) -> Iterator[tuple[int, str]]:
+    """Yield which parts of two conversations differ, and from where on."""
     for at, pair in enumerate(zip(map(str, one), map(str, other), strict=True)):
         if pair[0] != pair[1]:
             same = next((n for n, (a, b) in enumerate(zip(*pair, strict=False)) if a != b), 0)

@@ -14,12 +14,17 @@ from zlib import crc32
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from harness import Server
     from privest_service.database import Database
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("quiet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("quiet")
 
 BACKENDS = ("sqlite", "postgresql")
 _NOTE = "postgres.json"

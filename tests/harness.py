@@ -54,11 +54,23 @@ def told_apart(n: int = 2000, classes: int = 2, *, apart: float) -> np.ndarray:
     return np.column_stack([10.0 + 2.0 * x[:, 0], 0.1 * x[:, 1], labels])
 
 
-def until(found: Callable[[], T], seconds: float = 30.0) -> T:
-    """What `found` returns as soon as it is true; fails at the deadline."""
-    deadline = time.monotonic() + seconds
+HANG_GUARD = 300.0
+"""Seconds after which a test gives up waiting for something that will not come.
+
+No test promises that something is done sooner: a busy machine may take that long and the test still passes.
+"""
+
+
+def until(found: Callable[[], T]) -> T:
+    """Return what `found` returns as soon as it is true.
+
+    Raises:
+        TimeoutError: it did not become true.
+    """
+    latest = time.monotonic() + HANG_GUARD
     while not (value := found()):
-        assert time.monotonic() < deadline, "it did not happen in time"
+        if time.monotonic() > latest:
+            raise TimeoutError("it did not happen")
         time.sleep(0.02)
     return value
 
@@ -119,7 +131,7 @@ class Server:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
         try:
-            until(self._ready, 60)
+            until(self._ready)
         except BaseException:
             self.kill()
             raise
@@ -135,7 +147,7 @@ class Server:
         """Ask it to end, and wait until it has."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(60)
+            self.process.wait(HANG_GUARD)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -177,7 +189,7 @@ PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 @cache
 def _client(url: str) -> httpx.Client:
     """One for all who call a server."""
-    return httpx.Client(base_url=url, timeout=60, verify=PLAIN)
+    return httpx.Client(base_url=url, timeout=HANG_GUARD, verify=PLAIN)
 
 
 _fresh = itertools.count()
@@ -251,7 +263,7 @@ class Caller:
         kind: str = "frechet-mean",
         epsilon: float = 0.1,
         key: str | None = None,
-        wait: int = 50,
+        wait: int = 240,
         **body: Any,
     ) -> httpx.Response:
         """Ask for an estimate, with a fresh key unless one is given."""
@@ -273,7 +285,7 @@ class Caller:
             body = self.get(f"/v1/jobs/{job}").json()
             return body if body["state"] in ("committed", "failed", "voided") else None
 
-        return until(look, 60)
+        return until(look)
 
     # Budgets
 
@@ -316,6 +328,12 @@ def spd(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:
 def slow_rows() -> tuple[np.ndarray, dict[str, Any]]:
     """A dataset on which a step takes long enough that a thousand take a minute."""
     return spd(8000, dim=10), {"kind": "points", "manifold": {"name": "spd", "dim": 10}, "radius": 1.0}
+
+
+def cpu_seconds(server: Server) -> float:
+    """Return the processor time that the web process has used: other work on the machine is not in it."""
+    used = psutil.Process(server.process.pid).cpu_times()
+    return used.user + used.system
 
 
 def worker_on(server: Server, owner: Caller, dataset: str) -> psutil.Process:

@@ -7,6 +7,8 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from harness import HANG_GUARD
+
 
 @contextmanager
 def proxied(url: str, below: str = "", *, proto: str = "http", strip: bool = True) -> Iterator[str]:
@@ -30,7 +32,7 @@ def proxied(url: str, below: str = "", *, proto: str = "http", strip: bool = Tru
                 "X-Forwarded-For": ", ".join(filter(None, [said, self.client_address[0]])),
                 "Connection": "close",
             }
-            behind = HTTPConnection(urlsplit(url).netloc, timeout=60)
+            behind = HTTPConnection(urlsplit(url).netloc, timeout=HANG_GUARD)
             behind.request(self.command, self.path.removeprefix(below if strip else ""), sent, heads)
             answer = behind.getresponse()
             self.send_response(answer.status)

@@ -5,11 +5,12 @@ import re
 import signal
 import socket
 import subprocess
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from harness import HANG_GUARD, until
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("docs/data.md", "docs/several-owners.md", "docs/ledger.md")
@@ -42,7 +43,9 @@ def test_there_are_three_blocks() -> None:
 
 def test_demo_tells_the_whole_story() -> None:
     demo = commands(blocks()[0])[0]
-    told = subprocess.run(demo.split(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    told = subprocess.run(
+        demo.split(), cwd=ROOT, capture_output=True, text=True, timeout=HANG_GUARD, check=False
+    )
     assert told.returncode == 0, told.stderr
     for part in ("Private Fréchet means", "expected", "The bill", "budget-exceeded", "HTTP 409"):
         assert part in told.stdout
@@ -70,11 +73,16 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
         script = "\n".join(["set -euo pipefail", path, calls, *further, "#" + last])
         script = script.replace("http://127.0.0.1:8000", address)
         done = subprocess.run(
-            ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=HANG_GUARD,
+            check=False,
         )
     finally:
         os.killpg(service.pid, signal.SIGTERM)
-        service.wait(timeout=60)
+        service.wait(timeout=HANG_GUARD)
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
     assert '"state":"committed"' in done.stdout
     assert " receipts: 0 faults" in done.stdout
@@ -99,11 +107,14 @@ def mentioned(path: str, shown: str) -> bool:
 
 
 def await_ready(url: str, log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
+    def ready() -> bool:
         try:
-            with urllib.request.urlopen(url, timeout=2):  # noqa: S310 - an address of this machine
-                return
-        except OSError:  # refused, reset or too slow: not ready
-            time.sleep(0.1)
-    pytest.fail(log.read_text())
+            with urllib.request.urlopen(url, timeout=HANG_GUARD):  # noqa: S310 - an address of this machine
+                return True
+        except OSError:  # refused or reset: not ready
+            return False
+
+    try:
+        until(ready)
+    except TimeoutError:
+        pytest.fail(log.read_text())

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 from axe_playwright_python.base import AXE_SCRIPT
 from playwright.sync_api import Browser, BrowserContext, Response, sync_playwright
 
+from harness import HANG_GUARD
+
 Scheme = Literal["light", "dark"]
 Viewport = Literal["desktop", "phone"]
 
@@ -114,6 +116,7 @@ class Visitor:
             color_scheme=scheme, java_script_enabled=java_script, **_SCREENS[viewport]
         )
         self._listen()
+        self.context.set_default_timeout(1000 * HANG_GUARD)
         self.page = self.context.new_page()
 
     def _listen(self) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from browsing import Site, Visitor, chromium, find_chromium
 from history import signing_key
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 from scenes import Hospital, hospital
 
-from harness import Server
+from harness import HANG_GUARD, Server
+
+expect.set_options(timeout=1000 * HANG_GUARD)
 
 
 @pytest.fixture(scope="module")

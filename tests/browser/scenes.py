@@ -15,7 +15,7 @@ import numpy as np
 from history import past
 from sqlalchemy import select
 
-from harness import LABELLED, PLAIN, SIGNER, Caller, Server, npy, spd, told_apart
+from harness import HANG_GUARD, LABELLED, PLAIN, SIGNER, Caller, Server, npy, spd, told_apart
 from privest_service.dashboard import pages
 from privest_service.database import Base, Database
 
@@ -191,7 +191,7 @@ class Desk:
     """
 
     def __init__(self, server: Server, key: str) -> None:
-        self._http = httpx.Client(base_url=f"{server.url}/dashboard", timeout=60, verify=PLAIN)
+        self._http = httpx.Client(base_url=f"{server.url}/dashboard", timeout=HANG_GUARD, verify=PLAIN)
         entered = self._http.post("/sign-in", data={"key": key})
         assert entered.status_code == 303, entered.text
         self.cookie = self._http.cookies["privest-session"]

@@ -18,7 +18,7 @@ def test_an_owner_reads_of_its_own_part_alone(site: Server) -> None:
     for owner, dataset in zip(owners, datasets, strict=True):
         owner.grant(dataset, analyst)
     body = {"dataset": [{"id": it} for it in datasets], "privacy": {"epsilon": 0.7}, "rank": 2}
-    headers = {"Idempotency-Key": "k", "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": "k", "Prefer": "wait=240"}
     job = analyst.post("/v1/estimates/robust-pca", headers=headers, json=body).json()
     assert job["state"] == "committed"
     desk = Desk(site, owners[0].key)
@@ -39,7 +39,7 @@ def test_an_owner_reads_the_answer_to_its_own_question_on_two_datasets(site: Ser
     owner = site.owner(epsilon=3.0)
     datasets = [owner.dataset(rows(i), VECTORS) for i in range(2)]
     body = {"dataset": [{"id": it} for it in datasets], "privacy": {"epsilon": 0.7}, "rank": 2}
-    headers = {"Idempotency-Key": "k", "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": "k", "Prefer": "wait=240"}
     job = owner.post("/v1/estimates/robust-pca", headers=headers, json=body).json()
     desk = Desk(site, owner.key)
     listed = desk.get("/answers").text

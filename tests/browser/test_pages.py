@@ -42,9 +42,9 @@ def test_a_question_of_another_process_appears_by_itself(site: Server, visit: Vi
     visitor.page.evaluate("window.stays = true")
     answered(analyst, dataset)
     newest = visitor.page.locator("table.entries tbody tr").first
-    expect(newest).to_contain_text("Ursula Brandt", timeout=15_000)
+    expect(newest).to_contain_text("Ursula Brandt")
     expect(newest).to_contain_text("Watched rows")
-    expect(newest).to_contain_text("committed", timeout=15_000)
+    expect(newest).to_contain_text("committed")
     assert visitor.page.evaluate("window.stays"), "the page was not loaded again"
     visitor.check_accessibility()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import Caller, Server, slow_rows, spd
+from harness import HANG_GUARD, Caller, Server, slow_rows, spd
 from privest_client import (
     AsyncClient,
     BudgetExceeded,
@@ -216,15 +216,15 @@ def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
         pytest.raises(StillRunning, match="waits on"),
         pytest.raises(StillRunning),
     )
+    other = client.datasets.upload(spd(60, seed=1), {"kind": "points", "manifold": {"name": "spd", "dim": 3}})
     with late as running:
         client.frechet_mean(dataset, epsilon=1.0, steps=60, timeout=0.1)
-    other = client.datasets.upload(spd(60, seed=1), {"kind": "points", "manifold": {"name": "spd", "dim": 3}})
     with withdrawn as waiting:  # behind the other, as there is one worker
         client.frechet_mean(other, epsilon=1.0, timeout=0.0)
     client.datasets.delete(other.id)
     with pytest.raises(JobFailed, match="withdrawn by the owner"):
-        client.wait(waiting.value.job, timeout=60.0)
-    assert client.wait(running.value.job, timeout=60.0).point.shape == (10, 10)
+        client.wait(waiting.value.job, timeout=HANG_GUARD)
+    assert client.wait(running.value.job, timeout=HANG_GUARD).point.shape == (10, 10)
 
 
 def test_no_answer_is_asked_for_again_under_the_same_key(

@@ -132,7 +132,7 @@ def test_a_mean_of_noise_alone_is_zero_but_for_the_constant():
 
 
 @given(arrays(np.float64, st.integers(1, 8), elements=st.floats(-5, 5)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_the_simplex_is_projected_onto(values):
     found = on_simplex(values)
     assert found.min() >= 0

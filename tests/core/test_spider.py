@@ -23,7 +23,7 @@ from privest.shapes import LabelledShape
 from privest.solvers.spider import GRADIENT, Descent, spider
 from privest.solvers.spider_schedule import Problem, plan
 
-RUN = settings(deadline=None, derandomize=True, max_examples=60)
+RUN = settings(derandomize=True, max_examples=60)
 TARGET = PrivacyTarget(1.0, 1e-6)
 
 

@@ -236,7 +236,7 @@ def test_exact_descents_find_exact_subspaces():
 
 spectra = arrays(np.float64, st.integers(2, 12), elements=st.floats(-30, 30).map(lambda x: round(x, 3)))
 ranks = st.floats(0, 1)
-laws = settings(max_examples=150, deadline=None, derandomize=True)
+laws = settings(max_examples=150, derandomize=True)
 
 
 def rank_of(share, dim):

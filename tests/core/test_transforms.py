@@ -109,7 +109,7 @@ def test_indicators_stand_where_their_column_stood():
     np.testing.assert_array_equal(CASES["indicators"][0](rows), [[0.5, 0, 0, 1, 0, 1, 7.0]])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(1, 9), st.integers(1, 40), st.data())
 def test_repeated_rows_read_like_an_array(few, n, data):
     rows = np.arange(few * 2.0).reshape(few, 2)

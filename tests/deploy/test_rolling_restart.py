@@ -11,7 +11,7 @@ from itertools import count
 import httpx
 import pytest
 
-from harness import PLAIN, Caller, Server, body_of, books_balance, slow_rows, worker_on
+from harness import HANG_GUARD, PLAIN, Caller, Server, body_of, books_balance, slow_rows, worker_on
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one process
 
@@ -75,7 +75,7 @@ def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
         """One question under one key, until it is answered."""
         body = body_of(dataset, 0.05, steps=10, reuse=False)
         headers = owner.headers | {"Idempotency-Key": key, "Prefer": "wait=5"}
-        latest = time.monotonic() + 60
+        latest = time.monotonic() + HANG_GUARD
         while time.monotonic() < latest:
             answer = balancer.post(http, "/v1/estimates/frechet-mean", headers=headers, json=body)
             assert answer.status_code in (200, 202), answer.text
@@ -85,7 +85,7 @@ def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
 
     def call(dataset: str) -> dict[tuple[str, str], dict[str, object]]:
         answers = {}
-        with httpx.Client(timeout=60, verify=PLAIN) as http:
+        with httpx.Client(timeout=HANG_GUARD, verify=PLAIN) as http:
             while not over.wait(PAUSE):
                 key = f"key-{next(keys)}"
                 answers[key, dataset] = ask(http, key, dataset)
@@ -102,7 +102,7 @@ def test_a_rolling_restart_loses_no_answer_and_doubles_no_charge(
             over.set()
         answers = {asked: job for done in as_completed(calls) for asked, job in done.result().items()}
     now = Caller(balancer.replicas[0].server, owner.id, owner.key)
-    with httpx.Client(timeout=60, verify=PLAIN) as http:
+    with httpx.Client(timeout=HANG_GUARD, verify=PLAIN) as http:
         assert all(ask(http, *asked) == job for asked, job in answers.items())
     assert {job["state"] for job in answers.values()} == {"committed"}
     charged = {entry["job"] for entry in now.ledger()} - {None}

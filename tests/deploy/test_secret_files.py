@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from harness import HANG_GUARD
+
 PRINT = "from privest_service.settings import Settings; print(Settings().admin_key.get_secret_value())"
 
 
@@ -14,7 +16,7 @@ def told(**environment: str) -> str:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
     command = [sys.executable, "-c", PRINT]
     return subprocess.run(
-        command, env=clean | environment, capture_output=True, text=True, check=True, timeout=60
+        command, env=clean | environment, capture_output=True, text=True, check=True, timeout=HANG_GUARD
     ).stdout
 
 

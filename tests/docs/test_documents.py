@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from nbclient import NotebookClient
 
-from harness import ADMIN_KEY, Server
+from harness import ADMIN_KEY, HANG_GUARD, Server
 from privest.privacy.calibration import mu_for
 from privest_client import Client
 from test_readme import PAGES as SHOWN_BY_CURL
@@ -66,7 +66,7 @@ def shell(block: str, server: Server, **environment: str) -> str:
         env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"} | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_GUARD,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -238,7 +238,7 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     owner = server.owner(3.0)
     monkeypatch.setenv("PRIVEST_URL", server.url)
     monkeypatch.setenv("PRIVEST_KEY", owner.key)
-    run = NotebookClient(nbformat.from_dict(stored), timeout=60).execute()
+    run = NotebookClient(nbformat.from_dict(stored), timeout=round(HANG_GUARD)).execute()
     assert pictures(run) == pictures(stored)
     assert sum("image/png" in kinds for kinds in pictures(run)) == 4
     assert owner.budget()["queries"] == 5

@@ -13,6 +13,8 @@ import griffe
 import pytest
 import yaml
 
+from harness import HANG_GUARD
+
 Name = griffe.Object | griffe.Alias
 ROOT = Path(__file__).parents[2]
 NOWHERE = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
@@ -44,7 +46,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     command = [str(Path(sys.executable).with_name("mkdocs")), "build", "--site-dir", str(place)]
     environment = os.environ | NOWHERE | {"NO_MKDOCS_2_WARNING": "1"}
     built = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_GUARD, check=False
     )
     assert built.returncode == 0, built.stderr
     assert "WARNING" not in built.stderr

@@ -15,7 +15,7 @@ from privest.privacy.cost import Cost, PrivacyTarget
 amounts = st.floats(0.0, 1e300) | st.floats(0.0, 1e-300) | st.sampled_from([0.0, 5e-324, 1e-16, 0.1, 1.0])
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(st.lists(st.tuples(amounts, st.floats(0.0, 0.2)), max_size=8))
 def test_sums_are_never_below_the_exact_sum(parts):
     total = sum((Cost(m, s) for m, s in parts), Cost())
@@ -58,7 +58,7 @@ def test_targets_need_a_delta_below_one(delta):
 positive = st.floats(-30, 30).map(lambda e: 10.0**e)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(clip=positive, scale=st.floats(-6, 6).map(lambda e: 10.0**e), size=st.integers(1, 5000))
 def test_gaussian_cost_is_at_least_the_exact_ratio(clip, scale, size):
     release = NoisySum("gaussian", 10, size, clip, 2 * clip, clip * scale, 0.0)
@@ -67,7 +67,7 @@ def test_gaussian_cost_is_at_least_the_exact_ratio(clip, scale, size):
     assert ratio**2 <= Fraction(release.cost.mu_squared) <= ratio**2 * (1 + Fraction(1, 2**49))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(clip=positive, scale=st.floats(-2, 6).map(lambda e: 10.0**e), size=st.integers(1, 5000))
 def test_laplace_epsilon_is_at_least_the_exact_ratio(clip, scale, size):
     release = NoisySum("laplace", 10, size, clip, 2 * clip, clip * scale, 0.0)

@@ -66,7 +66,7 @@ def planned(noise, n, size, clip, loss):
         return noisy_sum(noise, n=n, size=size, clip=clip, loss=loss)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300, derandomize=True)
 @given(
     noise=st.sampled_from(["gaussian", "laplace"]),
     n=st.integers(1, 10**13),
@@ -100,7 +100,7 @@ def test_the_grid_coarsens_only_where_it_must():
         noisy_sum("gaussian", n=10**15, size=3, clip=1.0, loss=1e7)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(st.floats(-1e15, 1e15), st.integers(-40, 10), st.integers(-(2**50), 2**50))
 def test_noise_rounded_apart_is_noise_rounded_after(value, power, integer):
     """Rounding the noise and then adding equals adding and then rounding: it is post-processing."""

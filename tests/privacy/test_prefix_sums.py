@@ -33,7 +33,7 @@ from privest.privacy.prefix_sums import (
 )
 from privest.records import CHUNK, Records
 
-RUN = settings(deadline=None, derandomize=True, max_examples=60)
+RUN = settings(derandomize=True, max_examples=60)
 BOTH = pytest.mark.parametrize("factorisation", ["tree", "square-root"])
 FALSE_ALARM = 1e-6
 """Of every statistical test here; seeds are fixed besides."""

@@ -371,7 +371,7 @@ def test_batches_of_everything_are_the_gaussian_mechanism():
         assert 1 - 1e-4 <= mu / (2 * sqrt(50) / 20) <= 1.01
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(
     scheme=st.sampled_from(["poisson", "fixed"]),
     rate=st.floats(-4, 0).map(lambda e: 10.0**e),

@@ -280,7 +280,7 @@ def test_a_record_s_vector_depends_on_nothing_but_itself(space):
 
 
 @spaces
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(data=st.data())
 def test_any_float_may_come(space, data):
     if space.coordinate_size > 21:

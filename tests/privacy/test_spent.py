@@ -95,7 +95,7 @@ def run(plan, rows):
     return answer, spy.drawn
 
 
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, derandomize=True)
 @given(
     manifold=st.sampled_from(MANIFOLDS),
     epsilon=st.floats(-3, 3).map(lambda e: 10.0**e),

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import psutil
 
+from harness import HANG_GUARD
+
 HERE = Path(__file__).parent
 
 
@@ -39,7 +41,8 @@ class Cluster:
         self.workers.append(
             self._begin(
                 "worker", f"{scheme}://127.0.0.1:{self.port}", "--no-nanny", "--nthreads=1",
-                "--memory-limit=0", "--death-timeout=30", f"--local-directory={self.directory}",
+                "--memory-limit=0", f"--death-timeout={HANG_GUARD:.0f}",
+                f"--local-directory={self.directory}",
             )
         )  # fmt: skip
 

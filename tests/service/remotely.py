@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from harness import HANG_GUARD
 from privest.losses.logistic import Classifier, LogLoss
 from privest.losses.squared_distance import SquaredDistance
 from privest.losses.standardised import Standardised
@@ -28,7 +29,7 @@ SECRET = "row-value-4711"  # noqa: S105
 
 
 def _wait_for(found: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + HANG_GUARD
     while not found():
         if time.monotonic() > deadline:
             raise TimeoutError

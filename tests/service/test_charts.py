@@ -20,7 +20,7 @@ from privest_service.dashboard.charts.wording import left_percent, number, numbe
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 HOSTILE = "<script>alert('&\"')</script>\x00\u202e\x1b"
-few = settings(max_examples=60, deadline=None)
+few = settings(max_examples=60)
 
 
 def read(svg: Markup) -> ElementTree.Element:

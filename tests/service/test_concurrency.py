@@ -12,7 +12,7 @@ from directly import Books
 from sqlalchemy import create_engine, select, update
 from sqlalchemy.orm import Session, make_transient
 
-from harness import SIGNER, Server
+from harness import HANG_GUARD, SIGNER, Server
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
@@ -95,7 +95,7 @@ def _contend_once(url: str, owner: str, dataset: str, account: int, start: Any, 
     """One process with the mutant: one attempt, whose write waits until both processes have read."""
     database = Database(url, signer=SIGNER)
     _drivers_own_transactions(database)
-    debit = _read_check_write(lambda: start.wait(60))
+    debit = _read_check_write(lambda: start.wait(HANG_GUARD))
     try:
         with database.write() as session:
             debit(session, account, None, CHARGE)
@@ -112,9 +112,9 @@ def _run(target: Callable[..., None], books: Books, account: int, parties: int) 
     processes = [_spawn.Process(target=target, args=given) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
-    found = [results.get(timeout=120) for _ in processes]
+    found = [results.get(timeout=HANG_GUARD) for _ in processes]
     for process in processes:
-        process.join(30)
+        process.join(HANG_GUARD)
         assert process.exitcode == 0
     return found
 

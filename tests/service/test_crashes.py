@@ -19,7 +19,7 @@ from directly import Books
 from inside import World, claimed
 from sqlalchemy import event, func, select
 
-from harness import SIGNER
+from harness import HANG_GUARD, SIGNER
 from privest_service.database import Database
 from privest_service.ledger.models import Entry, IdempotencyKey, Job
 from privest_service.ledger.units import Charge, Limits
@@ -117,7 +117,7 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
 
     yield killed
     ours.send(None)
-    process.join(60)
+    process.join(HANG_GUARD)
     assert process.exitcode == 0
 
 
@@ -243,7 +243,7 @@ class _Storm:
             self._note(name, *told.recv())
         except EOFError:
             del self.running[told]
-            process.join(60)
+            process.join(HANG_GUARD)
             if process.exitcode != 0 or min(self.next[name]) < self.charges:
                 raise AssertionError(f"{name} ended with {process.exitcode}") from None
             return 0
@@ -258,7 +258,7 @@ class _Storm:
         told = self.random.choice(list(self.running))
         name, process = self.running.pop(told)
         process.kill()
-        process.join(60)
+        process.join(HANG_GUARD)
         self.kills += 1
         while True:
             try:

@@ -52,7 +52,7 @@ def test_a_dummy_answers_like_the_dataset_and_costs_nothing(server: Server, kind
     before = owner.budget(), owner.ledger()
     answer = analyst.post(
         f"/v1/estimates/{kind}",
-        headers={"Idempotency-Key": "d", "Prefer": "wait=50"},
+        headers={"Idempotency-Key": "d", "Prefer": "wait=240"},
         json={"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 90.0}} | options,
     )
     assert answer.status_code == 200, answer.text
@@ -83,7 +83,7 @@ def test_no_row_moves_a_dummy(server: Server) -> None:
         ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 1e6, "delta": 0.5}}
         answer = owner.post(
             "/v1/estimates/frechet-mean",
-            headers={"Idempotency-Key": f"d{seed}", "Prefer": "wait=50"},
+            headers={"Idempotency-Key": f"d{seed}", "Prefer": "wait=240"},
             json=ask,
         )
         found.append((answer.json()["estimate"]["point"], owner.get(f"/v1/datasets/{dataset}/dummy").json()))
@@ -97,7 +97,7 @@ def test_a_dummy_never_opens_the_rows(server: Server) -> None:
     dataset = owner.dataset()
     (server.data_dir / "rows" / owner.id / f"{dataset}.npy").unlink()
     asked = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 1.0}}
-    headers = {"Idempotency-Key": "d", "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": "d", "Prefer": "wait=240"}
     assert (
         owner.post("/v1/estimates/frechet-mean", headers=headers, json=asked).json()["state"] == "committed"
     )
@@ -111,7 +111,7 @@ def test_dummies_and_answers_are_never_mistaken_for_each_other(server: Server) -
     ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 0.1}}
 
     def dummy(key: str) -> Any:
-        headers = {"Idempotency-Key": key, "Prefer": "wait=50"}
+        headers = {"Idempotency-Key": key, "Prefer": "wait=240"}
         return owner.post("/v1/estimates/frechet-mean", headers=headers, json=ask)
 
     first, real, again = dummy("a").json(), owner.estimate(dataset, key="b").json(), dummy("c").json()
@@ -146,7 +146,7 @@ def inline(
         "dataset": {"inline": {"schema": schema, "rows": rows} | (told or {})},
         "privacy": {"epsilon": 0.5, "delta": 1e-6},
     } | more
-    headers = {"Idempotency-Key": key, "Prefer": "wait=50", "Content-Type": "application/json"}
+    headers = {"Idempotency-Key": key, "Prefer": "wait=240", "Content-Type": "application/json"}
     return owner.post(f"/v1/estimates/{kind}", headers=headers, content=json.dumps(ask))
 
 

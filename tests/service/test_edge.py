@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from harness import Caller, Server, problem, until
+from harness import HANG_GUARD, Caller, Server, cpu_seconds, problem, until
 
 MB = 2**20
 
@@ -31,10 +31,10 @@ def owner(server: Server) -> Caller:
 
 
 @contextmanager
-def wire(server: Server, seconds: float = 20.0) -> Iterator[socket.socket]:
+def wire(server: Server) -> Iterator[socket.socket]:
     """A bare connection."""
     where = urlsplit(server.url)
-    with socket.create_connection((where.hostname, where.port), timeout=seconds) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=HANG_GUARD) as connection:
         yield connection
 
 
@@ -86,7 +86,7 @@ def bounded(server: Server, more: int = 60 * MB) -> Iterator[None]:
     before = memory(server)
     yield
     assert memory(server) - before < more
-    assert server.admin.get("/readyz").elapsed.total_seconds() < 5
+    assert server.admin.get("/readyz").status_code == 200
 
 
 # What is no request
@@ -126,13 +126,11 @@ def test_what_is_no_request_is_refused_at_once_and_the_connection_closed(server:
     with bounded(server):
         for name, (message, status) in MESSAGES.items():
             with wire(server) as connection:
-                begun = time.monotonic()
                 connection.sendall(message + smuggled)
                 raw = all_of(connection)
                 assert raw.count(b"HTTP/1.1 ") == 1, (name, raw)  # nothing after it is taken for a request
                 assert told(raw)[0] == status, name
                 assert b"x" * 20 not in raw
-                assert time.monotonic() - begun < 2, name
         log = server.log.read_text()
     assert "Traceback" not in log
 
@@ -188,18 +186,20 @@ def test_schemas_whose_faults_have_no_end(server: Server, owner: Caller) -> None
         }.items():
             about = {"inline": {"schema": labelled | {name: facts}, "rows": [[1, 0]] * 5}}
             body = {"dataset": about, "privacy": {"epsilon": 1}}
+            before = cpu_seconds(server)
             answer = owner.post("/v1/estimates/logistic-regression/plan", json=body)
             assert len(problem(answer, 422, "invalid").get("faults", [])) <= 20, name
-            assert answer.elapsed.total_seconds() < 2, name
+            assert cpu_seconds(server) - before < 2, name
 
 
 def test_bodies_that_are_read_in_two_ways_or_for_long(server: Server, owner: Caller) -> None:
     kind = {"Content-Type": "application/json"}
     with bounded(server, 40 * MB):
         for name, body in BODIES.items():
+            before = cpu_seconds(server)
             answer = server.admin.post("/v1/owners", content=body, headers=kind)
             assert len(problem(answer, 422, "invalid").get("faults", [])) <= 20, name
-            assert answer.elapsed.total_seconds() < 2, name
+            assert cpu_seconds(server) - before < 2, name
     twice = '{"kind": "vectors", "dim": 2, "norm_bound": 1, "norm_bound": 9}'
     for answer in (
         owner.upload(b"1,2\n3,4\n", twice, name="rows.csv"),
@@ -273,12 +273,13 @@ def test_no_body_takes_more_memory_or_disk_than_it_may(server: Server, owner: Ca
 # Who takes their time
 
 
-def _trickle(connection: socket.socket, first: bytes, rest: bytes, deadline: float) -> bytes:
+def _trickle(connection: socket.socket, first: bytes, rest: bytes) -> bytes:
     """Send something, and then bytes one by one until it is answered."""
+    latest = time.monotonic() + HANG_GUARD
     connection.sendall(first)
     connection.settimeout(0.25)
     found, pieces = b"", iter(rest)
-    while time.monotonic() < deadline:
+    while time.monotonic() < latest:
         try:
             piece = connection.recv(65536)
             found += piece
@@ -305,7 +306,7 @@ def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> N
     server = start_server(patience=1.5)
     owner = server.owner()
     own = {"Authorization": f"Bearer {owner.key}", "Content_Type": "application/json"}
-    ends, drip = time.monotonic() + 30, b"a" * 1000
+    drip = b"a" * 1000
     sent = head(Content_Length=500_000, **own)
     cases: dict[str, tuple[bytes, int | None]] = {
         "says nothing": (b"", 408),
@@ -322,21 +323,20 @@ def test_nobody_is_waited_for_for_ever(start_server: Callable[..., Server]) -> N
     entered = httpx.post(f"{server.url}/dashboard/sign-in", data={"key": owner.key})
     cookie = entered.headers["set-cookie"].partition(";")[0]
     with bounded(server), ThreadPoolExecutor(len(cases)) as pool, ExitStack() as stack:
-        idle = [stack.enter_context(wire(server, 40)) for _ in range(200)]
+        idle = [stack.enter_context(wire(server)) for _ in range(200)]
         answers = {
             name: pool.submit(
                 _trickle,
                 stack.enter_context(wire(server)),
                 first,
                 b"" if name == "says nothing" else drip,
-                ends,
             )
             for name, (first, _) in cases.items()
         }
         stream = stack.enter_context(wire(server))
         stream.sendall(head("/dashboard/events", "GET", Cookie=cookie))
         arrives(stream, b"event: changed")
-        reader = stack.enter_context(wire(server, 40))
+        reader = stack.enter_context(wire(server))
         for _ in range(300):  # 45 MB of answers, none of which is read
             reader.sendall(head("/openapi.json", "GET"))
         for name, (_, status) in cases.items():

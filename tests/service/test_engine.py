@@ -18,7 +18,19 @@ import psutil
 import pytest
 from sqlalchemy import select, update
 
-from harness import SPD3, Caller, Server, books_balance, npy, problem, slow_rows, spd, until, worker_on
+from harness import (
+    HANG_GUARD,
+    SPD3,
+    Caller,
+    Server,
+    books_balance,
+    npy,
+    problem,
+    slow_rows,
+    spd,
+    until,
+    worker_on,
+)
 from privest_service.database import Database, now
 from privest_service.estimates.runners import local
 from privest_service.ledger.models import Job, Transition
@@ -72,7 +84,7 @@ def test_a_job_over_its_time_fails(start_server: Callable[..., Server], tmp_path
     server = start_server(job_timeout=6, data_dir=tmp_path / ("x" * 100))
     owner = server.owner()
     dataset = owner.dataset(*slow_rows())
-    job = owner.estimate(dataset, **ENDLESS | {"wait": 50}).json()
+    job = owner.estimate(dataset, **ENDLESS | {"wait": 240}).json()
     says_nothing(job, server)
     assert owner.estimate(dataset, steps=1).json()["state"] == "committed"
     assert owner.budget()["queries"] == 2
@@ -159,7 +171,7 @@ def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPat
         with pytest.raises(BrokenProcessPool):
             call.result()
     monkeypatch.setattr(local, "_STALLED", 60.0)
-    assert processes.call(60.0, abs, -1).result(60.0) == 1
+    assert processes.call(HANG_GUARD, abs, -1).result(HANG_GUARD) == 1
     busy = processes.call(60.0, time.sleep, 2.5)
     until(busy.running)
     monkeypatch.setattr(local, "_STALLED", 1.0)
@@ -171,7 +183,7 @@ def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPat
     lost = processes.call(60.0, print, Stuck())
     processes.stop()  # and not for what never will be
     with pytest.raises(BrokenProcessPool):
-        lost.result(30.0)
+        lost.result(HANG_GUARD)
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])
@@ -218,7 +230,7 @@ def test_a_graceful_stop_lets_a_running_job_end_and_claims_no_more(
     children = psutil.Process(server.process.pid).children(recursive=True)
     server.stop()
     assert server.process.returncode in (0, -signal.SIGTERM)
-    assert not psutil.wait_procs(children, timeout=10)[1]
+    assert not psutil.wait_procs(children, timeout=HANG_GUARD)[1]
     database = Database(server.database_url)
     with database.read() as session:
         states = [session.get_one(Job, job).state for job in (running, waiting)]

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from harness import SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
+from harness import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
 from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest.shapes import VectorsShape
@@ -341,31 +341,35 @@ def in_engine(
 def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_module, "_PLAN_SECONDS", 2.0)
+    released = tmp_path / "released"
+    until_released = ["sh", "-c", f"until [ -e {released} ]; do sleep 0.05; done"]
 
     async def use(engine: Engine) -> None:
-        async def told(seconds: float, whose: str = "somebody") -> str:
-            with pytest.raises(Unavailable) as refused:
-                await engine.in_thread(engine.call_worker, whose, time.sleep, seconds, free=False)
-            return str(refused.value.detail)
+        async def planned(whose: str, work: Callable[..., object], *given: object) -> object:
+            return await engine.in_thread(engine.call_worker, whose, work, *given, free=False)
 
-        for work in ("intake", "fetch"):
-            assert await engine.in_worker(
-                work, os.getpid
-            )  # that its process takes long to start is not tested
-        begun = time.monotonic()
-        waiting = [asyncio.create_task(told(4.0, f"caller {number}")) for number in range(8)]
-        await asyncio.sleep(0.2)
-        more = await asyncio.gather(*(told(0.0) for _ in range(40)))
-        assert {detail.split(";")[0] for detail in more} == {"too many plans are being made"}
+        async def refused(work: Callable[..., object], *given: object) -> str:
+            with pytest.raises(Unavailable) as told:
+                await planned("somebody", work, *given)
+            return str(told.value.detail).partition(";")[0]
+
+        callers = [f"caller {number}" for number in range(8)]
+        waiting = [
+            asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
+        ]
+        await asyncio.to_thread(until, lambda: engine._planning.total() == len(callers))
+        more = await asyncio.gather(*(refused(os.getpid) for _ in range(40)))
+        assert set(more) == {"too many plans are being made"}
         assert await engine.in_worker("intake", os.getpid)
         assert await engine.in_worker("fetch", os.getpid)
-        assert time.monotonic() - begun < 2.0
-        assert {detail.split(";")[0] for detail in await asyncio.gather(*waiting)} == {
-            "this could not be processed"
-        }
-        # What was given up holds neither a place nor the worker.
-        assert await engine.in_thread(engine.call_worker, "somebody", os.getpid)
+        assert not any(each.done() for each in waiting)
+        released.touch()
+        assert await asyncio.gather(*waiting) == [0] * len(callers)
+        # What is given up holds neither a place nor the worker.
+        with monkeypatch.context() as soon:
+            soon.setattr(engine_module, "_PLAN_SECONDS", 0.5)
+            assert await refused(time.sleep, 2 * HANG_GUARD) == "this could not be processed"
+        assert await planned("somebody", os.getpid)
 
     in_engine(database, tmp_path, use)
 
@@ -375,14 +379,22 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: Future[str] = Future()
+    started = list[Future[str]]()
+
+    def start(*_: object) -> Future[str]:
+        started.append(ended)
+        return ended
+
     engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0)
-    monkeypatch.setattr(engine, "_start", lambda *_: ended)
+    monkeypatch.setattr(engine, "_start", start)
     with ThreadPoolExecutor(12) as pool:
 
         def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
             """Why, of so many at once; the others go on."""
+            before = len(started)
             asked = [pool.submit(engine.call_worker, caller_id, str, free=free) for _ in range(times)]
-            return [str(getattr(each.exception(), "detail", None)) for each in wait(asked, 0.1).done]
+            until(lambda: len(started) - before + sum(each.done() for each in asked) == times)
+            return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
 
         try:
             own = "too many plans of yours are being made; try again later"
@@ -452,7 +464,7 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
 def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
     with _started(runners("local", workers=1, memory=2**31)) as local:
         for ready in (local, on_cluster):
-            assert int(ready.run(30.0, remotely.faults, "").result(30)) < 10_000
+            assert int(ready.run(HANG_GUARD, remotely.faults, "").result(HANG_GUARD)) < 10_000
     code, path = "import remotely; print(remotely.faults(''))", os.pathsep.join(map(str, (HERE, HERE.parent)))
     alone = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
@@ -464,11 +476,11 @@ def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp
     rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
     rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
     with _started(runners("local", workers=1, memory=2**28)) as ready:
-        assert ready.run(30.0, remotely.greedy, str(2**25)).result(30) == "1"
-        assert ready.run(30.0, remotely.frugal, str(tmp_path / "rows.npy")).result(30) == "128.0"
-        before = ready.run(30.0, remotely.pid, "").result(30)
+        assert ready.run(HANG_GUARD, remotely.greedy, str(2**25)).result(HANG_GUARD) == "1"
+        assert ready.run(HANG_GUARD, remotely.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
+        before = ready.run(HANG_GUARD, remotely.pid, "").result(HANG_GUARD)
         assert fails(ready, remotely.greedy, str(2**28)) == "MemoryError"
-        assert ready.run(30.0, remotely.pid, "").result(30) == before
+        assert ready.run(HANG_GUARD, remotely.pid, "").result(HANG_GUARD) == before
 
 
 @on_one_database
@@ -550,7 +562,7 @@ def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) ->
             dask.config.set(certificate),
             _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
         ):
-            assert int(ready.run(30.0, remotely.pid, "").result(20)) == secured.workers[0].pid
+            assert int(ready.run(HANG_GUARD, remotely.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
         bare = runners(secured.engine, workers=1, memory=2**31)
         with capture_logs() as logs:
             bare.start()
@@ -575,7 +587,7 @@ def test_sums_have_the_same_bits_wherever_they_are_made(
     assert here[1] == here[2]
 
     def there() -> dict[str, list[str]]:
-        return json.loads(on_cluster.run(30.0, remotely.sums, str(tmp_path)).result(60))
+        return json.loads(on_cluster.run(HANG_GUARD, remotely.sums, str(tmp_path)).result(HANG_GUARD))
 
     workers_are(cluster, 2)
     assert there() == here[1]
@@ -597,7 +609,7 @@ def test_jobs_small_and_large_end_to_end(served: Server) -> None:
     large = owner.estimate(dataset, epsilon=1.0).json()
     assert large["state"] == "committed"
     both = {"dataset": [{"id": dataset}, {"id": owner.dataset(rows[:500] + 0.2, plane)}]}
-    headers = {"Idempotency-Key": "both", "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": "both", "Prefer": "wait=240"}
     asked = both | {"privacy": {"epsilon": 1.0, "delta": 1e-6}}
     found = owner.post("/v1/estimates/frechet-mean", headers=headers, json=asked).json()
     assert found["state"] == "committed"
@@ -650,7 +662,7 @@ def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path:
     directory = rows_in(tmp_path)
     assert fails(on_cluster, remotely.hang, directory, seconds=1.0) == "TimeoutError"
     until((tmp_path / "refused").exists)
-    assert on_cluster.run(20.0, remotely.pid, "").result(20)
+    assert on_cluster.run(HANG_GUARD, remotely.pid, "").result(HANG_GUARD)
 
 
 def test_a_sum_survives_the_worker_that_made_a_part_of_it(
@@ -659,7 +671,7 @@ def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     directory = rows_in(tmp_path)
     (tmp_path / "bullet").touch()
     workers_are(cluster, 2)
-    assert on_cluster.run(30.0, remotely.survive, directory).result(30) == f"[{8 * 4096}]"
+    assert on_cluster.run(HANG_GUARD, remotely.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
     assert not (tmp_path / "bullet").exists()
     assert sum(process.poll() is None for process in cluster.workers) == 1
     cluster.workers = [process for process in cluster.workers if process.poll() is None]

@@ -20,7 +20,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from harness import Caller, Server, books_balance, problem, slow_rows, until
+from harness import HANG_GUARD, Caller, Server, books_balance, problem, slow_rows, until
 from privest import manifolds
 from privest.privacy.calibration import mu_for
 from privest_service.database import Database, now
@@ -314,7 +314,7 @@ def test_two_datasets_of_one_owner_are_charged_both(server: Server) -> None:
         "privacy": {"epsilon": 1.0, "delta": 1e-6},
         "rank": 2,
     }
-    headers = {"Idempotency-Key": new_id("key"), "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": new_id("key"), "Prefer": "wait=240"}
     job = owner.post("/v1/estimates/robust-pca", headers=headers, json=body).json()
     assert job["estimate"] is not None
     first, second, _ = owner.ledger()
@@ -536,13 +536,13 @@ def test_a_withdrawal_that_voids_several_jobs_holds_all_their_accounts_first(
             ledger.void_waiting(session, dataset_id=books[0].dataset)
 
     def charge() -> None:
-        begun.wait(30)
+        begun.wait(HANG_GUARD)
         with database.write() as session:
             held(session, accounts[1:])
 
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(withdraw), pool.submit(charge)]:
-            done.result(60)
+            done.result(HANG_GUARD)
     assert states(database, jobs) == {"voided"}
     assert [each.account(account).mu_squared_spent for each, account in (a, b, c)] == [0, 0, 0]
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from harness import Server, npy, problem
+from harness import HANG_GUARD, Server, npy, problem
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.readers import Format, format_of_name
 from privest_service.datasets.refusals import RefusedUploadError
@@ -215,7 +215,7 @@ def test_rows_of_a_unit_are_one_record(tmp_path: Path, form: Format) -> None:
     np.testing.assert_array_equal(rows[:, :, 1], rows[:, :, 0] + 10)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(
     who=st.lists(st.sampled_from("abcdef"), min_size=2, max_size=40).filter(lambda w: len(set(w)) > 1),
     places=st.integers(1, 7),
@@ -522,7 +522,7 @@ except RefusedUploadError as refused:
     print(refused.faults[0].rule)
 """
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=HANG_GUARD
     )
     assert "memory" in done.stdout or "at most" in done.stdout
 
@@ -530,7 +530,7 @@ except RefusedUploadError as refused:
 # Fuzz
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(alphabet=st.sampled_from('12.,e-"\n\r\t x'), max_size=60))
 def test_any_csv_is_records_or_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     directory = tmp_path_factory.getbasetemp() / "any-csv"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from sqlalchemy import update
 
-from harness import PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
+from harness import HANG_GUARD, PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates import service as estimates
@@ -206,13 +206,13 @@ def test_what_waits_or_watches_under_a_key_ends_with_it(server: Server) -> None:
     dataset, key = owner.dataset(), issued(owner)
     caller = Caller(server, owner.id, key["key"])
     with under_way(owner, dataset, "k") as job, ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(caller.estimate, dataset, key="k", wait=20)
+        waiting = pool.submit(caller.estimate, dataset, key="k", wait=600)
         with httpx.stream("GET", f"{server.url}/v1/jobs/{job}/events", headers=caller.headers) as events:
             lines = events.iter_lines()
             assert {next(lines), next(lines)} == {"event: state", 'data: "claimed"'}
             assert owner.delete(f"/v1/owners/{owner.id}/keys/{key['id']}").status_code == 204
             assert not any("data" in line for line in lines)
-        problem(waiting.result(10), 401, "unauthenticated")
+        problem(waiting.result(HANG_GUARD), 401, "unauthenticated")
         assert waiting.result().headers["www-authenticate"] == "Bearer"
 
 

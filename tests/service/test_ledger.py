@@ -379,7 +379,6 @@ def test_the_ledger_is_a_model_of_integers(books: Books) -> None:
     OnThisDatabase.TestCase.settings = settings(
         max_examples=15,
         stateful_step_count=25,
-        deadline=None,
         database=None,
         phases=[Phase.generate],  # each step is a transaction: shrinking takes minutes
         suppress_health_check=list(HealthCheck),
@@ -432,7 +431,7 @@ def _delta(epsilon: mpmath.mpf, mu: mpmath.mpf) -> mpmath.mpf:
     return mpmath.ncdf(-epsilon / mu + mu / 2) - mpmath.exp(epsilon) * mpmath.ncdf(-epsilon / mu - mu / 2)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(epsilon=st.floats(1e-3, 20), exponent=st.floats(-12, -1))
 def test_gdp_limits_are_the_largest_safe_ones(epsilon: float, exponent: float) -> None:
     delta = 10.0**exponent

@@ -166,7 +166,6 @@ def test_the_ledger_is_a_model_of_integers_through_crashes(database: Database) -
     OnThisDatabase.TestCase.settings = settings(
         max_examples=20,
         stateful_step_count=25,
-        deadline=None,
         database=None,
         phases=[Phase.generate],  # each step is a transaction: shrinking takes minutes
         suppress_health_check=list(HealthCheck),

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from with_faults import FAULTS, SECRET
 
-from harness import ADMIN_KEY, PLAIN, Server, until
+from harness import ADMIN_KEY, HANG_GUARD, PLAIN, Server, until
 from privest_service.cli import main
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("with_faults.py")))
@@ -34,7 +34,7 @@ def said(server: Server, **what: str) -> list[dict[str, Any]]:
 def test_no_fault_quotes_what_it_is_about(start_server: Callable[..., Server]) -> None:
     server = start_server(program=PROGRAM)
     headers = {"Authorization": f"Bearer {SECRET}"}
-    with httpx.Client(base_url=server.url, headers=headers, timeout=60, verify=PLAIN) as client:
+    with httpx.Client(base_url=server.url, headers=headers, timeout=HANG_GUARD, verify=PLAIN) as client:
         for name in FAULTS:
             try:
                 answer = client.get(f"/faults/{name}?{SECRET}")

@@ -76,7 +76,7 @@ def verify(server: Server, owner: Caller) -> None:
 @pytest.mark.parametrize("backend", ["postgresql"])
 def test_what_is_told_and_what_is_not(start_server: Callable[..., Server]) -> None:
     address = free_address()
-    server = start_server(metrics_address=address, job_timeout=4)
+    server = start_server(metrics_address=address, job_timeout=6)
     owner, analyst = server.owner(epsilon=2.0), server.analyst()
     rows, slow = owner.dataset(), owner.dataset(*slow_rows())
     owner.grant(rows, analyst)
@@ -87,14 +87,14 @@ def test_what_is_told_and_what_is_not(start_server: Callable[..., Server]) -> No
     inline = {"inline": {"schema": LABELLED, "rows": told_apart(50, apart=1.0).tolist()}}
     asked = body_of("", 0.5) | {"dataset": inline}
     assert owner.post("/v1/estimates/logistic-regression/plan", json=asked).status_code == 200
-    headers = {"Idempotency-Key": "i", "Prefer": "wait=50"}
+    headers = {"Idempotency-Key": "i", "Prefer": "wait=240"}
     answer = owner.post("/v1/estimates/logistic-regression", json=asked, headers=headers)
     assert answer.json()["state"] == "committed"
-    running = owner.estimate(slow, **ENDLESS, wait=0).json()["id"]
+    running, asked_at = owner.estimate(slow, **ENDLESS, wait=0).json()["id"], time.monotonic()
     waiting = [owner.estimate(rows, wait=0, epsilon=0.1 + i / 100).json()["id"] for i in range(2)]
     tell = Scrapes(server)
     assert tell("privest_jobs_waiting") == 2
-    assert 0 <= tell("privest_oldest_waiting_job_seconds") < 20
+    assert 0 <= tell("privest_oldest_waiting_job_seconds") <= time.monotonic() - asked_at
     planned, begun = tell("privest_request_duration_seconds_sum", route=ESTIMATE), time.monotonic()
     assert owner.estimate(rows, epsilon=0.05).json()["state"] == "committed"  # after all of them
     waited = time.monotonic() - begun

@@ -16,6 +16,7 @@ from sqlalchemy import inspect, select, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from harness import HANG_GUARD
 from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
@@ -155,7 +156,7 @@ def _sums(session: Session) -> list[tuple[int, ...]]:
 
 def _migrate(url: str, start: Any, results: Any) -> None:
     database = Database(url)
-    start.wait(60)
+    start.wait(HANG_GUARD)
     try:
         migrate(database)
         results.put("done")
@@ -175,9 +176,9 @@ def test_processes_that_start_together_migrate_once(empty: str, made_by: str) ->
     processes = [_spawn.Process(target=_migrate, args=(empty, start, results)) for _ in range(3)]
     for process in processes:
         process.start()
-    assert [results.get(timeout=60) for _ in processes] == ["done"] * 3
+    assert [results.get(timeout=HANG_GUARD) for _ in processes] == ["done"] * 3
     for process in processes:
-        process.join(30)
+        process.join(HANG_GUARD)
     database = Database(empty)
     assert _differences(database) == []
     database.close()

@@ -230,7 +230,7 @@ def test_dummy_rows_have_gaps_and_answer(server: Server) -> None:
     assert rows == json.loads(json.dumps(dummy_rows(SCHEMA.validate_python(schema)), allow_nan=False))
     answer = owner.post(
         "/v1/estimates/matrix-completion",
-        headers={"Idempotency-Key": "d", "Prefer": "wait=50"},
+        headers={"Idempotency-Key": "d", "Prefer": "wait=240"},
         json={"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 9.0}, "rank": 2},
     ).json()
     assert (answer["state"], answer["dummy"], answer["charges"]) == ("committed", True, [])
@@ -243,7 +243,7 @@ def test_rows_with_gaps_come_with_the_question(server: Server) -> None:
     body = {"dataset": {"inline": {"schema": GAPS, "rows": rows}}, "privacy": {"epsilon": 0.5}, "rank": 1}
     answer = owner.post(
         "/v1/estimates/matrix-completion",
-        headers={"Idempotency-Key": "q", "Prefer": "wait=50"},
+        headers={"Idempotency-Key": "q", "Prefer": "wait=240"},
         json=body,
     )
     assert answer.json()["state"] == "committed", answer.text

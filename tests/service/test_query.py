@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness import SPD3, Server, body_of, csv_of, npy, problem, spd
+from harness import HANG_GUARD, SPD3, Server, body_of, csv_of, npy, problem, spd
 from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
@@ -171,7 +171,7 @@ def test_a_stream_of_states_ends_with(ends: str, monkeypatch: pytest.MonkeyPatch
     async def states() -> list[str | None]:
         return [state async for state in watched()]
 
-    assert asyncio.run(asyncio.wait_for(states(), 5)) == ["claimed"]
+    assert asyncio.run(asyncio.wait_for(states(), HANG_GUARD)) == ["claimed"]
 
 
 def test_the_events_of_a_foreign_job_are_not_found(server: Server) -> None:
@@ -403,7 +403,7 @@ def test_the_ledger_is_read_in_pages(server: Server) -> None:
 def test_a_body_without_delta_is_the_body_that_names_none(server: Server) -> None:
     owner = server.owner()
     dataset = owner.dataset()
-    headers = {"Idempotency-Key": "k", "Prefer": "wait=30"}
+    headers = {"Idempotency-Key": "k", "Prefer": "wait=240"}
     bodies = [body_of(dataset, 0.1), body_of(dataset, 0.1, delta=None)]
     answers = [owner.post("/v1/estimates/frechet-mean", headers=headers, json=body) for body in bodies]
     assert answers[0].content == answers[1].content

@@ -1,18 +1,21 @@
 """`/readyz` means it: a part that cannot be used makes a replica not ready, soon and for no longer."""
 
+import asyncio
+import json
 import shutil
 import signal
 import sqlite3
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import psutil
@@ -22,11 +25,12 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from harness import ADMIN_KEY, PLAIN, Server, free_address, problem, until
+from harness import ADMIN_KEY, HANG_GUARD, PLAIN, Server, free_address, problem, until
 from privest_service import readiness
 from privest_service.app import create_app
 from privest_service.database import Database
 from privest_service.database.migrate import head, migrate
+from privest_service.readiness import Readiness
 from privest_service.settings import Settings
 
 WITHOUT_ROOTS_RIGHTS = (
@@ -41,12 +45,10 @@ REVISION = "the database has the tables of another version of this service"
 
 
 def ready(url: str) -> str | None:
-    """What is wrong; it is told in time, and the process is said to live meanwhile."""
-    begun = time.monotonic()
-    answer = httpx.get(f"{url}/readyz", verify=PLAIN)
-    assert time.monotonic() - begun < 2
-    assert httpx.get(f"{url}/healthz", verify=PLAIN).json() == {"status": "ok"}
-    assert time.monotonic() - begun < 2.5
+    """What is wrong; it is told while it is, and the process is said to live meanwhile."""
+    answer = httpx.get(f"{url}/readyz", verify=PLAIN, timeout=HANG_GUARD)
+    alive = httpx.get(f"{url}/healthz", verify=PLAIN, timeout=HANG_GUARD)
+    assert alive.json() == {"status": "ok"}
     if answer.status_code == 200:
         return None
     return problem(answer, 503, "unavailable")["detail"]
@@ -54,7 +56,7 @@ def ready(url: str) -> str | None:
 
 def becomes(url: str, fault: str | None) -> None:
     """Wait until this is what is wrong."""
-    until(lambda: ready(url) == fault, 15)
+    until(lambda: ready(url) == fault)
 
 
 def stamp(url: str, revision: str | None = None) -> None:
@@ -91,8 +93,12 @@ def test_a_directory_and_a_file_that_cannot_be_written(start_server: Callable[..
     other.execute("ROLLBACK")
     other.close()
     becomes(server.url, None)
-    log = server.log.read_text()
-    assert log.count('"not ready"') == log.count('"ready again"') == 4
+    log = [json.loads(line) for line in server.log.read_text().splitlines()]
+    told = [line.get("why") for line in log if line["event"] in ("not ready", "ready again")]
+    changes = iter(told)  # a busy machine may be too slow for a look now and then, and tell that too
+    for fault in ("the data directory cannot be written", REVISION, SILENT, SILENT):
+        assert fault in changes, told
+        assert None in changes, told
 
 
 @contextmanager
@@ -135,11 +141,13 @@ def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> N
             # More than there are threads and connections, each of which waits for the database.
             key = server.admin.headers | {"Idempotency-Key": "k"}
             asked = [
-                callers.submit(httpx.get, f"{server.url}/v1/datasets", headers=key, timeout=60, verify=PLAIN)
+                callers.submit(
+                    httpx.get, f"{server.url}/v1/datasets", headers=key, timeout=HANG_GUARD, verify=PLAIN
+                )
                 for _ in range(60)
             ]
             becomes(server.url, SILENT)
-            told = httpx.get(f"http://{address}/metrics", timeout=2, verify=PLAIN).text
+            told = httpx.get(f"http://{address}/metrics", timeout=HANG_GUARD, verify=PLAIN).text
             assert "privest_requests_total" in told
             assert "privest_jobs_waiting" not in told
             for process in processes_of(folder):
@@ -151,6 +159,19 @@ def test_a_postgresql_that_takes_no_writes_hangs_or_is_gone(tmp_path: Path) -> N
             becomes(server.url, SILENT)
         finally:
             server.kill()
+
+
+def test_a_part_that_hangs_is_told_while_it_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readiness, "PATIENCE", 0.1)
+    told = threading.Event()
+    hanging: Any = SimpleNamespace(
+        revision=lambda: told.wait(HANG_GUARD), require_writable=lambda: told.wait(HANG_GUARD)
+    )
+    engine: Any = SimpleNamespace(draining=False, healthy=True)
+    try:
+        assert asyncio.run(Readiness(hanging, "1", hanging, engine).fault()) == SILENT
+    finally:
+        told.set()
 
 
 @contextmanager

@@ -14,15 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from harness import (
-    SPD3,
-    Caller,
-    Server,
-    books_balance,
-    problem,
-    slow_rows,
-    worker_on,
-)
+from harness import HANG_GUARD, SPD3, Caller, Server, books_balance, problem, slow_rows, worker_on
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
@@ -397,7 +389,7 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
         def slow_reserve(*given: Any) -> None:
             revocation = pool.submit(revoke)
             if not within.database.is_sqlite:  # there the lock of this transaction keeps it from beginning
-                begun.wait(30)
+                begun.wait(HANG_GUARD)
             with pytest.raises(TimeoutError):
                 revocation.result(0.5)
             reserve(*given)

@@ -19,7 +19,7 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import make_transient
 from structlog.testing import capture_logs
 
-from harness import ADMIN_KEY, SPD3, npy, spd, until
+from harness import ADMIN_KEY, HANG_GUARD, SPD3, npy, spd, until
 from privest_service.app import create_app
 from privest_service.dashboard import entries, standing
 from privest_service.dashboard.entries import Search
@@ -165,10 +165,10 @@ def served(tmp_path: Path, new_database: Any) -> Iterator[tuple[Database, httpx.
     thread.start()
     until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
-    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_GUARD) as client:
         yield app.state.services.database, client, port
     server.should_exit = True
-    thread.join(60)
+    thread.join(HANG_GUARD)
 
 
 def test_no_page_reads_a_table_from_end_to_end(
@@ -189,7 +189,7 @@ def test_no_page_reads_a_table_from_end_to_end(
     client.put(f"/v1/datasets/{made['id']}/grants/{analyst['id']}", headers=as_owner, json={})
     asked = client.post(
         "/v1/estimates/frechet-mean",
-        headers=as_owner | {"Idempotency-Key": "k", "Prefer": "wait=50"},
+        headers=as_owner | {"Idempotency-Key": "k", "Prefer": "wait=240"},
         json={"dataset": {"id": made["id"]}, "privacy": {"epsilon": 0.1}},
     ).json()
     pages = {
