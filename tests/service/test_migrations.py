@@ -20,10 +20,12 @@ from harness import HANG_GUARD
 from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
+from privest_service.datasets.models import Dataset
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.owners.models import Owner
+from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.service import issue_key
@@ -147,6 +149,46 @@ def test_what_knows_nothing_of_scopes_finds_no_key_that_has_few(database: Databa
         for table in ("api_keys", "sessions"):
             columns = {each["name"]: each for each in inspect(database.engine).get_columns(table)}
             assert columns["scopes"]["default"] is None
+
+
+def test_what_was_counted_by_its_rows_goes_on_together(database: Database) -> None:
+    with database.write() as session:
+        owner, _ = create_owner(session, "x", Limits.of(1.0, 1e-5, "gdp"))
+        for place, (name, rows, lineage) in enumerate([("a", "1", "a"), ("b", "2", "b"), ("c", "1", "a")]):
+            made = now() + timedelta(seconds=place)
+            session.add(
+                Dataset(
+                    id=name,
+                    owner_id=owner.id,
+                    kind="points",
+                    dataset_schema="{}",
+                    n=2,
+                    fingerprint=rows,
+                    lineage=lineage,
+                    created_at=made,
+                )
+            )
+        session.flush()
+        for lineage in ("a", "b"):
+            ledger.ensure_account(session, owner.id, "dataset", lineage)
+    command.downgrade(config(database), "0007")
+    assert _subjects(database) == ["1", "2"]
+    command.upgrade(config(database), "head")
+    assert _subjects(database) == ["a", "b"]
+    with database.read() as session:
+        found = session.execute(select(Dataset.id, Dataset.lineage).order_by(Dataset.id)).all()
+    assert [tuple(row) for row in found] == [("a", "a"), ("b", "b"), ("c", "a")]
+    # Counted apart although the rows are the same: of that the former tables know nothing.
+    with database.write() as session:
+        session.execute(update(Dataset).where(Dataset.id == "b").values(fingerprint="1"))
+    with pytest.raises(RuntimeError, match="not counted by their rows"):
+        command.downgrade(config(database), "0007")
+
+
+def _subjects(database: Database) -> list[str]:
+    with database.read() as session:
+        order = select(Account.subject).where(Account.scope == "dataset").order_by(Account.subject)
+        return list(session.scalars(order))
 
 
 def _sums(session: Session) -> list[tuple[int, ...]]:
