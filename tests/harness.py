@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import signature
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -59,6 +60,10 @@ HANG_GUARD = 300.0
 
 No test promises that something is done sooner: a busy machine may take that long and the test still passes.
 """
+
+# httpx gives up after five seconds where a call names no time; all calls have this one object for that.
+_unnamed = signature(httpx.Client).parameters["timeout"].default
+_unnamed.connect = _unnamed.read = _unnamed.write = _unnamed.pool = HANG_GUARD
 
 
 def until(found: Callable[[], T]) -> T:

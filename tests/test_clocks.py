@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import httpx
 import pytest
 
-from harness import HANG_GUARD
+from harness import HANG_GUARD, PLAIN
 
 ROOT = Path(__file__).parent.parent
 FILES = sorted(path for folder in ("tests", "audit") for path in (ROOT / folder).rglob("*.py"))
@@ -17,7 +18,7 @@ Kind = Literal["clock", "moment", "seconds"]
 
 CLOCKS = {f"{name}{unit}" for name in ("monotonic", "perf_counter", "time") for unit in ("", "_ns")}
 PASSED_ON = {"abs", "float", "int", "max", "min", "round", "sum"}
-WAITS = {"get", "join", "result", "wait", "until"}
+WAITS = {"exception", "get", "join", "result", "wait", "until"}
 SHORTEST_GUARD = 120
 
 
@@ -136,6 +137,8 @@ def short_guards(source: str) -> list[int]:
 
 def test_what_only_keeps_tests_from_hanging_is_long() -> None:
     assert HANG_GUARD >= SHORTEST_GUARD
+    with httpx.Client(verify=PLAIN) as client:
+        assert client.timeout == httpx.Timeout(HANG_GUARD)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))

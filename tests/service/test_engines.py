@@ -123,9 +123,9 @@ def rows_in(directory: Path) -> str:
     return str(directory)
 
 
-def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = 20.0) -> str:
+def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = HANG_GUARD) -> str:
     """The name of the error that a run ends with."""
-    error = ready.run(seconds, function, *args).exception(30)
+    error = ready.run(seconds, function, *args).exception(HANG_GUARD)
     assert error is not None
     assert remotely.SECRET not in repr(error)
     return type(error).__name__
@@ -634,7 +634,7 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
         permit = Store(tmp_path).permit(job.id)
         return on_workers.attempt(seconds, run_job, job.kind, job.plan, str(permit))
 
-    assert "point" in (dummy(60.0) or "")
+    assert "point" in (dummy(HANG_GUARD) or "")
     assert dummy(-1.0) is None
 
     def look(_: str, records: OpenRows | None = None) -> str:
@@ -643,7 +643,7 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
         parts = rows._ends  # pyright: ignore[reportAttributeAccessIssue]
         return f"{rows._threads} {len(parts) - 1} {len(rows)}"
 
-    assert on_workers.attempt(60.0, look, "") == "1 1 40960"
+    assert on_workers.attempt(HANG_GUARD, look, "") == "1 1 40960"
 
 
 def test_a_run_that_fails_says_nothing_to_anyone(
