@@ -42,7 +42,7 @@ _SECONDS, _BYTES = 5.0, 2**20
 class _Straight(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: it could lead to where somebody else answers, or away from https."""
 
-    def redirect_request(self, *_: Any) -> None:
+    def redirect_request(self, *_: Any, **__: Any) -> None:
         """No further request: the answer is the redirect itself, which is an error."""
 
 
