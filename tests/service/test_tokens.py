@@ -146,7 +146,7 @@ BAD: dict[str, Callable[[str], str]] = {
     "of nobody at all": lambda _: token(None),  # pyright: ignore[reportArgumentType]
     "with an end beyond time": lambda of: token(of, exp=1e300),
     "of a name with NUL": lambda of: token(f"{of}\0"),
-    "of half a character": lambda of: token(f"{of}\ud800"),
+    "of half a character": lambda of: signed({"alg": "ES256", "kid": EC.kid}, claims(f"{of}\ud800")),
     "of no printable name": lambda of: token(f"{of}\n"),
     "of a name that is too long": lambda of: token(of * 99),
     "that tells of a logout": lambda of: token(of, header={"typ": "logout+jwt"}),
