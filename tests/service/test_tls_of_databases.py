@@ -1,4 +1,4 @@
-"""PostgreSQL elsewhere has to prove who it is before it is told anything, a name or a password least of all."""
+"""PostgreSQL elsewhere proves who it is before it is told anything, a name or a password least of all."""
 
 import socket
 import ssl
