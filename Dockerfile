@@ -1,6 +1,8 @@
 # The service as a container: dependencies from the lock file, then the package, then a small non-root image.
 # The same image is scheduler and worker of a Dask cluster (see compose.yaml): all must be of one version.
-FROM python:3.13-slim-trixie AS build
+# The base is named by its digest, which scripts/pin-images looks up: without one nothing is built.
+ARG PYTHON_DIGEST
+FROM python:3.13-slim-trixie@${PYTHON_DIGEST} AS build
 # The image never changes, so that no import need look whether a source is younger than its bytecode.
 ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/privest \
     UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
@@ -20,7 +22,7 @@ RUN uv pip uninstall --python /opt/privest matplotlib contourpy fonttools kiwiso
   && rm -rf pyarrow/include pyarrow/*flight* \
   && find pyarrow scipy -type d -name tests -prune -exec rm -rf {} +
 
-FROM python:3.13-slim-trixie
+FROM python:3.13-slim-trixie@${PYTHON_DIGEST}
 # The base has no bytecode of Python's own library, and a read-only container would make it anew at each start.
 RUN python -m compileall -q --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|/(idlelib|test|turtledemo)/' \
     "$(python -c 'import os; print(os.path.dirname(os.__file__))')" \

@@ -4,6 +4,7 @@ from alembic import context
 from sqlalchemy import text
 
 from privest_service.database import Base
+from privest_service.database.grants import grant
 from privest_service.database.models import import_all
 
 _LOCK = 0x9219E57  # any number, the same in every process
@@ -16,3 +17,5 @@ with engine.begin() as connection:  # on SQLite this takes the write lock
         connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": _LOCK})
     context.configure(connection=connection, target_metadata=Base.metadata, transactional_ddl=True)
     context.run_migrations()
+    if role := context.config.attributes.get("role"):
+        grant(connection, role)

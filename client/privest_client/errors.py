@@ -144,6 +144,7 @@ KNOWN: dict[str, type[Problem]] = {
     "dataset-invalid": DatasetInvalid,
     "budget-exceeded": BudgetExceeded,
     "account-frozen": AccountFrozen,
+    "window-replaced": InvalidRequest,
     "too-large": TooLarge,
     "unsupported-media-type": InvalidRequest,
     "too-many-requests": TooManyRequests,

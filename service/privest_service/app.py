@@ -16,7 +16,7 @@ from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.edge import proper
+from privest_service.edge import proper, unstored
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
@@ -90,6 +90,7 @@ def create_app(settings: Settings | None) -> FastAPI:
     describe(app, NewUpload, NewHandle, suffix="-Input")
     app.add_middleware(proper)
     requests.install(app)
+    app.add_middleware(unstored)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (

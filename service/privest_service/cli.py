@@ -17,6 +17,7 @@ from pydantic import ValidationError
 if TYPE_CHECKING:
     from privest_service.ledger.export import Heads
     from privest_service.ledger.receipts import Receipt
+    from privest_service.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -92,7 +93,7 @@ def _serve(host: str, port: int) -> int:
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
     _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
-    _migrate()
+    _bring_up_to_date(settings)
     logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
     traces.configure()
     if settings.metrics_address:
@@ -126,13 +127,25 @@ def _serve(host: str, port: int) -> int:
     return 0
 
 
+def _bring_up_to_date(settings: "Settings") -> None:
+    """Migrate the database, unless there is nothing to do: the role that serves need not be able to."""
+    from privest_service.database import Database  # noqa: PLC0415
+    from privest_service.database.migrate import is_current, migrate  # noqa: PLC0415
+
+    database = Database(settings.url)
+    if not is_current(database):
+        migrate(database)
+    database.close()
+
+
 def _migrate() -> int:
     from privest_service.database import Database  # noqa: PLC0415
     from privest_service.database.migrate import migrate  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
 
-    database = Database(Settings().url)  # pyright: ignore[reportCallIssue] - from the environment
-    migrate(database)
+    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    database = Database(settings.migration_url or settings.url)
+    migrate(database, settings.running_role)
     database.close()
     return 0
 

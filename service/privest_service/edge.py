@@ -5,7 +5,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from privest_service.problems import UnsupportedMediaType, blank
@@ -38,6 +38,20 @@ def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) 
         await forwarded(scope, receive, send)  # pyright: ignore[reportArgumentType]
 
     return outside
+
+
+def unstored(app: ASGIApp) -> ASGIApp:
+    """Have answers that say nothing of caches be kept by none: keys, budgets and estimates are in them."""
+
+    async def passing(scope: Scope, receive: Receive, send: Send) -> None:
+        async def said(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(raw=message["headers"]).setdefault("cache-control", "no-store")
+            await send(message)
+
+        await app(scope, receive, said)
+
+    return passing
 
 
 def proper(app: ASGIApp) -> ASGIApp:

@@ -140,6 +140,12 @@ class AccountFrozen(Problem):
     slug, status, title = "account-frozen", HTTPStatus.CONFLICT, "The privacy budget is frozen"
 
 
+class WindowReplaced(Problem):
+    """A new window was asked for in place of one that is not the present one, or no more."""
+
+    slug, status, title = "window-replaced", HTTPStatus.CONFLICT, "Another window is the present one"
+
+
 class TooLarge(Problem):
     """A body beyond the limit."""
 

@@ -124,6 +124,9 @@ class Settings(BaseSettings):
     database_url: Annotated[str, AfterValidator(_database)] = ""
     """SQLAlchemy URL of SQLite or PostgreSQL; default: SQLite in the data directory."""
 
+    migration_url: Annotated[str, AfterValidator(_database)] = ""
+    """The same database under the role that makes its tables, for `privest migrate`; default: one role."""
+
     secret_file: Path | None = None
     """32 bytes or more that key the fingerprints; made in the data directory on SQLite, else required."""
 
@@ -200,6 +203,12 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """The database to use."""
         return self.database_url or f"sqlite:///{self.data_dir.resolve() / 'privest.db'}"
+
+    @property
+    def running_role(self) -> str | None:
+        """What `privest migrate` grants the service's tables to; None where one role does both."""
+        running = make_url(self.url).username
+        return running if self.migration_url and make_url(self.migration_url).username != running else None
 
     @cached_property
     def tokens(self) -> Tokens | None:

@@ -1,6 +1,8 @@
 """What deploys the service agrees with what it deploys: image, ports, probes, settings, user, time to end."""
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from fnmatch import fnmatch
@@ -10,8 +12,10 @@ from typing import Any, get_args
 import kubernetes_validate
 import pytest
 import yaml
+from sqlalchemy import make_url
 
 from privest_service.app import create_app
+from privest_service.database.postgresql import verified
 from privest_service.estimates.engine import Work
 from privest_service.settings import Settings
 
@@ -93,6 +97,54 @@ def test_all_stages_stand_on_one_base_and_the_same_python() -> None:
     assert set(re.findall(r"/lib/python(\d+\.\d+)/", DOCKERFILE)) == {python}
 
 
+def test_bases_are_named_by_digests_and_nothing_is_built_without() -> None:
+    (base,) = set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE))
+    assert re.fullmatch(r"python:[\w.-]+@\$\{PYTHON_DIGEST\}", base)
+    assert re.findall(r"^ARG .*$", DOCKERFILE, re.MULTILINE) == ["ARG PYTHON_DIGEST"], "it has no default"
+    for service in OURS.values():
+        assert re.fullmatch(r"\$\{PYTHON_DIGEST:\?.+\}", service["build"]["args"]["PYTHON_DIGEST"])
+    for name, service in COMPOSE["services"].items():
+        if name not in OURS:
+            assert re.fullmatch(r"[\w:.-]+@\$\{\w+_DIGEST:\?.+\}", service["image"]), name
+
+
+DOCKER = """#!/bin/sh
+[ "$1 $2 $3" = "buildx imagetools inspect" ] && [ "$5 $6" = "--format {{.Manifest.Digest}}" ] || exit 1
+grep "^$4 " "$DIGESTS" | cut -d ' ' -f 2
+"""
+
+
+def test_digests_are_looked_up_and_noted_all_or_none(tmp_path: Path) -> None:
+    for file in ("Dockerfile", "compose.yaml", "scripts/pin-images"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/docker").write_text(DOCKER)
+    (tmp_path / "bin/docker").chmod(0o755)
+    known, noted = tmp_path / "digests", tmp_path / ".env"
+    noted.write_text("PRIVEST_PORT=9000\nPYTHON_DIGEST=sha256:old\n")
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "DIGESTS": str(known)}
+
+    def pinned() -> int:
+        script = tmp_path / "scripts/pin-images"
+        return subprocess.run([script], env=environment, capture_output=True, check=False).returncode
+
+    python, postgres = ("python:3.13-slim-trixie sha256:" + "a" * 64, "postgres:17-trixie sha256:" + "b" * 64)
+    for content in (python, postgres, f"{python}\n{postgres[:-1]}", f"{python}\n{postgres}0"):
+        known.write_text(f"{content}\n")
+        before = noted.read_text()
+        assert pinned() != 0, content
+        assert noted.read_text() == before
+    known.write_text(f"{python}\n{postgres}\n")
+    for _ in range(2):
+        assert pinned() == 0
+        assert noted.read_text().splitlines() == [
+            "PRIVEST_PORT=9000",
+            f"PYTHON_DIGEST=sha256:{'a' * 64}",
+            f"POSTGRES_DIGEST=sha256:{'b' * 64}",
+        ]
+
+
 def test_the_context_of_a_build_is_what_the_build_copies() -> None:
     lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and line[0] != "#"]
     assert lines[0] == "*"
@@ -156,10 +208,15 @@ def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
     script = ROOT / "scripts/make-secrets"
     subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)
     made = {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()}
+    roles = made.pop("roles.sql")
     assert {f"deploy/secrets/{name}" for name in made} == {
         each["file"] for each in COMPOSE["secrets"].values()
     }
     assert set(COMPOSE["secrets"]) == set(made)
+    assert (
+        "./deploy/secrets/roles.sql:/docker-entrypoint-initdb.d/roles.sql:ro"
+        in (COMPOSE["services"]["database"]["volumes"])
+    )
     for service in COMPOSE["services"].values():
         assert set(service.get("secrets", ())) <= set(made)
     assert (tmp_path / "secrets").stat().st_mode & 0o777 == 0o700
@@ -173,7 +230,23 @@ def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
     url = subprocess.run(
         [sys.executable, "-c", probe], env=environment, capture_output=True, text=True, check=True
     ).stdout.strip()
-    assert url == f"postgresql://privest:{made['postgres_password'].decode()}@database/privest"
+    # Each role has the password of its own URL, and the superuser another.
+    passwords = {made["postgres_password"].decode()}
+    for role, told in (("privest_run", url), ("privest_migrate", made["privest_migration_url"].decode())):
+        found = make_url(told)
+        assert (found.username, found.host, found.database) == (role, "database", "privest")
+        assert f"CREATE ROLE {role} LOGIN PASSWORD '{found.password}';" in roles.decode()
+        assert dict(found.query) == {"sslmode": "disable"}  # compose's own network leads nowhere else
+        passwords.add(str(found.password))
+    assert len(passwords) == 3
+    assert COMPOSE["networks"]["database"] == {"internal": True}
+    made["roles.sql"] = roles
+    elsewhere = tmp_path / "elsewhere"
+    subprocess.run([script, elsewhere, "postgres.example"], check=True, capture_output=True)
+    for name in ("privest_database_url", "privest_migration_url"):
+        found = make_url((elsewhere / name).read_text())
+        assert verified(found).query["sslmode"] == "verify-full"
+        assert found.host == "postgres.example"
     subprocess.run([script, tmp_path / "secrets"], check=True, capture_output=True)
     assert {path.name: path.read_bytes() for path in (tmp_path / "secrets").iterdir()} == made
     assert (
@@ -194,8 +267,28 @@ def test_manifests_are_what_kubernetes_takes(path: Path, version: str) -> None:
 def test_no_folder_applied_replaces_the_real_secret() -> None:
     assert not {"Secret"} & {yaml.safe_load(path.read_text())["kind"] for path in MANIFESTS}
     secret = yaml.safe_load(TEMPLATE.read_text())
-    made = set(COMPOSE["secrets"]) - {"postgres_password"}
+    made = set(COMPOSE["secrets"]) - {"postgres_password", "privest_migration_url"}
     assert set(secret["stringData"]) == made
+
+
+def test_what_serves_has_no_way_to_make_tables_and_what_makes_them_is_ended_first() -> None:
+    name = "privest_migration_url"
+    assert [each for each, service in OURS.items() if name in service.get("secrets", ())] == ["migrate"]
+    assert OURS["migrate"]["command"] == ["privest", "migrate"]
+    assert OURS["migrate"]["restart"] == "no"
+    assert OURS["privest"]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
+    pod = manifest("Deployment")["spec"]["template"]["spec"]
+    [first], [container] = pod["initContainers"], pod["containers"]
+    assert first["image"] == container["image"]
+    assert first["command"] == ["privest", "migrate"]
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    held = volumes["migration"]["secret"]["secretName"]
+    assert held != volumes["secrets"]["secret"]["secretName"]
+    assert "migration" not in {mount["name"] for mount in container["volumeMounts"]}
+    mounted = {mount["name"]: mount["mountPath"] for mount in first["volumeMounts"]}
+    assert first["env"] == [{"name": "PRIVEST_SECRETS_DIR", "value": mounted["migration"]}]
+    assert first["securityContext"] == container["securityContext"]
+    assert f"secret generic {held} --from-file=deploy/secrets/{name}" in TEMPLATE.read_text()
 
 
 def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:

@@ -1,5 +1,7 @@
 """Caps and windows over HTTP: who is held to what, who is told, and what counts."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import httpx
 import numpy as np
 import pytest
@@ -191,6 +193,26 @@ def test_a_new_window_renews_the_budget_and_every_cap(server: Server) -> None:
     problem(owner.get(f"{path}/ledger", params={"window": 3}), 404, "not-found")
     refused_by(ask(analyst, dataset, 0.3), "analyst")  # the cap came along
     refused_by(ask(owner, dataset, 0.3), "owner")
+    assert books_balance(server)
+
+
+def test_a_window_that_is_asked_for_twice_in_place_of_the_same_opens_once(server: Server) -> None:
+    owner = server.owner()
+    path, asked = f"/v1/owners/{owner.id}/budget", {"window": "new", "replaces": 1}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: owner.patch(path, json=asked | {"epsilon": 2.0}), range(4)))
+    assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
+    for answer in answers:
+        if answer.status_code == 409:
+            assert problem(answer, 409, "window-replaced")["detail"] == "the present window is 2"
+    problem(owner.patch(path, json={"window": "new", "replaces": 3}), 409, "window-replaced")
+    assert (owner.budget()["window"], owner.budget()["limit"]["epsilon"]) == (2, 2.0)
+    assert owner.patch(path, json={"window": "new", "replaces": 2}).json()["window"] == 3
+    # Without it each request opens one, as before.
+    assert [owner.patch(path, json={"window": "new"}).json()["window"] for _ in range(2)] == [4, 5]
+    for wrong in ({"replaces": 5}, {"window": "new", "replaces": 0}, {"window": "new", "replaces": "5"}):
+        problem(owner.patch(path, json=wrong), 422, "invalid")
+    assert owner.budget()["window"] == 5
     assert books_balance(server)
 
 

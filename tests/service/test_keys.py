@@ -9,7 +9,7 @@ from typing import Any, cast
 import httpx
 import pytest
 import yaml
-from sqlalchemy import update
+from sqlalchemy import select, text, update
 
 from harness import HANG_GUARD, PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
 from privest_service.database import Database, now
@@ -19,10 +19,11 @@ from privest_service.estimates.kinds import KINDS
 from privest_service.interface import document
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import IdempotencyKey, Job
+from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security.keys import SCOPES
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
-from privest_service.security.service import is_good_yet
+from privest_service.security.service import is_good_yet, issue_key, keys_of, revoke_key
 
 
 def issued(by: Caller, role: str = "owner", **asked: Any) -> dict[str, Any]:
@@ -132,7 +133,7 @@ def test_keys_are_listed_and_not_shown(server: Server) -> None:
         assert key not in listed.text
     found = {each["id"]: each for each in listed.json()["keys"]}
     assert len(found) == 3
-    assert [*found][-1] == first["id"]  # revoked ones come last
+    assert [*found][:2] == [second["id"], first["id"]]  # the newest first
     assert set(found[first["id"]]) == {"id", "scopes", "created_at", "expires_at", "revoked_at"}
     assert found[first["id"]]["scopes"] == ["data"]
     assert found[first["id"]]["revoked_at"]
@@ -145,6 +146,157 @@ def test_keys_are_listed_and_not_shown(server: Server) -> None:
     (own,) = analyst.get(f"/v1/analysts/{analyst.id}/keys").json()["keys"]
     assert own["scopes"] == list(SCOPES)
     problem(server.analyst().get(f"/v1/analysts/{analyst.id}/keys"), 404, "not-found")
+
+
+def holds(by: Caller, key: dict[str, Any]) -> Caller:
+    """The same principal, with a key that was issued."""
+    return Caller(by.server, by.id, key["key"])
+
+
+@pytest.mark.parametrize("role", ["owner", "analyst"])
+def test_no_key_outlives_the_one_that_issued_it(server: Server, role: str) -> None:
+    first = server.owner() if role == "owner" else server.analyst()
+    keys = f"/v1/{role}s/{first.id}/keys"
+    stolen, other = issued(first, role), issued(first, role)
+    alone = issued(Caller(server, first.id, server.admin.key), role)
+    child = issued(holds(first, stolen), role)
+    grandchild = issued(holds(first, child), role, scopes=["read"])
+    assert first.delete(f"{keys}/{stolen['id']}").status_code == 204
+    for key in (stolen, child, grandchild):
+        problem(holds(first, key).get("/v1/me"), 401, "unauthenticated")
+    for caller in (first, holds(first, other), holds(first, alone)):
+        assert caller.get("/v1/me").status_code == 200
+    # What was revoked before keeps its moment.
+    listed = first.get(keys).json()
+    assert first.delete(f"{keys}/{stolen['id']}").status_code == 204
+    assert first.get(keys).json() == listed
+
+
+@pytest.mark.parametrize("role", ["owner", "analyst"])
+def test_a_key_that_takes_the_place_of_another_keeps_what_that_issued(server: Server, role: str) -> None:
+    first = server.owner() if role == "owner" else server.analyst()
+    keys = f"/v1/{role}s/{first.id}/keys"
+    old = issued(first, role, scopes=["manage", "read"], expires_in=3600)
+    program = issued(holds(first, old), role, scopes=["read"])
+    new = issued(holds(first, old), role, rotate=True)
+    assert (new["scopes"], new["expires_at"]) == (old["scopes"], old["expires_at"])
+    problem(holds(first, old).get("/v1/me"), 401, "unauthenticated")
+    assert holds(first, program).get("/v1/me").status_code == 200
+    assert holds(first, new).delete(f"{keys}/{program['id']}").status_code == 204
+    again = issued(holds(first, new), role)
+    # Whoever had the old one, and took its place, is out with it.
+    assert first.delete(f"{keys}/{old['id']}").status_code == 204
+    for key in (new, again):
+        problem(holds(first, key).get("/v1/me"), 401, "unauthenticated")
+    assert first.get("/v1/me").status_code == 200
+    problem(
+        Caller(server, first.id, server.admin.key).post(keys, json={"rotate": True}), 422, "invalid"
+    )  # which is no key of theirs
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])  # SQLite has one writer
+def test_a_key_that_is_issued_while_its_issuer_is_revoked_is_revoked_too(database: Database) -> None:
+    def blocked() -> bool:
+        with database.read() as session:
+            waits = "SELECT count(*) FROM pg_locks JOIN pg_database ON oid = database"
+            waits += " WHERE NOT granted AND datname = current_database()"
+            held = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            held += " AND datname = current_database()"
+            return any(session.execute(text(each)).scalar_one() for each in (waits, held))
+
+    with database.write() as session:
+        issuer = issue_key(session, "owner", "own_1")[0].id
+    with ThreadPoolExecutor(1) as pool:
+        with database.write() as session:
+            child = issue_key(session, "owner", "own_1", issued_by=issuer)[0].id
+            revoking = pool.submit(database.run, lambda other: revoke_key(other, "own_1", issuer))
+            until(lambda: blocked() or revoking.done())
+        revoking.result(30)
+    with database.write() as session:
+        assert session.get_one(ApiKey, child).revoked_at
+        with pytest.raises(Unauthenticated):
+            issue_key(session, "owner", "own_1", issued_by=issuer)
+
+
+def test_many_keys_are_listed_in_pages_that_hide_none(database: Database) -> None:
+    moment = now()
+    with database.write() as session:
+        top = issue_key(session, "owner", "own_1")[0]
+        of_others = issue_key(session, "owner", "own_2")[0]
+        issuers = [top.id]
+        for number in range(1200):  # several of each moment, and all of one ancestor
+            issuers.append(new_id("key"))
+            session.add(
+                ApiKey(
+                    id=issuers[-1],
+                    role="owner",
+                    principal_id="own_1",
+                    digest=issuers[-1],
+                    scopes="read",
+                    created_at=moment + timedelta(seconds=number // 7),
+                    issued_by=issuers[number // 2],
+                )
+            )
+    found, cursor = list[ApiKey](), None
+    with database.read() as session:
+        while page := keys_of(session, "own_1", limit=500, before=cursor):
+            found += page[0]
+            if (cursor := page[1]) is None:
+                break
+        assert len(page[0]) == 201
+        with pytest.raises(Invalid):
+            keys_of(session, "own_1", limit=500, before=of_others.id)
+    assert sorted(key.id for key in found) == sorted(issuers)
+    made = [(key.created_at, key.id) for key in found]
+    assert made == sorted(made, reverse=True)
+    with database.write() as session:
+        revoke_key(session, "own_1", top.id)
+    with database.read() as session:
+        good = session.scalars(select(ApiKey.id).where(ApiKey.revoked_at.is_(None))).all()
+    assert good == [of_others.id]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_pages_of_keys(server: Server) -> None:
+    for role, who in (("owner", server.owner()), ("analyst", server.analyst())):
+        keys = f"/v1/{role}s/{who.id}/keys"
+        made = [issued(who, role)["id"] for _ in range(4)]
+        first = who.get(keys, params={"limit": 3}).json()
+        rest = who.get(keys, params={"limit": 3, "cursor": first["next"]}).json()
+        assert [each["id"] for each in first["keys"]] == made[:0:-1]
+        assert next(each["id"] for each in rest["keys"]) == made[0]
+        assert (len(rest["keys"]), rest["next"]) == (2, None)
+        for wrong in ({"limit": 0}, {"limit": 1001}, {"cursor": "key_none"}, {"cursor": "\0"}):
+            problem(who.get(keys, params=wrong), 422, "invalid")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_no_answer_is_kept_by_caches(server: Server) -> None:
+    """Every operation of the interface, whether it answers or refuses; a key is shown by four of them."""
+    owner, analyst = server.owner(), server.analyst()
+    shows = set[str]()
+    for method, path, _ in operations():
+        place = path.replace("{owner_id}", owner.id).replace("{analyst_id}", analyst.id)
+        for caller in (server.admin, Caller(server, "", "no key")):
+            body: dict[str, Any] = {"name": "x"}
+            if path == "/v1/owners":
+                body["budget"] = {"epsilon": 1, "delta": 1e-5}
+            content = {"json": {} if path.endswith("/keys") else body} if method == "post" else {}
+            answer = caller.request(method, place.replace("{", "").replace("}", ""), **content)
+            assert answer.headers["cache-control"] == "no-store", (method, path)
+            if answer.status_code == 201 and "key" in answer.json():
+                shows.add(path)
+    shown = {
+        path
+        for path, methods in yaml.load(document(), yaml.CSafeLoader)["paths"].items()
+        for operation in methods.values()
+        if str(operation["responses"].get("201")).rpartition("/")[2].split("'")[0]
+        in ("CreatedOwner", "CreatedAnalyst", "IssuedKey")
+    }
+    assert shows == shown
+    assert len(shown) == 4
+    for path in ("/healthz", "/openapi.json", "/v1/nothing"):
+        assert server.admin.get(path).headers["cache-control"] == "no-store"
 
 
 def test_a_key_may_always_end_itself_and_no_other_by_that(server: Server) -> None:
@@ -254,6 +406,9 @@ def test_streams_of_a_caller_are_few(server: Server) -> None:
         {"expires_in": "60"},
         {"expires_in": 10**12},
         {"expires_at": "2999-01-01"},
+        {"rotate": True, "scopes": ["read"]},
+        {"rotate": True, "expires_in": 60},
+        {"rotate": 1},
     ],
 )
 @pytest.mark.parametrize("backend", ["sqlite"])

@@ -4,8 +4,10 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -16,6 +18,11 @@ from typing import Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+from cryptography.hazmat.primitives.hashes import SHA256
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from joserfc import jwt
 from joserfc.jwk import ECKey, KeySet, RSAKey
 from sqlalchemy import select
@@ -26,6 +33,7 @@ from privest_service import looks
 from privest_service.database import Database, now
 from privest_service.problems import Unavailable
 from privest_service.security import tokens
+from privest_service.security.keys import SCOPES
 from privest_service.security.models import SignIn
 from privest_service.security.tokens import Tokens
 from privest_service.settings import Settings
@@ -137,6 +145,27 @@ BAD: dict[str, Callable[[str], str]] = {
     "of no text": lambda _: token(["own_0000"]),  # pyright: ignore[reportArgumentType]
     "of nobody at all": lambda _: token(None),  # pyright: ignore[reportArgumentType]
     "with an end beyond time": lambda of: token(of, exp=1e300),
+    "of a name with NUL": lambda of: token(f"{of}\0"),
+    "of half a character": lambda of: signed({"alg": "ES256", "kid": EC.kid}, claims(f"{of}\ud800")),
+    "of no printable name": lambda of: token(f"{of}\n"),
+    "of a name that is too long": lambda of: token(of * 99),
+    "that tells of a logout": lambda of: token(of, header={"typ": "logout+jwt"}),
+    "for a person's name": lambda of: token(of, header={"typ": "application/id+jwt"}),
+}
+
+
+TYPES: dict[Any, bool] = {
+    "JWT": True,
+    "jwt": True,
+    "at+jwt": True,
+    "AT+JWT": True,
+    "application/at+jwt": True,
+    "Application/JWT": True,
+    "secevent+jwt": False,
+    "application/application/jwt": False,
+    "": False,
+    "jwt ": False,
+    "text/jwt": False,
 }
 
 
@@ -239,6 +268,22 @@ def reads(keys: str) -> Tokens:
     return Tokens(ISSUER, "privest", keys, ("RS256", "ES256"), "privest", "privest:")
 
 
+def redirects_to(address: str) -> type[BaseHTTPRequestHandler]:
+    """Answers everything with another address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(302)
+            self.send_header("Location", address)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    return Handler
+
+
 def test_keys_that_nobody_here_can_read_leave_the_others_good(tmp_path: Path) -> None:
     known, place = EC.as_dict(private=False), tmp_path / "keys.json"
     others = [
@@ -251,6 +296,98 @@ def test_keys_that_nobody_here_can_read_leave_the_others_good(tmp_path: Path) ->
     found = reads(str(place))
     assert found.read(token("own_1", EC, "ES256"))
     assert found.read(token("own_1", STRANGER)) is None
+
+
+def signed(header: dict[str, Any], claims: object) -> str:
+    """Any header and claims, well signed."""
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims)]
+    mark = EC.private_key.sign(b".".join(parts), ECDSA(SHA256()))
+    pair = b"".join(number.to_bytes(32, "big") for number in decode_dss_signature(mark))
+    return b".".join([*parts, base64.urlsafe_b64encode(pair).rstrip(b"=")]).decode()
+
+
+@pytest.fixture(scope="module")
+def known_keys(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    place = tmp_path_factory.mktemp("keys") / "keys.json"
+    place.write_text(json.dumps({"keys": [EC.as_dict(private=False)]}))
+    return reads(str(place))
+
+
+def test_a_token_is_of_a_type_that_opens_something(known_keys: Tokens) -> None:
+    head = {"alg": "ES256", "kid": EC.kid}
+    assert known_keys.read(signed(head, claims("own_1"))), "the type may be left out"
+    for kind, good in TYPES.items():
+        assert bool(known_keys.read(signed(head | {"typ": kind}, claims("own_1")))) == good, kind
+    for kind in (None, 1, ["JWT"], {"JWT": 1}):
+        assert known_keys.read(signed(head | {"typ": kind}, claims("own_1"))) is None, kind
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(exclude_categories=())),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(st.text(max_size=5), part, max_size=3),
+    max_leaves=6,
+)
+ODD = st.sampled_from(["\0", "own_\0", "\ud800", "\udfff own", "", "own_1\n", 2**70, -(2**70), 1e308])
+CLAIMS = st.sampled_from(["iss", "aud", "sub", "exp", "nbf", "iat", "jti", "scope", "privest"])
+HEADS = st.sampled_from(["typ", "cty", "crit", "kid", "jku", "jwk", "x5c", "b64", "zip"])
+
+
+@settings(deadline=None, max_examples=400)
+@given(
+    changed=st.dictionaries(CLAIMS, JSON | ODD, max_size=4),
+    heads=st.dictionaries(HEADS, JSON | ODD, max_size=2),
+)
+@example(changed={"privest": "own_\0"}, heads={})
+@example(changed={"privest": "\ud800"}, heads={})
+@example(changed={"exp": float("nan")}, heads={})
+@example(changed={"exp": "soon"}, heads={})
+@example(changed={"nbf": [1]}, heads={})
+@example(changed={"aud": {"privest": 1}}, heads={})
+@example(changed={}, heads={"crit": 1})
+def test_whatever_a_token_holds_it_is_good_or_not(
+    known_keys: Tokens, changed: dict[str, Any], heads: dict[str, Any]
+) -> None:
+    told = known_keys.read(signed({"alg": "ES256", "kid": EC.kid} | heads, claims("own_1") | changed))
+    if told is not None:
+        assert re.fullmatch(r"[ -~]{0,40}", told.principal_id)
+        assert told.until > now()
+        assert told.scopes <= set(SCOPES)
+
+
+@pytest.mark.parametrize("claims", ["[" * 100_000, '{"a":' * 100_000, "7", "null", '"x"', "\udc80", ""])
+def test_what_is_no_claims_at_all_is_not_good(known_keys: Tokens, claims: str) -> None:
+    head = json.dumps({"alg": "ES256", "kid": EC.kid}).encode()
+    parts = [
+        base64.urlsafe_b64encode(part).rstrip(b"=")
+        for part in (head, claims.encode(errors="surrogateescape"))
+    ]
+    mark = EC.private_key.sign(b".".join(parts), ECDSA(SHA256()))
+    pair = b"".join(number.to_bytes(32, "big") for number in decode_dss_signature(mark))
+    assert known_keys.read(b".".join([*parts, base64.urlsafe_b64encode(pair)]).decode().rstrip("=")) is None
+
+
+def test_an_rsa_key_that_is_too_short_is_not_used(tmp_path: Path) -> None:
+    place = tmp_path / "keys.json"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # joserfc has a word about it, too
+        short = RSAKey.generate_key(1024)
+        short.ensure_kid()
+        place.write_text(json.dumps({"keys": [each.as_dict(private=False) for each in (short, RSA)]}))
+        found = reads(str(place))
+        with capture_logs() as told:
+            assert found.read(token("own_1"))
+        assert [each["event"] for each in told] == ["a key of the platform is too short and not used"]
+        assert found.read(token("own_1", short)) is None
+
+
+def test_keys_are_fetched_from_where_the_settings_say_and_nowhere_else(issuer: Issuer) -> None:
+    away = HTTPServer(("127.0.0.1", 0), redirects_to(issuer.address))
+    threading.Thread(target=away.serve_forever, daemon=True).start()
+    with pytest.raises(Unavailable):
+        reads(f"http://127.0.0.1:{away.server_address[1]}/keys").read(token("own_1"))
+    away.shutdown()
+    away.server_close()
+    assert issuer.asked == 0
 
 
 def test_keys_are_looked_for_again_and_are_good_for_an_hour_without(

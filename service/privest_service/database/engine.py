@@ -89,10 +89,10 @@ class Database:
             self._writer = _sqlite(url, "BEGIN IMMEDIATE", 1, wait, wait)
             self._reader = _sqlite(url, "BEGIN", pool_size, _POOL_SECONDS, wait)
         elif parsed.get_backend_name() == "postgresql":
-            from privest_service.database.postgresql import connect  # noqa: PLC0415 - brings psycopg
+            from privest_service.database.postgresql import connect, verified  # noqa: PLC0415 - brings psycopg
 
             self._writer = create_engine(
-                parsed.set(drivername="postgresql+psycopg"),
+                verified(parsed).set(drivername="postgresql+psycopg"),
                 pool_size=pool_size,
                 max_overflow=0,
                 pool_timeout=_POOL_SECONDS,

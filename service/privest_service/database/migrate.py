@@ -1,13 +1,23 @@
 """Brings a database to the present schema, once, however many processes start together."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.exc import ProgrammingError
 
 from privest_service.database.engine import Database
+
+_REASONS = {
+    "42501": "the database's tables are not those of this version, and its role may not make them: "
+    "run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md tells",
+    "42704": "there is no such role as PRIVEST_DATABASE_URL names: make it first",
+}
+"""By PostgreSQL's states of a missing privilege, and of a role that there is not."""
 
 
 def _tree() -> Path:
@@ -36,11 +46,38 @@ def head(database: Database) -> str:
 
 
 def is_current(database: Database) -> bool:
-    """Whether the database has the newest revision."""
-    with database.engine.connect() as connection:
+    """Whether the database has the newest revision.
+
+    Raises:
+        ValueError: the database's role may not even ask.
+    """
+    with _told(), database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision() == head(database)
 
 
-def migrate(database: Database) -> None:
-    """Upgrade to the newest revision, under a lock (see migrations/env.py)."""
-    command.upgrade(config(database), "head")
+def migrate(database: Database, role: str | None = None) -> None:
+    """Upgrade to the newest revision, under a lock (see migrations/env.py).
+
+    Args:
+        database: as the role that owns the tables.
+        role: that the service runs under, if it is another one: it is granted what the service does.
+
+    Raises:
+        ValueError: the database's role may not make tables, or there is no such other role.
+    """
+    configuration = config(database)
+    configuration.attributes["role"] = role
+    with _told():
+        command.upgrade(configuration, "head")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in words what is wrong with the roles."""
+    try:
+        yield
+    except ProgrammingError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state not in _REASONS:
+            raise
+        raise ValueError(_REASONS[state]) from None

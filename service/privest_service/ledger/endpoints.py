@@ -17,7 +17,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
-from privest_service.problems import Invalid, NotFound, documented
+from privest_service.problems import Invalid, NotFound, WindowReplaced, documented
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
@@ -37,7 +37,7 @@ def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget
         return views.budget(_account(session, owner_id))
 
 
-@router.patch("/budget", responses=documented(NotFound))
+@router.patch("/budget", responses=documented(NotFound, WindowReplaced))
 def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services: ServicesDep) -> Budget:
     """Raise a budget, freeze it, end the freeze, or renew it."""
     caller.must_be_owner(owner_id)
@@ -45,7 +45,7 @@ def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services
     def change(session: Session) -> Budget:
         account = _account(session, owner_id)
         if body.window is not None:
-            account = service.open_window(session, owner_id)
+            account = service.open_window(session, owner_id, body.replaces)
         if body.epsilon is not None or body.delta is not None:
             now = service.limits_of(account)
             try:

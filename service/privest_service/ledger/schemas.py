@@ -39,6 +39,21 @@ class BudgetChange(Input):
         Literal["new"] | None,
         Field(description="renew the budget: accounts with nothing spent, and a promise of their own"),
     ] = None
+    replaces: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            lt=2**31,
+            description="the window that the new one replaces: a request that is sent twice opens one, and "
+            "is then refused with 409, which names the present window",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _replaces_with_something(self) -> "BudgetChange":
+        if self.replaces is not None and self.window is None:
+            raise ValueError("replaces goes with window: new")
+        return self
 
 
 class Amount(BaseModel):

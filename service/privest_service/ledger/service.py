@@ -22,7 +22,7 @@ from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, M
 from privest_service.ledger.receipts import Receipt, ReceiptEntry, signer_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.models import Owner
-from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound
+from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid, NotFound, WindowReplaced
 from privest_service.telemetry import metrics
 
 Scope = Literal["owner", "dataset", "analyst"]
@@ -179,12 +179,22 @@ def set_frozen(session: Session, account_id: int, frozen: bool) -> None:
     session.execute(update(Account).where(Account.id == account_id).values(frozen=frozen))
 
 
-def open_window(session: Session, owner_id: str) -> Account:
+def open_window(session: Session, owner_id: str, replaces: int | None = None) -> Account:
     """Renew a budget: accounts like those of the present window, with nothing spent, take their place.
 
     What was spent stays where it was. The promise (E, Δ) is one of each window; of k together (kE, kΔ).
+
+    Args:
+        session: of the caller's transaction.
+        owner_id: whose budget.
+        replaces: the window that shall be the present one until now; None for whichever is.
+
+    Raises:
+        WindowReplaced: another is the present one.
     """
     owner = session.get_one(Owner, owner_id, with_for_update=True, populate_existing=True)
+    if replaces is not None and replaces != owner.window:
+        raise WindowReplaced(f"the present window is {owner.window}")
     former = session.scalars(
         select(Account)
         .where(Account.owner_id == owner_id, Account.window == owner.window)

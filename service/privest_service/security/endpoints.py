@@ -1,13 +1,13 @@
 """Analysts and API keys."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
-from privest_service.inputs import Route
+from privest_service.inputs import Id, Route
 from privest_service.owners.service import require_owner
-from privest_service.problems import NotFound, documented
+from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
 from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, RevokeDep, ServicesDep
 from privest_service.security.keys import Role
@@ -45,14 +45,17 @@ def create_analyst(body: NewAnalyst, caller: ManageDep, services: ServicesDep) -
 def issue_owner_key(
     owner_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
 ) -> IssuedKey:
-    """One more key for an owner, for a part of its work, or to change over and revoke the old one.
+    """One more key for an owner, for a part of its work, or in place of the one that issues it.
 
-    It can be for no more, and for no longer, than the key or token that issues it.
+    It can be for no more, and for no longer, than the key or token that issues it, and is revoked with it.
     """
     issuer.principal.must_be_owner(owner_id)
-    with services.database.write() as session:
+
+    def issue(session: Session) -> IssuedKey:
         require_owner(session, owner_id)
         return _issued(session, "owner", owner_id, issuer, body)
+
+    return services.database.run(issue)
 
 
 @router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(NotFound))
@@ -61,42 +64,58 @@ def issue_analyst_key(
 ) -> IssuedKey:
     """One more key for an analyst, likewise."""
     _must_be_analyst(issuer.principal, analyst_id)
-    with services.database.write() as session:
+
+    def issue(session: Session) -> IssuedKey:
         service.require_analyst(session, analyst_id)
         return _issued(session, "analyst", analyst_id, issuer, body)
+
+    return services.database.run(issue)
 
 
 def _issued(
     session: Session, role: Role, principal_id: str, issuer: Credential, body: NewKey | None
 ) -> IssuedKey:
     asked = body or NewKey()
+    if asked.rotate and issuer.key_id is None:
+        raise Invalid("only an issued key can be rotated, by itself")
     scopes, end = issuer.pass_on(asked.scopes, asked.lifetime)
-    record, key = service.issue_key(session, role, principal_id, scopes, end)
+    record, key = service.issue_key(session, role, principal_id, scopes, end, issuer.key_id)
+    if asked.rotate:
+        service.rotate(session, record)
     return IssuedKey(key=key, **_told(record))
 
 
+_Limit = Annotated[int, Query(ge=1, le=1000)]
+_Cursor = Annotated[Id | None, Query(description="`next` of the page before")]
+
+
 @router.get("/owners/{owner_id}/keys", responses=documented(NotFound))
-def list_owner_keys(owner_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
+def list_owner_keys(
+    owner_id: str, caller: ReadDep, services: ServicesDep, limit: _Limit = 1000, cursor: _Cursor = None
+) -> KeyList:
     """The keys of an owner: what they are for and until when, never the keys themselves."""
     caller.must_be_owner(owner_id)
     with services.database.read() as session:
         require_owner(session, owner_id)
-        return _listed(session, owner_id)
+        return _listed(session, owner_id, limit, cursor)
 
 
 @router.get("/analysts/{analyst_id}/keys", responses=documented(NotFound))
-def list_analyst_keys(analyst_id: str, caller: ReadDep, services: ServicesDep) -> KeyList:
+def list_analyst_keys(
+    analyst_id: str, caller: ReadDep, services: ServicesDep, limit: _Limit = 1000, cursor: _Cursor = None
+) -> KeyList:
     """The keys of an analyst."""
     _must_be_analyst(caller, analyst_id)
     with services.database.read() as session:
         service.require_analyst(session, analyst_id)
-        return _listed(session, analyst_id)
+        return _listed(session, analyst_id, limit, cursor)
 
 
-def _listed(session: Session, principal_id: str) -> KeyList:
-    found = service.keys_of(session, principal_id)
+def _listed(session: Session, principal_id: str, limit: int, cursor: str | None) -> KeyList:
+    found, following = service.keys_of(session, principal_id, limit=limit, before=cursor)
     return KeyList(
-        keys=[KeyView(created_at=key.created_at, revoked_at=key.revoked_at, **_told(key)) for key in found]
+        keys=[KeyView(created_at=key.created_at, revoked_at=key.revoked_at, **_told(key)) for key in found],
+        next=following,
     )
 
 
@@ -106,19 +125,17 @@ def _told(key: ApiKey) -> dict[str, Any]:
 
 @router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
-    """Revoke a key of an owner, at once. Any key may revoke itself."""
+    """Revoke a key of an owner at once, with every key that it issued. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
-    with services.database.write() as session:
-        service.revoke_key(session, owner_id, key_id)
+    services.database.run(lambda session: service.revoke_key(session, owner_id, key_id))
     return Response(status_code=204)
 
 
 @router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_analyst_key(analyst_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
-    """Revoke a key of an analyst, at once. Any key may revoke itself."""
+    """Revoke a key of an analyst at once, with every key that it issued. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
-    with services.database.write() as session:
-        service.revoke_key(session, analyst_id, key_id)
+    services.database.run(lambda session: service.revoke_key(session, analyst_id, key_id))
     return Response(status_code=204)
 
 

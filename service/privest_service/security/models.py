@@ -19,7 +19,11 @@ class Analyst(Base):
 
 
 class ApiKey(Base):
-    """The SHA-256 of a key; the key itself is shown once and kept nowhere."""
+    """The SHA-256 of a key; the key itself is shown once and kept nowhere.
+
+    `issued_by` is the id of the key that issued it, and ends it. A principal's first key has none, and
+    neither has one that the administrator or the bearer of a platform's token issued.
+    """
 
     __tablename__ = "api_keys"
 
@@ -31,6 +35,7 @@ class ApiKey(Base):
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     expires_at: Mapped[datetime | None] = mapped_column(Moment)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+    issued_by: Mapped[str | None] = mapped_column(String(40), index=True)
 
 
 class SignIn(Base):

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from privest_service.inputs import Input, Name
 from privest_service.security.keys import SCOPES, Role, Scope
@@ -35,6 +35,19 @@ class NewKey(Input):
 
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=len(SCOPES))] | None = None
     expires_in: Annotated[int, Field(ge=1, le=10 * 366 * 86_400, description="seconds")] | None = None
+    rotate: Annotated[
+        bool,
+        Field(
+            description="take the place of the key that issues it: that one ends at once, and the keys that "
+            "it issued go on under the new one"
+        ),
+    ] = False
+
+    @model_validator(mode="after")
+    def _takes_the_place_whole(self) -> "NewKey":
+        if self.rotate and (self.scopes is not None or self.expires_in is not None):
+            raise ValueError("rotate keeps scopes and expiry: leave scopes and expires_in out")
+        return self
 
     @property
     def lifetime(self) -> timedelta | None:
@@ -53,9 +66,10 @@ class KeyView(BaseModel):
 
 
 class KeyList(BaseModel):
-    """The keys of a principal, at most a thousand: first those that were not revoked, then the newest."""
+    """The keys of a principal, newest first, and the cursor of the next page."""
 
     keys: list[KeyView]
+    next: str | None
 
 
 class IssuedKey(BaseModel):

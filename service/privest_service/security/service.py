@@ -4,13 +4,13 @@ import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, or_, select, update
+from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from privest_service.database import now
+from privest_service.database import Moment, now
 from privest_service.database.tables import new_id
 from privest_service.owners.models import Owner
-from privest_service.problems import NotFound
+from privest_service.problems import Invalid, NotFound, Unauthenticated
 from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key, well_formed
 from privest_service.security.models import Analyst, ApiKey
 from privest_service.security.principals import Credential, Principal
@@ -23,6 +23,17 @@ IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.
 _BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at).where(
     ApiKey.digest == bindparam("digest"), IS_GOOD
 )
+
+_REVOKE = (
+    update(ApiKey)
+    .values(revoked_at=func.coalesce(ApiKey.revoked_at, bindparam("now", type_=Moment)))
+    .returning(ApiKey.id)
+    .execution_options(synchronize_session=False)
+)
+"""Revokes keys; those that were revoked keep the moment."""
+
+_AT_ONCE = 500
+"""Keys whose own are looked for in one statement."""
 
 _IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
 
@@ -40,8 +51,18 @@ def issue_key(
     principal_id: str,
     scopes: Iterable[str] = SCOPES,
     expires_at: datetime | None = None,
+    issued_by: str | None = None,
 ) -> tuple[ApiKey, str]:
-    """One more key of a principal: its record, and the key itself for the only time."""
+    """One more key of a principal: its record, and the key itself for the only time.
+
+    Raises:
+        Unauthenticated: the key that issues it was revoked, or has ended, since the request came.
+    """
+    if issued_by is not None:
+        # Held until the end of the transaction: whoever revokes the issuer meanwhile finds the new key.
+        good = select(ApiKey.id).where(ApiKey.id == issued_by, IS_GOOD).with_for_update()
+        if session.scalar(good, {"now": now()}) is None:
+            raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
     key = new_key(role)
     record = ApiKey(
         id=new_id("key"),
@@ -50,35 +71,66 @@ def issue_key(
         digest=digest(key),
         scopes=as_text(scopes),
         expires_at=expires_at,
+        issued_by=issued_by,
     )
     session.add(record)
+    session.flush()
     return record, key
 
 
-def keys_of(session: Session, principal_id: str) -> Sequence[ApiKey]:
-    """The keys of a principal: first those that were not revoked, then the newest, a thousand at most."""
-    return session.scalars(
-        select(ApiKey)
-        .where(ApiKey.principal_id == principal_id)
-        .order_by(ApiKey.revoked_at.is_not(None), ApiKey.created_at.desc(), ApiKey.id)
-        .limit(1000)
-    ).all()
+def rotate(session: Session, new: ApiKey) -> None:
+    """End the key that issued this one; the other keys that it issued go on under the new one."""
+    former = new.issued_by
+    session.execute(
+        update(ApiKey).where(ApiKey.issued_by == former, ApiKey.id != new.id).values(issued_by=new.id)
+    )
+    session.execute(update(ApiKey).where(ApiKey.id == former).values(revoked_at=now()))
+
+
+def keys_of(
+    session: Session, principal_id: str, *, limit: int, before: str | None = None
+) -> tuple[Sequence[ApiKey], str | None]:
+    """A page of the keys of a principal, newest first, and the cursor of the next page if there is one.
+
+    Args:
+        session: of the caller's transaction.
+        principal_id: whose keys.
+        limit: of the page.
+        before: the cursor, which is the id of the last key of the page before.
+
+    Raises:
+        Invalid: the cursor is no key of this principal.
+    """
+    keys = select(ApiKey).where(ApiKey.principal_id == principal_id)
+    if before is not None:
+        last = session.scalar(keys.where(ApiKey.id == before))
+        if last is None:
+            raise Invalid("the cursor is not `next` of a page of these keys")
+        keys = keys.where(
+            or_(
+                ApiKey.created_at < last.created_at,
+                and_(ApiKey.created_at == last.created_at, ApiKey.id < last.id),
+            )
+        )
+    found = session.scalars(keys.order_by(ApiKey.created_at.desc(), ApiKey.id.desc()).limit(limit + 1)).all()
+    return found[:limit], found[limit - 1].id if len(found) > limit else None
 
 
 def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
-    """Make a key useless from the next request on.
+    """Make a key useless from the next request on, and every key that it issued, and so on.
 
     Raises:
         NotFound: the principal has no such key.
     """
-    revoked = session.scalar(
-        update(ApiKey)
-        .where(ApiKey.id == key_id, ApiKey.principal_id == principal_id)
-        .values(revoked_at=now())
-        .returning(ApiKey.id)
-    )
-    if revoked is None:
+    moment = {"now": now()}
+    own = _REVOKE.where(ApiKey.id == key_id, ApiKey.principal_id == principal_id)
+    found = list(session.scalars(own, moment))
+    if not found:
         raise NotFound
+    # Issuing holds the issuer's row: all that a key ever issued are there to be seen once it is revoked.
+    while found:
+        some, found = found[:_AT_ONCE], found[_AT_ONCE:]
+        found += session.scalars(_REVOKE.where(ApiKey.issued_by.in_(some)), moment)
 
 
 def revoke_all(session: Session) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import structlog
 from joserfc import jwt
-from joserfc.errors import DecodeError, InvalidKeyIdError, JoseError
-from joserfc.jwk import JWKRegistry, Key, KeySet
+from joserfc.errors import InvalidKeyIdError
+from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 
 from privest_service.looks import Look
 from privest_service.problems import Unavailable
@@ -37,6 +37,22 @@ _KEPT = 3600.0
 
 _SECONDS, _BYTES = 5.0, 2**20
 """That the issuer may take to begin an answer, and again to end it; and what that may bring."""
+
+
+class _Straight(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: it could lead to where somebody else answers, or away from https."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        """No further request: the answer is the redirect itself, which is an error."""
+
+
+_OPENER = urllib.request.build_opener(_Straight)
+
+_SHORTEST_RSA = 2048
+"""Bits of a modulus."""
+
+_LONGEST_ID = 40
+"""Characters, as the database has it."""
 
 log = structlog.get_logger()
 
@@ -88,28 +104,27 @@ class Tokens:
             Unavailable: the issuer's keys were not to be had yet, or not for an hour.
         """
         try:
-            try:
-                found = self._decoded(token, self._known())
-            except InvalidKeyIdError:
-                found = self._decoded(token, self._known(anew=True))
-            self._registry.validate(found.claims)
-            until = datetime.fromtimestamp(found.claims["exp"], UTC)
-        except (JoseError, ValueError, OverflowError, OSError):
+            return self._told(token)
+        except Unavailable:
+            raise
+        except Exception:  # whatever it is that header and claims hold: both are the sender's to choose
             return None
-        told = found.claims.get(self._claim)
-        return Told(told, until, self._scopes(found.claims)) if isinstance(told, str) else None
 
-    def _decoded(self, token: str, keys: KeySet) -> jwt.Token:
-        """A token that one of the keys signed.
+    def _told(self, token: str) -> Told | None:
+        """What a token says; raises whatever joserfc and Python do over one that is not good.
 
         Raises:
-            JoseError: none did.
-            ValueError: it is no token.
+            Unavailable: the issuer's keys are not to be had.
         """
         try:
-            return jwt.decode(token, keys, self._algorithms)
-        except TypeError:  # of joserfc, which takes a header's `crit` for a list of texts before it looks
-            raise DecodeError from None
+            found = jwt.decode(token, self._known(), self._algorithms)
+        except InvalidKeyIdError:
+            found = jwt.decode(token, self._known(anew=True), self._algorithms)
+        self._registry.validate(found.claims)
+        told = found.claims.get(self._claim)
+        if not _is_access(found.header) or not _is_id(told):
+            return None
+        return Told(told, datetime.fromtimestamp(found.claims["exp"], UTC), self._scopes(found.claims))
 
     def _scopes(self, claims: dict[str, Any]) -> frozenset[str]:
         """All where the issuer says nothing of scopes; where it does, those alone that it names."""
@@ -142,7 +157,7 @@ class Tokens:
     def _content(self) -> bytes:
         if "://" not in self._place:
             return Path(self._place).read_bytes()
-        with urllib.request.urlopen(self._place, timeout=_SECONDS) as answer:  # noqa: S310 - of the settings
+        with _OPENER.open(self._place, timeout=_SECONDS) as answer:
             latest, found = time.monotonic() + _SECONDS, b""
             while piece := answer.read1():
                 found += piece
@@ -151,11 +166,31 @@ class Tokens:
             return found
 
 
+def _is_access(header: dict[str, Any]) -> bool:
+    """Whether a token may be meant to open something, by its `typ` (RFC 9068), which may be missing.
+
+    What else an issuer signs under the same keys, as a notice of a logout, names another type.
+    """
+    kind = header.get("typ", "JWT")
+    return isinstance(kind, str) and kind.lower().removeprefix("application/") in ("jwt", "at+jwt")
+
+
+def _is_id(told: Any) -> TypeGuard[str]:
+    """Whether a claim could be the id of anybody here: some texts no database can even look for."""
+    return isinstance(told, str) and len(told) <= _LONGEST_ID and told.isascii() and told.isprintable()
+
+
 def _key(listed: Any) -> Key | None:
-    """A key of a set; None if it is of a kind or a curve that is not known here, as RFC 7517 has it (5)."""
+    """A key of a set; None if it is of a kind or a curve that is not known here, as RFC 7517 has it (5).
+
+    An RSA key that is too short (RFC 7518, 3.3) is passed over likewise.
+    """
     try:
         key = JWKRegistry.import_key(listed)
         key.ensure_kid()
     except Exception:
+        return None
+    if isinstance(key, RSAKey) and key.raw_value.key_size < _SHORTEST_RSA:
+        log.warning("a key of the platform is too short and not used")
         return None
     return key

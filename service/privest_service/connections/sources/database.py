@@ -92,10 +92,12 @@ def _engine(connection: NewDatabase) -> Engine:
 
 
 def _postgres(url: URL) -> Engine:
+    from privest_service.database.postgresql import verified  # noqa: PLC0415 - in workers alone
+
     given = url.query.get("options", "")
     options = " ".join([*([given] if isinstance(given, str) else given), _POSTGRES])  # the last one counts
     return create_engine(
-        url.set(drivername="postgresql+psycopg").difference_update_query(["options"]),
+        verified(url).set(drivername="postgresql+psycopg").difference_update_query(["options"]),
         poolclass=NullPool,
         hide_parameters=True,
         connect_args={"options": options, "connect_timeout": 10},

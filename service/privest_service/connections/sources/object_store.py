@@ -1,13 +1,18 @@
 """Objects of a bucket or a web server, by obstore."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
+from urllib.request import getproxies_environment
 
 from pydantic import SecretStr
 
 from privest_service.connections.schemas import NewObjectStore
 from privest_service.connections.sources.copying import copy, format_of, parts_of, refused, too_large
+from privest_service.connections.sources.one_host import OneHost
 from privest_service.datasets.readers import Format
+from privest_service.datasets.refusals import RefusedUploadError
 
 _OF_THE_CLIENT = {
     "allow_http",
@@ -15,15 +20,18 @@ _OF_THE_CLIENT = {
     "connect_timeout",
     "http1_only",
     "http2_only",
-    "proxy_ca_certificate",
-    "proxy_excludes",
-    "proxy_url",
     "read_timeout",
     "root_certificate",
     "timeout",
     "user_agent",
 }
 """Options of the HTTP client. obstore wants them apart, and panics where it meets them among the others."""
+
+_PROXY, _EXCLUDES = "proxy_url", "proxy_excludes"
+"""Options of the HTTP client, too, in whose place `OneHost` stands."""
+
+_UNSIGNED = "skip_signature"
+"""The option of all stores but web servers that asks without credentials."""
 
 _TIMES = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1d"}
 """Of silence, so that a large object may take its time: what ends a fetch is the limit on the worker."""
@@ -37,13 +45,28 @@ def check(connection: NewObjectStore) -> None:
     Raises:
         RefusedUploadError: an option is unknown or missing, or the URL is not one.
     """
-    _open(connection)
+    options = _sorted(connection)
+    _proxies(options)
+    _open(connection, options)
 
 
 def fetch(connection: NewObjectStore, path: str, target: str, limit: int) -> Format:
-    """Copy one object, as it was at one moment; see `sources.fetch`."""
+    """Copy one object, as it was at one moment; see `sources.fetch`.
+
+    No redirect is followed to another host: it could lead into the service's own network.
+    """
+    import obstore  # noqa: PLC0415 - in workers alone
+
     key, form = "/".join(parts_of(path)), format_of(path)
-    copy(_pieces(_open(connection), key, limit), target, limit)
+    options = _sorted(connection)
+    with OneHost(_proxies(options)) as way:
+        options.client[_PROXY] = way.url
+        # Without signatures no credentials are looked for: the first that is asked for is the store itself.
+        with suppress(obstore.exceptions.BaseError, OSError, ValueError):
+            obstore.head(_open(connection, options, signed=False), key)
+        if not way.let_out():
+            raise _not_given()
+        copy(_pieces(_open(connection, options), key, limit), target, limit)
     return form
 
 
@@ -59,24 +82,66 @@ def _pieces(store: Any, key: str, limit: int) -> Iterator[bytes]:
     except FileNotFoundError:
         raise refused("there is no object of this name") from None
     except (obstore.exceptions.BaseError, OSError, ValueError):
-        raise refused("the object store did not give this object") from None
+        raise _not_given() from None
 
 
-def _open(connection: NewObjectStore) -> Any:
-    from obstore.store import from_url  # noqa: PLC0415 - in workers alone
+def _not_given() -> RefusedUploadError:
+    return refused("the object store did not give this object")
 
-    options: dict[str, Any] = {}
-    client: dict[str, Any] = dict(_TIMES)
+
+@dataclass(frozen=True)
+class _Options:
+    """An object store's options, as obstore takes them: apart."""
+
+    client: dict[str, Any]
+    store: dict[str, Any]
+
+
+def _sorted(connection: NewObjectStore) -> _Options:
+    options = _Options(dict(_TIMES), {})
     for name, given in connection.options.items():
         value = given.get_secret_value() if isinstance(given, SecretStr) else str(given).lower()
-        plain = name.lower().removeprefix("aws_").removeprefix("azure_").removeprefix("google_")
+        plain = _plain(name)
         if plain in _OF_THE_CLIENT:
-            client[plain] = value
+            options.client[plain] = value
         else:
-            options[name] = value
+            options.store[plain if plain in (_PROXY, _EXCLUDES) else name] = value
+    return options
+
+
+def _plain(name: str) -> str:
+    return name.lower().removeprefix("aws_").removeprefix("azure_").removeprefix("google_")
+
+
+def _proxies(options: _Options) -> dict[str, str]:
+    """Take the proxy out of the options, as `urllib.request` has proxies; by default the environment's.
+
+    Raises:
+        RefusedUploadError: it is reached in another way than by plain HTTP.
+    """
+    url, excludes = options.store.pop(_PROXY, None), options.store.pop(_EXCLUDES, "")
+    found = {"all": url, "no": excludes} if url else getproxies_environment()
+    for scheme in found.keys() & {"http", "https", "all"}:
+        if "://" not in found[scheme]:
+            found[scheme] = f"http://{found[scheme]}"
+        if not found[scheme].startswith("http://"):
+            raise refused("a proxy must be like http://host:port")
+    return found
+
+
+def _open(connection: NewObjectStore, options: _Options, *, signed: bool = True) -> Any:
+    from obstore.store import HTTPStore, from_url  # noqa: PLC0415 - in workers alone
+
     make: Any = from_url  # its overloads know each store's options; here they are the administrator's
+    url, client, named = connection.url.get_secret_value(), options.client, options.store
     try:
-        return make(connection.url.get_secret_value(), client_options=client, **options)
+        store = make(url, client_options=client, **named)
+        if signed or isinstance(store, HTTPStore):
+            return store
+        unsigned = {name: value for name, value in named.items() if _plain(name) != _UNSIGNED}
+        return make(
+            url, client_options=client, retry_config={"max_retries": 0}, **unsigned, **{_UNSIGNED: "true"}
+        )
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # it panics where one option is another's
