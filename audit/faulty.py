@@ -19,6 +19,8 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.estimates.runners import local
 from privest_service.ledger.models import Account
+from privest_service.ledger.receipts import Signer
+from privest_service.ledger.service import Debits
 from privest_service.problems import BudgetExceeded
 
 NOISE = "AUDIT_NOISE"
@@ -38,6 +40,12 @@ NAMES_SCOPES = "names-scopes"
 
 JOINED = "joined"
 """Fault: the accounts of datasets with the same rows are one, although their owner did not declare it."""
+
+NAMED = "entries-named"
+"""Fault: an analyst's receipt names the entries of the ledger instead of committing to them."""
+
+IN_TURN = "caps-in-turn"
+"""Fault: an analyst's own caps are looked at in their turn, after the owner's budget."""
 
 TRIPWIRE = 7.0625
 """With which the first record begins if its second number is the seconds that it takes to open the rows.
@@ -119,6 +127,8 @@ _PLANTED: Mapping[str, Callable[[], None]] = {
     NAMES_QUERIES: lambda: _name(_queries),
     NAMES_SCOPES: _name_scopes,
     JOINED: _join,
+    NAMED: lambda: setattr(Signer, "for_analyst", lambda _, receipt: receipt),
+    IN_TURN: lambda: setattr(Debits, "of_grants", ((), ())),
 }
 
 

@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 
 from audit import books, estimates, floats, mechanisms, retold, samplers, sensitivity, served
-from audit.faulty import JOINED
+from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
 from privest.estimators import budget, courses, frechet_mean
@@ -656,6 +656,20 @@ def _of_books() -> Iterator[Mutant]:
         "accounts joined by the rows' digest again, not by what the owner declared",
         "equal-rows",
         _put(served, "everywhere", (JOINED,)),
+        quick=False,
+    )
+    yield Mutant(
+        "entries-named",
+        "an analyst's receipt that names the entries of the ledger",
+        "others-movements",
+        _put(served, "everywhere", (NAMED,)),
+        quick=False,
+    )
+    yield Mutant(
+        "caps-in-turn",
+        "an analyst's own caps looked at after the owner's budget",
+        "refusals",
+        _put(served, "everywhere", (IN_TURN,)),
         quick=False,
     )
 
