@@ -1,5 +1,6 @@
 """One role makes the tables, another serves: what the second may do with the database, and what not."""
 
+import os
 import re
 import subprocess
 import sys
@@ -54,7 +55,8 @@ class Roles:
             "signing_key_file": str(directory / "signing.pem"),
             **settings,
         }
-        environment = {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+        environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
         program = str(Path(sys.executable).with_name("privest"))
         return subprocess.run(
             [program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -66,9 +68,11 @@ class Roles:
             connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def drop(self) -> None:
-        administer(self._admin, f"DROP DATABASE {self.database} WITH (FORCE)")
+        """Leave nothing of it in the cluster, from another database."""
+        elsewhere = make_url(self._admin).set(database="postgres").render_as_string(hide_password=False)
+        administer(elsewhere, f"DROP DATABASE {self.database} WITH (FORCE)")
         for role in (self.maker, self.runner):
-            administer(self._admin, f"DROP ROLE {role}")
+            administer(elsewhere, f"DROP ROLE {role}")
 
 
 def at_name(url: str) -> str:
