@@ -39,6 +39,13 @@ class Delta(RootModel[float]):
     """
 
 
+class Replaces(RootModel[int]):
+    root: Annotated[int, Field(ge=1, lt=2147483648, title='Replaces')]
+    """
+    the window that the new one replaces: a request that is sent twice opens one, and is then refused with 409, which names the present window
+    """
+
+
 class BudgetChange(BaseModel):
     """
     A higher limit, a freeze, its end, or a new window; what is left out stays as it is.
@@ -53,6 +60,10 @@ class BudgetChange(BaseModel):
     window: Annotated[Literal['new'] | None, Field(title='Window')] = None
     """
     renew the budget: accounts with nothing spent, and a promise of their own
+    """
+    replaces: Annotated[Replaces | None, Field(title='Replaces')] = None
+    """
+    the window that the new one replaces: a request that is sent twice opens one, and is then refused with 409, which names the present window
     """
 
 
@@ -565,6 +576,10 @@ class NewKey(BaseModel):
     )
     scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
     expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
+    rotate: Annotated[bool | None, Field(title='Rotate')] = False
+    """
+    take the place of the key that issues it: that one ends at once, and the keys that it issued go on under the new one
+    """
 
 
 class NewObjectStore(BaseModel):
@@ -1361,10 +1376,11 @@ class Dataset(RootModel[list[DatasetPart]]):
 
 class KeyList(BaseModel):
     """
-    The keys of a principal, at most a thousand: first those that were not revoked, then the newest.
+    The keys of a principal, newest first, and the cursor of the next page.
     """
 
     keys: Annotated[list[KeyView], Field(title='Keys')]
+    next: Annotated[str | None, Field(title='Next')]
 
 
 class LabelledSchema(BaseModel):

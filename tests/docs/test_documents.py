@@ -34,6 +34,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
     "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
+    "PRIVEST_MIGRATION_URL": "needs PostgreSQL with roles: test_database_roles.py has some",
     "kubectl patch": "needs Kubernetes: test_rolling_restart.py restarts replicas in turn",
     "privest backup": "needs a disaster: test_backups.py has some",
     "export PRIVEST_DATABASE_URL": "needs several machines: test_concurrency.py starts replicas",

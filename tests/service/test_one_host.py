@@ -141,6 +141,16 @@ def test_what_gives_no_redirect_is_read(web: Callable[..., Web], fetched: Callab
     assert fetched("s3://bucket/deep", aws_endpoint=open_to_all.url, **S3, **KEYS) == ROWS
 
 
+def test_a_server_that_ends_no_connection_is_read(
+    web: Callable[..., Web], fetched: Callable[..., bytes]
+) -> None:
+    def stays(request: BaseHTTPRequestHandler) -> None:
+        gives(ROWS)(request)
+        request.close_connection = False
+
+    assert fetched(web(stays).url, allow_http=True) == ROWS
+
+
 def test_a_redirect_to_the_same_host_stays_there(
     web: Callable[..., Web], fetched: Callable[..., bytes]
 ) -> None:

@@ -60,7 +60,8 @@ def fetch(connection: NewObjectStore, path: str, target: str, limit: int) -> For
     key, form = "/".join(parts_of(path)), format_of(path)
     options = _sorted(connection)
     with OneHost(_proxies(options)) as way:
-        options.client[_PROXY] = way.url
+        # Each request on a connection of its own, as the way takes one for each.
+        options.client.update({_PROXY: way.url, "pool_max_idle_per_host": "0"})
         # Without signatures no credentials are looked for: the first that is asked for is the store itself.
         with suppress(obstore.exceptions.BaseError, OSError, ValueError):
             obstore.head(_open(connection, options, signed=False), key)
