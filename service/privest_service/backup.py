@@ -146,8 +146,8 @@ def _fill(old: Session, new: Session, rows: Store, store: Store, keys: Sequence[
         if not store.path(dataset.owner_id, dataset.id).exists():
             _copy_rows(rows, store, dataset)
     ledger.abandon(new)
-    for owner in new.scalars(select(Owner).order_by(Owner.id)):
-        ledger.lose(new, owner)
+    for owner_id in new.scalars(select(Owner.id).order_by(Owner.id)).all():
+        ledger.lose(new, owner_id)
     revoke_all(new)
 
 
