@@ -129,7 +129,9 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
         source = _sqlite(Path(folder) / _LEDGER)
         try:
             with source.read() as old, target.write() as new:
-                _fill(old, new, Store(directory), store, [settings.signer.public_key, *keys])
+                _copy(old, new)
+                _require_whole(new, manifest.heads, [settings.signer.public_key, *keys])
+                _fill(old, new, Store(directory), store)
         except _RefusedError as refused:
             return refused.faults
         finally:
@@ -138,17 +140,28 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
     return []
 
 
-def _fill(old: Session, new: Session, rows: Store, store: Store, keys: Sequence[str]) -> None:
-    """Fill an empty database and a store, and see to it that nothing is spent a second time."""
-    _copy(old, new)
-    if faults := verify(lines(new), keys).faults:
+def _require_whole(session: Session, told: Heads, keys: Sequence[str]) -> None:
+    """Verify a ledger, and that it ends where it did when it was saved.
+
+    Raises:
+        _RefusedError: it does not.
+    """
+    faults = verify(lines(session), keys, [told]).faults
+    ends = session.execute(select(Account.id, Account.seq, Account.head)).all()
+    if {tuple(end) for end in ends} != {(head.account, head.seq, head.hash) for head in told.heads}:
+        faults.append("this ledger does not end where the backup says")
+    if faults:
         raise _RefusedError(faults)
+
+
+def _fill(old: Session, new: Session, rows: Store, store: Store) -> None:
+    """Fill the store, and see to it that nothing is spent a second time."""
     for dataset in old.scalars(select(Dataset).where(Dataset.deleted_at.is_(None))):
         if not store.path(dataset.owner_id, dataset.id).exists():
             _copy_rows(rows, store, dataset)
     ledger.abandon(new)
-    for owner in new.scalars(select(Owner).order_by(Owner.id)):
-        ledger.lose(new, owner)
+    for owner_id in new.scalars(select(Owner.id).order_by(Owner.id)).all():
+        ledger.lose(new, owner_id)
     revoke_all(new)
 
 

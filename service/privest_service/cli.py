@@ -40,7 +40,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument("--export", type=Path, metavar="FILE", help="JSON lines that an owner exported")
     for each in (check, load):
         each.add_argument(
-            "--key", action="append", default=[], metavar="BASE64", help="public key to trust, noted earlier"
+            "--key",
+            action="append",
+            default=[],
+            metavar="BASE64[=END]",
+            help="public key to trust, noted earlier; of a retired one with its end, =2026-01-31T12:00Z",
         )
     check.add_argument(
         "--heads", type=Path, action="append", default=[], metavar="FILE", help="signed heads, kept earlier"

@@ -49,6 +49,16 @@ def test_a_question_of_another_process_appears_by_itself(site: Server, visit: Vi
     visitor.check_accessibility()
 
 
+def test_what_an_administrator_froze_has_no_button_that_ends_it(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Stopped"), visit(site)
+    assert site.admin.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": True}).status_code == 200
+    visitor.enter(owner.key)
+    visitor.open("/dashboard")
+    expect(visitor.page.get_by_text("until an administrator ends the freeze")).to_be_visible()
+    expect(visitor.page.get_by_text("Queries are stopped")).to_be_visible()
+    expect(visitor.page.get_by_role("button", name="freeze")).to_have_count(0)
+
+
 def test_a_frozen_budget_says_so_in_all_open_pages(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "Frozen"), visit(site)
     dataset = dataset_called(owner, "Cold rows")

@@ -24,10 +24,11 @@ from harness import (
     worker_on,
 )
 from privest_service.cli import main
-from privest_service.database import Database
+from privest_service.database import Database, now
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.ledger.models import Account, Job
+from privest_service.owners.models import Owner
 from privest_service.settings import Settings
 
 WORKS: dict[str, object] = {"epsilon": 0.05, "reuse": False, "wait": 0}
@@ -180,10 +181,8 @@ def test_nothing_that_was_spent_is_spent_again_whichever_database_is_lost(
     database, store = Database(site.database_url), Store(site.data_dir)
     with database.read() as session:
         accounts = session.scalars(select(Account).where(Account.scope == "owner")).all()
-        assert [(each.window, each.frozen) for each in accounts if each.owner_id == owner.id] == [
-            (1, False),
-            (2, True),
-        ]
+        assert [each.window for each in accounts if each.owner_id == owner.id] == [1, 2]
+        assert set(session.scalars(select(Owner.frozen_by))) == {"owner"}
         assert all(each.mu_squared_spent == each.mu_squared_limit for each in accounts)
         limits = {(each.owner_id, each.window): each.mu_squared_limit for each in accounts}
         for each in session.scalars(select(Account)):  # of which those of rows and grants have no limit
@@ -202,7 +201,6 @@ def test_what_is_no_whole_backup_of_this_service_is_refused(
     site.move(new_database("sqlite"), "first")
     database = Database(site.database_url, signer=Settings().signer)  # pyright: ignore[reportCallIssue]
     world = World.make(database)
-    world.submit(database, "k")
     store = Store(site.data_dir)
     store.path(world.owner, "x").parent.mkdir()
     backup = tmp_path / "backup"
@@ -210,6 +208,9 @@ def test_what_is_no_whole_backup_of_this_service_is_refused(
     assert "not empty" in refused(site, "backup", backup)
     shutil.rmtree(backup)
     store.path(world.owner, world.dataset).write_bytes(b"rows")
+    earlier = tmp_path / "earlier"
+    assert site.privest("backup", earlier)[0] == 0
+    world.submit(database, "k")
     assert site.privest("backup", backup)[0] == 0
 
     site.move(new_database("sqlite"), "second")
@@ -224,6 +225,14 @@ def test_what_is_no_whole_backup_of_this_service_is_refused(
     (tmp_path / "signing.pem").write_bytes(private_key_pem())
     status, words = site.privest("restore", backup)
     assert (status, "a key that was not given" in words) == (1, True)
+    assert "the end is needed" in refused(site, "restore", backup, "--key", first_key)
+    first_key += f"={now().isoformat()}"
+    whole = (backup / "ledger.db").read_bytes()
+    shutil.copy(earlier / "ledger.db", backup)
+    status, words = site.privest("restore", backup, "--key", first_key)
+    assert (status, "does not go through its head" in words) == (1, True)
+    assert "does not end where the backup says" in words
+    (backup / "ledger.db").write_bytes(whole)
     with sqlite3.connect(backup / "ledger.db") as ledger:
         ledger.execute("UPDATE accounts SET mu_squared_spent = 0")
     status, words = site.privest("restore", backup, "--key", first_key)

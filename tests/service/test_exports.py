@@ -6,25 +6,39 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from directly import Books
+from sqlalchemy import select
+from sqlalchemy.orm import Session
 
-from harness import SIGNER, SPD3, Caller, Server, npy, problem, spd
+from harness import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
 from privest.privacy.certificates import noisy_sum
 from privest.privacy.cost import PrivacyTarget
-from privest_service.database import Database
-from privest_service.ledger.export import LINE, Heads, MechanismLine, as_jsonl, lines
+from privest_service.database import Database, now
+from privest_service.ledger import service as ledger
+from privest_service.ledger.export import (
+    LINE,
+    Heads,
+    JobLine,
+    Line,
+    MechanismLine,
+    ReceiptLine,
+    as_jsonl,
+    ended,
+    heads,
+    lines,
+)
 from privest_service.ledger.mechanisms import mechanism
+from privest_service.ledger.models import Account, Job
 from privest_service.ledger.receipts import Signer
 from privest_service.ledger.units import Charge, Limits
-from privest_service.ledger.verify import verify
+from privest_service.ledger.verify import Trusted, verify
 
 Rows = list[dict[str, Any]]
 
@@ -60,7 +74,8 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     _, dataset, key, rows, kept = exported
     kinds = [row["type"] for row in rows]
     assert (kinds.count("account"), kinds.count("entry"), kinds.count("receipt")) == (3, 13, 3)
-    assert kinds[-1] == "heads"
+    assert kinds.count("job") == 3
+    assert kinds[-2:] == ["heads", "end"]
     scopes = {row["scope"]: row["datasets"] for row in rows if row["type"] == "account"}
     assert scopes == {"owner": [], "dataset": [dataset], "analyst": [dataset]}
     (tmp_path / "ledger.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
@@ -105,7 +120,8 @@ def test_a_mechanism_of_nonsense_is_no_crash() -> None:
     told = mechanism("frechet-mean", "ds_x", PrivacyTarget(1.0, 1e-6), (noiseless,)).content
     for content in (told, "[]", "{}", "not json"):
         digest = hashlib.sha256(content.encode()).hexdigest()
-        assert verify([MechanismLine(digest=digest, content=content)], []).faults == []  # of no entry
+        told = ended([MechanismLine(digest=digest, content=content)], SIGNER)
+        assert verify(told, [SIGNER.public_key]).faults == []  # of no entry
 
 
 def entry(rows: Rows, place: int = 1) -> dict[str, Any]:
@@ -153,7 +169,25 @@ FORGERIES: dict[str, tuple[Callable[[Rows], object], str]] = {
         lambda rows: rows.remove(next(row for row in rows if row["type"] == "account")),
         "is not there",
     ),
+    "state": (lambda rows: of_kind(rows, "job").update(state="voided"), "is charged and voided"),
+    "no state": (lambda rows: rows.remove(of_kind(rows, "job")), "is charged and is not there"),
+    "no receipt": (lambda rows: rows.remove(of_kind(rows, "receipt")), "is committed and has no receipt"),
+    "cut": (lambda rows: rows.pop(), "this ledger was cut"),
+    "cut to its accounts": (lambda rows: cut_to(rows, rows[:2]), "this ledger was cut"),
+    "cut and ended": (lambda rows: cut_to(rows, rows[:2] + rows[-1:]), "are not those that the end"),
+    "cut before the heads": (lambda rows: rows.pop(-2), "are not those that the end"),
+    "empty": (lambda rows: rows.clear(), "this ledger was cut"),
+    "more after the end": (lambda rows: rows.append(rows[0]), "this ledger was cut"),
+    "end": (lambda rows: rows[-1].update(lines=rows[-1]["lines"] - 1), "the end has no true signature"),
 }
+
+
+def of_kind(rows: Rows, kind: str) -> dict[str, Any]:
+    return next(row for row in rows if row["type"] == kind)
+
+
+def cut_to(rows: Rows, kept: Rows) -> None:
+    rows[:] = kept
 
 
 @pytest.mark.parametrize("forgery", FORGERIES)
@@ -181,21 +215,180 @@ def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database
             last = next(e for e in short if e.type == "entry" and (e.account, e.seq) == (account, 3))
             row.seq, row.head = 3, last.hash
             row.spent, row.queries = dict.fromkeys(row.spent, 2), 2
-    kept = before[-1]
+    kept = before[-2]
     assert isinstance(kept, Heads)
+    gone = next(row.job for row in before if row.type == "entry" and (row.account, row.seq) == (account, 4))
+    short = [row for row in short if not (row.type == "job" and row.job == gone)]
 
     def found(*heads: Heads) -> list[str]:
-        told = verify(short[:-1], [SIGNER.public_key], heads).faults
+        told = verify(ended(short[:-2], SIGNER), [SIGNER.public_key], heads).faults
         return [fault for fault in told if "mechanism" not in fault]
 
     assert found() == []
     assert any("does not go through its head at 4" in fault for fault in found(kept))
 
 
-def test_keys_rotate_and_both_are_named(database_url: str) -> None:
-    second = Signer(
-        Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+def told_by(database: Database, forged: Callable[[Session], object]) -> list[str]:
+    """What the verifier finds after somebody with the key and the database in hand wrote to it."""
+    books = Books(database)
+    account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
+    jobs = [books.reserve({account: Charge(1, 1, 1, 1)}) for _ in range(2)]
+    with database.write() as session:
+        assert [ledger.claim_next(session, timedelta(hours=1)) is not None for _ in jobs] == [True] * 2
+        assert ledger.commit(session, jobs[0], "{}")
+        assert ledger.fail(session, jobs[1])
+    assert books.faults() == []
+    with database.write() as session:
+        forged(session)
+    return books.faults()
+
+
+def given_back(state: str) -> Callable[[Session], object]:
+    """A void of a job that is over, signed by the service's own key."""
+
+    def forge(session: Session) -> None:
+        job = session.scalars(select(Job).where(Job.state == state)).one()
+        (debit,) = ledger.debits_of(session, job.id)
+        held = ledger._locked(session, debit.account_id)
+        back = -Charge(debit.epsilon, debit.delta, debit.mu_squared, debit.slack)
+        ledger._move_by(held, back)
+        ledger._append(session, [held], "void", job.id, None, [back])
+
+    return forge
+
+
+@pytest.mark.parametrize("state", ["committed", "failed"])
+def test_a_signed_void_of_a_job_that_is_over_shows(database: Database, state: str) -> None:
+    (fault,) = told_by(database, given_back(state))
+    assert f"cost was given back, and it is {state}" in fault
+
+
+def test_a_void_of_a_job_with_a_receipt_shows_whatever_its_state_is_told_to_be(database: Database) -> None:
+    def told(line: Line) -> Line:
+        return line.model_copy(update={"state": "voided"}) if isinstance(line, JobLine) else line
+
+    told_by(database, given_back("committed"))
+    with database.read(snapshot=True) as session:
+        forged = ended([told(line) for line in lines(session)][:-1], SIGNER)
+        faults = verify(forged, [SIGNER.public_key]).faults
+    assert sum("was given back" in fault for fault in faults) == 1
+    assert sum("is voided and has a receipt" in fault for fault in faults) == 1
+
+
+class Rotated:
+    """A ledger that was signed with one key, and goes on under another."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.retired, self.present = url, SIGNER, Signer(private_key_pem())
+        self.books = Books(Database(url, signer=self.retired))
+        self.busy, self.quiet = (self.books.open(Limits("basic", 10**9, 10**9, 0, 0)) for _ in range(2))
+        for account in (self.busy, self.quiet):
+            self.books.reserve({account: Charge(1, 1, 1, 1)})
+        self.end = now()
+        self.goes_on(self.busy)
+        with self.books.database.read() as session:
+            accounts = list(session.scalars(select(Account).order_by(Account.id)))
+            self.heads = heads(self.present, accounts)
+
+    def goes_on(self, account: int) -> None:
+        """A charge under the present key."""
+        self._by(self.present)
+        self.books.reserve({account: Charge(1, 1, 1, 1)})
+
+    def forged(self, account: int, monkeypatch: pytest.MonkeyPatch, at: datetime) -> None:
+        """A charge that is signed with the retired key, and bears a moment of somebody's choice."""
+        self._by(self.retired)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "now", lambda: at)
+            self.books.reserve({account: Charge(1, 1, 1, 1)})
+
+    def faults(self, *kept: Heads, until: str | None = None) -> list[str]:
+        """Of a ledger that the present key tells."""
+        self._by(self.present)
+        keys = [self.present.public_key, f"{self.retired.public_key}={until or self.end.isoformat()}"]
+        with self.books.database.read(snapshot=True) as session:
+            found = verify(lines(session), keys, kept).faults
+        self.books.database.close()
+        return [fault for fault in found if "mechanism" not in fault]
+
+    def _by(self, signer: Signer) -> None:
+        self.books.database.close()
+        self.books.database = Database(self.url, signer=signer)
+
+
+@pytest.fixture
+def rotated(database_url: str) -> Iterator[Rotated]:
+    made = Rotated(database_url)
+    yield made
+    made.books.database.close()
+
+
+def test_a_retired_key_counts_for_what_it_signed_before_its_end(rotated: Rotated) -> None:
+    assert rotated.faults() == []
+    assert rotated.faults(rotated.heads) == []
+    early = (rotated.end - timedelta(days=1)).isoformat()
+    assert sum("was retired" in fault for fault in rotated.faults(until=early)) == 5
+
+
+@pytest.mark.parametrize(
+    ("account", "back", "seen"),
+    [
+        ("busy", 0.0, "an entry"),
+        ("busy", 3600.0, "an entry"),
+        ("quiet", 0.0, "an entry"),
+        ("quiet", 3600.0, "heads"),
+    ],
+)
+def test_a_retired_key_signs_nothing_new(
+    rotated: Rotated, monkeypatch: pytest.MonkeyPatch, account: str, back: float, seen: str
+) -> None:
+    """Whatever moment it writes: later entries of the account tell, or heads that were kept since."""
+    number = rotated.busy if account == "busy" else rotated.quiet
+    rotated.forged(number, monkeypatch, (rotated.end if back else now()) - timedelta(seconds=back))
+    words = f"account {number}: entry {4 if account == 'busy' else 3} is signed with a key that was retired"
+    assert any(words in fault for fault in rotated.faults(rotated.heads))
+    assert any(words in fault for fault in rotated.faults()) == (seen == "an entry")
+
+
+@pytest.mark.parametrize("what", ["receipt", "heads", "end"])
+def test_a_retired_key_signs_no_receipt_no_heads_and_no_end(rotated: Rotated, what: str) -> None:
+    rotated._by(rotated.retired)
+    books, keys = (
+        rotated.books,
+        [rotated.present.public_key, f"{SIGNER.public_key}={rotated.end.isoformat()}"],
     )
+    with books.database.write() as session:
+        job = ledger.claim_next(session, timedelta(hours=1))
+        assert job is not None
+        ledger.commit(session, job.id, "{}")
+    rotated._by(rotated.present)
+    with books.database.read(snapshot=True) as session:
+        told = list(lines(session))[:-1]
+        if what == "heads":
+            told[-1] = heads(rotated.retired, list(session.scalars(select(Account).order_by(Account.id))))
+    if what != "receipt":
+        told = [line for line in told if not isinstance(line, ReceiptLine)]
+    faults = verify(ended(told, rotated.retired if what == "end" else rotated.present), keys).faults
+    assert any(fault.startswith(f"the {what}") and "no true signature" in fault for fault in faults), faults
+
+
+def test_keys_are_read_or_refused_in_words() -> None:
+    key = SIGNER.public_key
+    assert Trusted.read(f"{key}=2026-01-31T12:00Z").until == datetime(2026, 1, 31, 12, tzinfo=UTC)
+    assert Trusted.read(f"{key}=2026-01-31").until == datetime(2026, 1, 31, tzinfo=UTC)
+    for told, words in (
+        ("nonsense", "base64"),
+        (f"{key}=", "base64"),
+        (f"{key}=yesterday", "a moment like"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            verify([], [told])
+    with pytest.raises(ValueError, match="the end is needed"):
+        verify([], [key, Signer(private_key_pem()).public_key])
+
+
+def test_keys_rotate_and_both_are_named(database_url: str) -> None:
+    second = Signer(private_key_pem())
     first = Database(database_url, signer=SIGNER)
     books = Books(first)
     account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
@@ -210,7 +403,7 @@ def test_keys_rotate_and_both_are_named(database_url: str) -> None:
     def found(*keys: str) -> list[str]:
         return [fault for fault in verify(told, keys).faults if "mechanism" not in fault]
 
-    assert found(SIGNER.public_key, second.public_key) == []
+    assert found(f"{SIGNER.public_key}={now().isoformat()}", second.public_key) == []
     assert any(f"not given, {second.id}" in fault for fault in found(SIGNER.public_key))
     assert any(f"not given, {SIGNER.id}" in fault for fault in found(second.public_key))
 

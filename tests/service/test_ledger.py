@@ -1,10 +1,13 @@
 """The ledger itself: arithmetic of charges, rounding, limits, and a verifier that misses no forgery."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
 from math import inf
+from typing import Literal
 
 import mpmath
 import pytest
@@ -87,11 +90,11 @@ def test_a_reservation_is_all_or_nothing(books: Books) -> None:
     assert books.faults() == []
 
 
-def test_a_frozen_account_is_not_debited(books: Books) -> None:
+def test_accounts_of_a_frozen_owner_are_not_debited(books: Books) -> None:
     account = books.open(gdp(100))
     for frozen in (True, False):
         with books.database.write() as session:
-            ledger.set_frozen(session, account, frozen)
+            ledger.set_frozen(session, books.owner, frozen, by="owner")
         if frozen:
             with pytest.raises(AccountFrozen):
                 books.reserve({account: Charge(1, 1, 1, 0)})
@@ -139,6 +142,19 @@ def test_the_largest_charges_do_not_overflow(books: Books) -> None:
     assert books.account(account).mu_squared_spent == INFORMATIVE_CAP
     with pytest.raises(BudgetExceeded):
         books.reserve({account: Charge(most, most, most, most)})
+    assert books.faults() == []
+
+
+def test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least(books: Books) -> None:
+    most = 2**61
+    account = books.open(basic(10, 10))
+    jobs = [books.reserve({account: Charge(1, 1, most, 5)}) for _ in range(4)]
+    for left, job in zip((3, 2, 1, 0), jobs, strict=True):
+        with books.database.write() as session:
+            assert ledger.void(session, job)
+        found = books.account(account)
+        assert (found.epsilon_spent, found.delta_spent, found.slack_spent) == (left, left, 5 * left)
+        assert found.mu_squared_spent == INFORMATIVE_CAP
     assert books.faults() == []
 
 
@@ -256,7 +272,9 @@ class Model(RuleBasedStateMachine):
             limits = gdp(loss, probability) if composition == "gdp" else basic(loss, probability)
             self.limits[self.books.open(limits)] = limits
         self.spent = dict.fromkeys(self.limits, (0, 0, 0, 0))
-        self.frozen: set[int] = set()
+        self.unknown: set[tuple[int, int]] = set()
+        """Accounts, and which of their sums came to the cap once."""
+        self.frozen_by: str | None = None
         self.reserved: dict[str, dict[int, Charge]] = {}
         self.claimed: list[str] = []
         self.moves = dict.fromkeys(self.limits, 1)
@@ -272,7 +290,11 @@ class Model(RuleBasedStateMachine):
     def _add(self, account: int, charge: Charge) -> None:
         amounts = (charge.epsilon, charge.delta, charge.mu_squared, charge.slack)
         self.spent[account] = tuple(a + b for a, b in zip(self.spent[account], amounts, strict=True))
+        self.unknown |= {(account, i) for i, sum_ in enumerate(self.spent[account]) if sum_ >= 2**62}
         self.moves[account] += 1
+
+    def _told(self, account: int) -> tuple[int, ...]:
+        return tuple(2**62 if (account, i) in self.unknown else x for i, x in enumerate(self.spent[account]))
 
     @rule(data=st.data())
     def reserve(self, data: st.DataObject) -> None:
@@ -281,11 +303,17 @@ class Model(RuleBasedStateMachine):
             Charge, *[st.integers(0, 40) if i % 2 == 0 else st.integers(0, 4) for i in range(4)]
         )
         charges = {account: data.draw(amount) for account in chosen}
+        if data.draw(st.booleans()):  # as large as a charge can be, in what is not limited
+            for account, charge in charges.items():
+                most = {"mu_squared": 2**61, "slack": 2**61}
+                if self.limits[account].composition == "gdp":
+                    most = {"epsilon": 2**61, "delta": 2**61}
+                charges[account] = replace(charge, **most)
         refused = next(
             (
-                AccountFrozen if account in self.frozen else BudgetExceeded
+                AccountFrozen if self.frozen_by else BudgetExceeded
                 for account in sorted(charges)
-                if account in self.frozen or not self._fits(account, charges[account])
+                if self.frozen_by or not self._fits(account, charges[account])
             ),
             None,
         )
@@ -301,7 +329,7 @@ class Model(RuleBasedStateMachine):
     def claim(self) -> None:
         with self.books.database.write() as session:
             job = ledger.claim_next(session, timedelta(hours=1))
-        expected = next(iter(self.reserved), None)
+        expected = None if self.frozen_by else next(iter(self.reserved), None)
         assert (job.id if job else None) == expected
         if expected:
             del self.reserved[expected]
@@ -344,30 +372,35 @@ class Model(RuleBasedStateMachine):
         self.limits[account] = new
         self.moves[account] += 1
 
-    @rule(data=st.data(), frozen=st.booleans())
-    def freeze(self, data: st.DataObject, frozen: bool) -> None:
-        account = data.draw(st.sampled_from(sorted(self.limits)))
+    @rule(frozen=st.booleans(), by=st.sampled_from(["owner", "owner", "admin"]))
+    def freeze(self, frozen: bool, by: Literal["owner", "admin"]) -> None:
         with self.books.database.write() as session:
-            ledger.set_frozen(session, account, frozen)
-        (self.frozen.add if frozen else self.frozen.discard)(account)
+            if self.frozen_by == "admin" and by == "owner":
+                with nullcontext() if frozen else pytest.raises(AccountFrozen):
+                    ledger.set_frozen(session, self.books.owner, frozen, by=by)
+                return
+            ledger.set_frozen(session, self.books.owner, frozen, by=by)
+        self.frozen_by = by if frozen else None
 
     @invariant()
     def agrees(self) -> None:
-        for account, spent in self.spent.items():
+        for account in self.spent:
             found = self.books.account(account)
-            assert spent == (
+            assert self._told(account) == (
                 found.epsilon_spent,
                 found.delta_spent,
                 found.mu_squared_spent,
                 found.slack_spent,
             )
             assert found.seq == self.moves[account]
+            assert found.frozen_by == self.frozen_by
             assert ledger.limits_of(found) == self.limits[account]
 
     def teardown(self) -> None:
         with self.books.database.write() as session:
             for job in self.reserved:  # the queue is the database's, and the next example starts empty
                 ledger.void(session, job)
+            ledger.set_frozen(session, self.books.owner, False, by="admin")
         assert self.books.faults() == []
 
 

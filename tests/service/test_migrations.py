@@ -12,7 +12,7 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from directly import Books
-from sqlalchemy import inspect, select, update
+from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
@@ -98,10 +98,10 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
         (1, 2, 2**61, 4, 1),
         (2, 4, 2**62, 8, 2),
         (3, 6, 2**62, 12, 3),
-        (2, 4, 2**61, 8, 2),
+        (2, 4, 2**62, 8, 2),
     ]
     with database.write() as session:
-        ledger.lose(session, session.get_one(Owner, books.owner))
+        ledger.lose(session, books.owner)
     with database.read() as session:
         told = _sums(session)
     command.downgrade(config(database), "0003")
@@ -117,6 +117,21 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
         )
     with pytest.raises(DBAPIError, match=r"only added to|refuses|permission"), database.write() as session:
         session.execute(update(Entry).values(queries=7))
+
+
+def test_whoever_was_frozen_stays_so(database: Database) -> None:
+    frozen, other = Books(database), Books(database)
+    with database.write() as session:
+        ledger.set_frozen(session, frozen.owner, True, by="admin")
+        ledger.open_window(session, frozen.owner)
+    command.downgrade(config(database), "0007")
+    with database.read() as session:
+        told = session.execute(text("SELECT owner_id, accounts.window FROM accounts WHERE frozen")).all()
+    assert list(map(tuple, told)) == [(frozen.owner, 2)]
+    command.upgrade(config(database), "head")
+    with database.read() as session:
+        assert session.get_one(Owner, frozen.owner).frozen_by == "owner"  # nobody had noted whose it was
+        assert session.get_one(Owner, other.owner).frozen_by is None
 
 
 def test_what_knows_nothing_of_scopes_finds_no_key_that_has_few(database: Database) -> None:

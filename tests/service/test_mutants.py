@@ -3,25 +3,33 @@
 `SEEN_BY` names for every fault the check here, or the test elsewhere, that sees it.
 """
 
+import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from directly import Books, held
 from inside import COST, World, claimed
-from sqlalchemy import create_engine, select, text
+from sqlalchemy import and_, create_engine, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
-from privest_service.database import Database
+from harness import SIGNER
+from privest_service import backup
+from privest_service.database import Database, now
+from privest_service.datasets import store
 from privest_service.ledger import service as ledger
+from privest_service.ledger import verify
+from privest_service.ledger.export import End, Heads, Line, heads, lines
 from privest_service.ledger.models import Account, IdempotencyKey, Job
-from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
 from privest_service.owners.models import Owner
-from privest_service.problems import BudgetExceeded
+from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
 
 Plant = Callable[[pytest.MonkeyPatch, Database], None]
 
@@ -171,6 +179,147 @@ def every_scope_is_charged(database: Database) -> None:
     assert claimed(database)
 
 
+def a_void_cannot_fail(database: Database) -> None:
+    """Whatever the sum that is not limited had come to."""
+    books = Books(database)
+    account = books.open(Limits("basic", 10, 10, 0, 0))
+    jobs = [books.reserve({account: Charge(1, 1, 2**61, 2**61)}) for _ in range(4)]
+    for job in jobs:
+        with database.write() as session:
+            assert ledger.void(session, job)
+    assert books.account(account).epsilon_spent == 0
+    assert books.faults() == []
+
+
+def a_freeze_holds_what_waits(database: Database) -> None:
+    """A job that waits for a worker waits for the end of the freeze, and is charged meanwhile."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    job = books.reserve({account: Charge(1, 1, 10, 0)})
+    with database.write() as session:
+        ledger.set_frozen(session, books.owner, True, by="owner")
+    assert claimed(database) is None
+    assert books.account(account).mu_squared_spent == 10
+    with database.write() as session:
+        ledger.set_frozen(session, books.owner, False, by="owner")
+    assert claimed(database) == job
+
+
+def a_claim_holds_its_owner(database: Database) -> None:
+    """From the moment that a claim has seen no freeze until it is committed, nobody is told of one."""
+    books = Books(database)
+    books.reserve({books.open(_gdp(100)): Charge(1, 1, 10, 0)})
+    with database.write() as session:
+        assert ledger.claim_next(session, timedelta(hours=1))
+        if not database.is_sqlite:
+            with database.write() as other, pytest.raises(OperationalError, match="lock"):
+                other.execute(text("SELECT 1 FROM owners FOR NO KEY UPDATE NOWAIT"))
+
+
+def an_administrator_ends_its_freeze(database: Database) -> None:
+    """And nobody else."""
+    books = Books(database)
+    with database.write() as session:
+        ledger.set_frozen(session, books.owner, True, by="admin")
+    with pytest.raises(AccountFrozen), database.write() as session:
+        ledger.set_frozen(session, books.owner, False, by="owner")
+
+
+def a_change_takes_what_moved(database: Database) -> None:
+    """An account that was charged since a session looked at it is no fault and no reason to begin anew."""
+    books = Books(database)
+    account, tries = books.open(_gdp(100)), list[int]()
+
+    def change(session: Session) -> None:
+        looked = session.get_one(Account, account)
+        tries.append(looked.seq)
+        if not database.is_sqlite:
+            books.reserve({account: Charge(1, 1, 10, 0)})
+        ledger.set_cap(session, account, _gdp(200))
+        assert looked in session  # what nobody holds, a session forgets
+
+    database.run(change)
+    assert tries == [1]
+
+
+def a_ledger_ends(database: Database) -> None:
+    """Whatever is cut off one shows, all of it too."""
+    books = Books(database)
+    books.open(_gdp(100))
+    with database.read(snapshot=True) as session:
+        told = list(lines(session))
+    assert verify.verify(told, [SIGNER.public_key]).faults == []
+    for length in range(len(told)):
+        assert verify.verify(told[:length], [SIGNER.public_key]).faults
+
+
+def a_void_is_of_a_job_that_was_voided(database: Database) -> None:
+    """One of a committed job shows, although the service's own key signed it."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    job = books.reserve({account: Charge(1, 1, 10, 0)})
+    assert claimed(database) == job
+    back = -Charge(1, 1, 10, 0)
+    with database.write() as session:
+        assert ledger.commit(session, job, "{}")
+        (found,) = held(session, [account])
+        ledger._move_by(found, back)
+        ledger._append(session, [found], "void", job, None, [back])
+    assert any("given back" in fault for fault in books.faults())
+
+
+def a_backup_is_of_its_ledger(database: Database) -> None:
+    """One that ends elsewhere than the heads beside it is not restored."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    with database.read(snapshot=True) as session:
+        told = heads(SIGNER, list(session.scalars(select(Account))))
+        backup._require_whole(session, told, [SIGNER.public_key])
+    with database.write() as session:
+        ledger.set_cap(session, account, _gdp(200))
+    with database.read(snapshot=True) as session, pytest.raises(backup._RefusedError):
+        backup._require_whole(session, told, [SIGNER.public_key])
+
+
+def a_retired_key_signs_nothing_new(database: Database) -> None:
+    """What the ledger's own key signed is a fault where its end is told to have been before."""
+    Books(database)
+    ended = f"{SIGNER.public_key}={(now() - timedelta(days=1)).isoformat()}"
+    with database.read(snapshot=True) as session:
+        found = verify.verify(lines(session), [ended]).faults
+    assert any("a key that was retired" in fault for fault in found)
+
+
+def a_killed_restore_stops_nobody(_: Database) -> None:
+    """The folder in which it had copied a ledger is removed a day later, as other things left behind."""
+    with TemporaryDirectory() as root:
+        left = store.Store(Path(root)).incoming / "left"
+        left.mkdir()
+        (left / "ledger.db").touch()
+        os.utime(left, (0, 0))
+        store.Store(Path(root))
+        assert not left.exists()
+
+
+def rows_are_durable(_: Database) -> None:
+    """The file, the owner's folder, and the folder that has this one: each is written through."""
+    synced, fsync = list[str](), os.fsync
+
+    def seen(descriptor: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    with TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", seen)
+        rows = store.Store(Path(root))
+        draft = rows.incoming / "draft"
+        draft.write_bytes(b"rows")
+        rows.adopt(draft, "own_1", "ds_1")
+        path = rows.path("own_1", "ds_1").resolve()
+    assert {str(draft.resolve()), str(path.parent), str(path.parent.parent)} <= set(synced)
+    assert str(path.parent.parent.parent) in synced
+
+
 # What is planted
 
 
@@ -298,6 +447,66 @@ def _without(scope: str) -> Plant:
     return plant
 
 
+def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
+    for module in (ledger, verify):
+        patch.setattr(module, "moved", lambda spent, amount: min(spent + amount, INFORMATIVE_CAP))
+
+
+def _held_jobs_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(ledger, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
+    patch.setattr(ledger, "_frozen_meanwhile", lambda *_: False)
+
+
+def _freeze_looked_at_once(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(ledger, "_frozen_meanwhile", lambda *_: False)
+
+
+def _anybody_ends_a_freeze(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: str) -> None:
+        session.get_one(Owner, owner_id).frozen_by = by if frozen else None
+
+    patch.setattr(ledger, "set_frozen", set_frozen)
+
+
+def _moved_is_stale(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def locked(session: Session, account_id: int) -> Account:
+        return session.get_one(Account, account_id, with_for_update=True, populate_existing=True)
+
+    patch.setattr(ledger, "_locked", locked)
+
+
+def _cut_ledgers_pass(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def up_to_the_end(told: Iterable[Line], *_: Any) -> Iterator[Line]:
+        return (line for line in told if not isinstance(line, End))
+
+    patch.setattr(verify, "_up_to_the_end", up_to_the_end)
+
+
+def _voids_of_anything(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(verify._Jobs, "faults_of", lambda *_: iter(()))
+
+
+def _heads_of_a_backup_unread(patch: pytest.MonkeyPatch, _: Database) -> None:
+    def require_whole(session: Session, _: Heads, keys: Sequence[str]) -> None:
+        if faults := verify.verify(lines(session), keys).faults:
+            raise backup._RefusedError(faults)
+
+    patch.setattr(backup, "_require_whole", require_whole)
+
+
+def _keys_without_end(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(verify.Trusted, "holds", lambda *_: True)
+
+
+def _folders_unlinked(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(store, "_remove", lambda left: left.unlink(missing_ok=True))
+
+
+def _parents_not_synced(patch: pytest.MonkeyPatch, _: Database) -> None:
+    sync = store._sync
+    patch.setattr(store, "_sync", lambda path: path.name in ("rows", "incoming") or sync(path))
+
+
 Check = Callable[[Database], None]
 
 MUTANTS: dict[str, tuple[Plant, Check]] = {
@@ -313,10 +522,29 @@ MUTANTS: dict[str, tuple[Plant, Check]] = {
     "a refused answer readable": (_refusals_run, a_refusal_leaves_nothing_to_read),
     "rows not charged": (_without("dataset"), every_scope_is_charged),
     "grant not charged": (_without("analyst"), every_scope_is_charged),
+    "voids off the cap": (_voids_off_the_cap, a_void_cannot_fail),
+    "held jobs claimed": (_held_jobs_claimed, a_freeze_holds_what_waits),
+    "a freeze looked at once": (_freeze_looked_at_once, a_claim_holds_its_owner),
+    "anybody ends a freeze": (_anybody_ends_a_freeze, an_administrator_ends_its_freeze),
+    "what moved is stale": (_moved_is_stale, a_change_takes_what_moved),
+    "cut ledgers pass": (_cut_ledgers_pass, a_ledger_ends),
+    "voids of anything": (_voids_of_anything, a_void_is_of_a_job_that_was_voided),
+    "heads of a backup unread": (_heads_of_a_backup_unread, a_backup_is_of_its_ledger),
+    "keys without end": (_keys_without_end, a_retired_key_signs_nothing_new),
+    "folders unlinked": (_folders_unlinked, a_killed_restore_stops_nobody),
+    "parents not synced": (_parents_not_synced, rows_are_durable),
 }
 
-_SEEN_AS = {"tolerance": IntegrityError, "void after the claim": IntegrityError}
-"""Where the database itself is the first to see it, by a CHECK or a trigger."""
+_SEEN_AS = {
+    "tolerance": IntegrityError,
+    "void after the claim": IntegrityError,
+    "voids off the cap": IntegrityError,
+    "what moved is stale": DatabaseUnavailable,
+    "folders unlinked": OSError,
+}
+"""Where the database itself is the first to see it, by a CHECK or a trigger, or whoever speaks to it."""
+
+_OF_ROW_LOCKS = ("accounts not held", "a freeze looked at once", "what moved is stale")
 
 SEEN_BY: dict[str, str] = {
     **{name: check.__name__ for name, (_, check) in MUTANTS.items()},
@@ -332,7 +560,7 @@ def test_the_ledger_keeps(database: Database, check: Check) -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_planted_fault_is_seen(database: Database, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     plant, check = MUTANTS[name]
-    if database.is_sqlite and name == "accounts not held":
+    if database.is_sqlite and name in _OF_ROW_LOCKS:
         pytest.skip("SQLite has no locks on rows, and one writer")
     with monkeypatch.context() as patch:
         plant(patch, database)
@@ -367,6 +595,17 @@ def test_every_fault_is_seen_by_something() -> None:
         "a refused answer readable",
         "rows not charged",
         "grant not charged",
+        "voids off the cap",
+        "held jobs claimed",
+        "a freeze looked at once",
+        "anybody ends a freeze",
+        "what moved is stale",
+        "cut ledgers pass",
+        "voids of anything",
+        "heads of a backup unread",
+        "keys without end",
+        "folders unlinked",
+        "parents not synced",
     }
     assert set(SEEN_BY) == wanted
     for name, seen_by in SEEN_BY.items():

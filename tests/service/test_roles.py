@@ -23,7 +23,7 @@ from privest_service.estimates.kinds import KINDS
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Job
 from privest_service.ledger.receipts import Receipt, signed_by
-from privest_service.ledger.units import Limits
+from privest_service.ledger.units import INFORMATIVE_CAP, PROBABILITY, Limits
 from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
 from privest_service.security.principals import Principal
@@ -279,6 +279,32 @@ def test_a_revocation_voids_what_waits_and_gives_it_back(server: Server) -> None
     worker_on(server, owner, slow).kill()
     assert owner.ended(running)["state"] == "failed"
     assert books_balance(server)
+
+
+def test_a_withdrawal_voids_what_adds_up_to_more_than_is_counted(server: Server) -> None:
+    """Twelve times δ = ½ are more than 2⁶² units of the sum that a gdp budget has no limit of."""
+    owner, analyst = server.owner(epsilon=300.0), server.analyst()
+    slow, dataset = owner.dataset(*slow_rows()), owner.dataset()
+    running = owner.estimate(slow, steps=1000, wait=0).json()["id"]
+
+    def ask() -> list[str]:
+        owner.grant(dataset, analyst)
+        asked = [analyst.estimate(dataset, epsilon=0.01, delta=0.5, wait=0, reuse=False) for _ in range(12)]
+        assert [answer.status_code for answer in asked] == [202] * 12
+        return [answer.json()["id"] for answer in asked]
+
+    for withdrawn in (f"/v1/datasets/{dataset}/grants/{analyst.id}", f"/v1/datasets/{dataset}"):
+        waiting = ask()
+        assert owner.budget()["queries"] == 13
+        assert owner.delete(withdrawn).status_code == 204
+        assert {analyst.get(f"/v1/jobs/{job}").json()["state"] for job in waiting} == {"voided"}
+        assert owner.budget()["queries"] == 1
+        # What counts is given back whole; the plain sum of δ is not known any more, and told as no less.
+        assert owner.budget()["spent"]["mu"] < 1
+        assert owner.budget()["basic"]["delta"] == INFORMATIVE_CAP / PROBABILITY
+        assert books_balance(server)
+    worker_on(server, owner, slow).kill()
+    assert owner.ended(running)["state"] == "failed"
 
 
 # What happens between the planning of a query and its charge

@@ -11,5 +11,5 @@ from privest_service.ledger import service as ledger
 def fingerprint(session: Session, owner_id: str) -> str:
     """Of what the pages of an owner show: another one whenever it has changed."""
     account = ledger.owner_account(session, owner_id)
-    told = [account.window, account.seq, account.frozen, *entries.latest_states(session, account)]
+    told = [account.window, account.seq, account.frozen_by, *entries.latest_states(session, account)]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

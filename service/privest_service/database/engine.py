@@ -38,8 +38,13 @@ _POOL_SECONDS = 10
 _FILE_SECONDS = 60.0
 """That whoever has time waits for a turn to write to SQLite, and again for the locks of other processes."""
 
-_IN_THE_WAY = ("40001", "40P01", "55P03")
-"""PostgreSQL's states of serialization failures, deadlocks and lock timeouts."""
+_IN_THE_WAY = (
+    *("40001", "40P01", "55P03"),
+    *("23503", "23505", "SQLITE_CONSTRAINT_FOREIGNKEY"),
+    *("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"),
+)
+"""What a transaction is told that met another one: serialization failures, deadlocks and lock timeouts; and
+rows that others were first to write, or to delete. What CHECKs and triggers refuse is a fault of ours."""
 
 _ONCE_COMMITTED = "once committed"
 
@@ -125,8 +130,10 @@ class Database:
     def write(self) -> Iterator[Session]:
         """One transaction that may write: committed at the end, rolled back by any exception.
 
+        For what nobody else writes at the same time, and never for accounts, which are moved in `run`.
+
         Raises:
-            DatabaseUnavailable: there is no database, or no room in it.
+            DatabaseUnavailable: there is no database, no room in it, or another transaction was in the way.
         """
         with _told(), self._transaction() as session:
             yield session
@@ -215,6 +222,13 @@ def _told() -> Iterator[None]:
         yield
     except PoolTimeoutError:
         raise DatabaseUnavailable("all connections to the database are in use", retry_after=5) from None
+    except (IntegrityError, StaleDataError) as error:
+        if not _in_the_way(error):
+            raise
+        log.warning("others were in the way", error=type(error).__name__)
+        raise DatabaseUnavailable(
+            "others write the same at the moment; nothing was written", retry_after=1
+        ) from error
     except (OperationalError, InterfaceError, InternalError) as error:
         code = getattr(error.orig, "sqlite_errorcode", None)
         state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
@@ -233,9 +247,10 @@ def _told() -> Iterator[None]:
 
 def _in_the_way(error: DBAPIError | StaleDataError) -> bool:
     """Whether the transaction only met another one."""
-    if isinstance(error, StaleDataError | IntegrityError):
+    if isinstance(error, StaleDataError):
         return True
-    return getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+    told = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", None)
+    return told in _IN_THE_WAY
 
 
 def _refuse_the_dead(connection: Any, _: Any, __: Any) -> None:

@@ -171,10 +171,13 @@ def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> Dat
 @router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))
 def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> Response:
     """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
-    with services.database.write() as session:
+
+    def delete(session: Session) -> Dataset:
         dataset = service.require_own(session, caller, dataset_id)
         service.delete(session, dataset)
-    service.remove_rows(services.store, dataset)
+        return dataset
+
+    service.remove_rows(services.store, services.database.run(delete))
     return Response(status_code=204)
 
 
@@ -237,7 +240,10 @@ def _shown(body: NewCap) -> Amount | None:
 @router.delete("/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(NotFound))
 def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a grant at once."""
-    with services.database.write() as session:
+
+    def revoke(session: Session) -> None:
         service.require_own(session, caller, dataset_id)
         service.revoke_grant(session, dataset_id, analyst_id)
+
+    services.database.run(revoke)
     return Response(status_code=204)

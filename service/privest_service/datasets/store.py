@@ -1,6 +1,7 @@
 """Rows on disk, one float64 npy file for each dataset in a folder for each owner; permits to read them."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -24,10 +25,11 @@ class Store:
         self._permits = self._root / "permits"
         for folder in (self._rows, self.incoming, self._permits):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _sync(self._root)
         for left in self.incoming.iterdir():
             # What a killed service left behind; another replica's uploads are younger.
             if time.time() - left.stat().st_mtime > _LONGEST_UPLOAD:
-                left.unlink(missing_ok=True)
+                _remove(left)
 
     def path(self, owner_id: str, dataset_id: str) -> Path:
         """The file of a dataset's rows."""
@@ -40,6 +42,7 @@ class Store:
         _sync(draft)
         draft.replace(path)
         _sync(path.parent)
+        _sync(self._rows)  # whoever made the owner's folder may be here, too
 
     def bytes_of(self, owner_id: str) -> int:
         """What an owner's rows take."""
@@ -82,6 +85,14 @@ class Store:
     def withdraw(self, job_id: str) -> None:
         """Take a permit back that was not used."""
         (self._permits / job_id).unlink(missing_ok=True)
+
+
+def _remove(left: Path) -> None:
+    """Remove a file, or the folder in which a restore that was killed had copied a ledger."""
+    if left.is_dir() and not left.is_symlink():
+        shutil.rmtree(left, ignore_errors=True)
+    else:
+        left.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -539,10 +539,10 @@ def _concerned(
 ) -> list[tuple[Owner, dict[ledger.Scope, str]]]:
     """Whose budgets are concerned, dataset by dataset, and what of them besides the owner's own.
 
-    Owners are held, so that none opens a new window meanwhile, in a fixed order.
+    Owners are held, so that none opens a new window or is frozen meanwhile, in a fixed order.
     """
     owners = {
-        owner_id: session.get_one(Owner, owner_id, with_for_update={"read": True}, populate_existing=True)
+        owner_id: ledger.held_owner(session, owner_id)
         for owner_id in sorted({access.dataset.owner_id for access in accesses})
     }
     found = list[tuple[Owner, dict[ledger.Scope, str]]]()

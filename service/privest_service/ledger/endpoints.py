@@ -17,7 +17,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.owners.service import require_owner
-from privest_service.problems import Invalid, NotFound, WindowReplaced, documented
+from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced, documented
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
@@ -37,13 +37,16 @@ def read_budget(owner_id: str, caller: ReadDep, services: ServicesDep) -> Budget
         return views.budget(_account(session, owner_id))
 
 
-@router.patch("/budget", responses=documented(NotFound, WindowReplaced))
+@router.patch("/budget", responses=documented(NotFound, AccountFrozen, WindowReplaced))
 def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services: ServicesDep) -> Budget:
-    """Raise a budget, freeze it, end the freeze, or renew it."""
+    """Raise a budget, freeze it, end the freeze, or renew it; an administrator alone ends its own freeze."""
     caller.must_be_owner(owner_id)
 
     def change(session: Session) -> Budget:
         account = _account(session, owner_id)
+        if body.frozen is not None:  # first, as all who hold owners and accounts hold them in this order
+            by = "admin" if caller.role == "admin" else "owner"
+            service.set_frozen(session, owner_id, body.frozen, by=by)
         if body.window is not None:
             account = service.open_window(session, owner_id, body.replaces)
         if body.epsilon is not None or body.delta is not None:
@@ -57,8 +60,6 @@ def change_budget(owner_id: str, body: BudgetChange, caller: ManageDep, services
             except ValueError as error:
                 raise Invalid(str(error)) from None
             service.raise_limits(session, account.id, limits)
-        if body.frozen is not None:
-            service.set_frozen(session, account.id, body.frozen)
         session.refresh(account)
         return views.budget(account)
 

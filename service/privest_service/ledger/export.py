@@ -1,5 +1,6 @@
 """The ledger as lines, which is how it is exported and how it is verified."""
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import IO, Annotated, Literal
@@ -84,6 +85,14 @@ class ReceiptLine(BaseModel):
     receipt: Receipt
 
 
+class JobLine(BaseModel):
+    """What became of a job that was charged to an owner, at the moment of the export."""
+
+    type: Literal["job"] = "job"
+    job: str
+    state: Literal["reserved", "claimed", "committed", "failed", "voided"]
+
+
 class Head(BaseModel):
     """Where the chain of an account ends."""
 
@@ -106,19 +115,76 @@ class Heads(BaseModel):
         return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
 
 
-Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | Heads
+class End(BaseModel):
+    """The last line, signed: how many there are before it, and the digest of all of them.
+
+    A line that is missing, or more, or other than it was written, shows here whatever it is of.
+    """
+
+    type: Literal["end"] = "end"
+    lines: int
+    digest: str
+    at: str
+    signer: str
+    signature: str
+
+    def to_sign(self) -> bytes:
+        """What is signed."""
+        return b"privest ledger end " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+
+Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads | End
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 """Reads a line from JSON."""
 
 
+class Digest:
+    """Of lines, as far as they were told.
+
+    It is of what was written and not of how: a later version knows more fields, which are not in older lines.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, line: Line) -> None:
+        """One more line."""
+        self.lines += 1
+        told = line.model_dump_json(exclude_unset=True, exclude={"type"})
+        self._hash.update(f"{line.type} {told}\n".encode())
+
+    @property
+    def digest(self) -> str:
+        """Of all lines until now."""
+        return self._hash.hexdigest()
+
+
 def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
     """All that the ledger says of one owner, or of all; the session's transaction must be a snapshot."""
-    order = (
-        Account.owner_id,
-        Account.window,
-        Account.scope.desc(),
-        Account.subject,
-    )  # the owner's account first
+    yield from ended(_all_lines(session, owner_id), signer_of(session))
+
+
+def ended(told: Iterable[Line], signer: Signer) -> Iterator[Line]:
+    """Lines and, after them, their end."""
+    digest = Digest()
+    for line in told:
+        digest.add(line)
+        yield line
+    end = End(
+        lines=digest.lines,
+        digest=digest.digest,
+        at=now().isoformat(timespec="microseconds"),
+        signer=signer.id,
+        signature="",
+    )
+    end.signature = signer.sign(end.to_sign())
+    yield end
+
+
+def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
+    # The owner's account first, as numbers of accounts are random.
+    order = (Account.owner_id, Account.window, Account.scope.desc(), Account.subject)
     chosen = select(Account).order_by(*order)
     accounts = session.scalars(
         chosen if owner_id is None else chosen.where(Account.owner_id == owner_id)
@@ -133,6 +199,12 @@ def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
                 yield MechanismLine(digest=found.digest, content=found.content)
                 session.expunge(found)
             yield entry
+    jobs = select(Job.id, Job.state).where(Job.owner_id.is_not(None), ~Job.dummy)
+    jobs = jobs.order_by(Job.created_at, Job.id)
+    if owner_id is not None:
+        jobs = jobs.where(Job.owner_id == owner_id)
+    for job, state in session.execute(jobs.execution_options(yield_per=_AT_ONCE)):
+        yield JobLine(job=job, state=state)  # pyright: ignore[reportArgumentType]
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
         if owner_id is not None:

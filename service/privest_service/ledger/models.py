@@ -3,10 +3,21 @@
 import secrets
 from datetime import datetime
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, String, Text, UniqueConstraint
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    Text,
+    UniqueConstraint,
+    select,
+)
+from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from privest_service.database import Base, Moment, now
+from privest_service.owners.models import Owner
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
@@ -58,9 +69,17 @@ class Account(Base):
     mu_squared_spent: Mapped[int] = mapped_column(BigInteger, default=0)
     slack_spent: Mapped[int] = mapped_column(BigInteger, default=0)
     queries: Mapped[int] = mapped_column(BigInteger, default=0)
-    frozen: Mapped[bool] = mapped_column(default=False)
     seq: Mapped[int] = mapped_column(BigInteger, default=0)
     head: Mapped[str] = mapped_column(String(64), default="")
+    frozen_by: Mapped[str | None] = column_property(
+        select(Owner.frozen_by).where(Owner.id == owner_id).correlate_except(Owner).scalar_subquery()
+    )
+    """The owner's, as it was when this was read."""
+
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing may be charged at present."""
+        return self.frozen_by is not None
 
     __mapper_args__ = {"version_id_col": seq, "version_id_generator": False}  # noqa: RUF012
 

@@ -76,6 +76,10 @@ class Budget(BaseModel):
     composition: Composition
     window: Annotated[int, Field(description="counted from 1; each promises (ε, δ) for itself")]
     frozen: bool
+    frozen_by: Annotated[
+        Literal["owner", "admin"] | None,
+        Field(description="who froze it; an administrator ends its own freeze"),
+    ] = None
     limit: Amount
     spent: Annotated[Spent, Field(description="for gdp: the least ε that all charges guarantee at δ")]
     remaining: Annotated[Amount, Field(description="the largest single further query")]

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import Literal
 
-from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Integer, Select, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
 from privest_service.ledger.chain import entry_hash, to_sign
@@ -31,6 +31,9 @@ Scope = Literal["owner", "dataset", "analyst"]
 In this order accounts are shown. Their numbers are random.
 """
 
+Freezer = Literal["owner", "admin"]
+"""The role of whoever freezes."""
+
 _KEEP = {
     "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
     "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
@@ -44,6 +47,20 @@ _WHOLE = Job.part_of.is_(None)
 
 QUERIES = {"limit": 0, "debit": 1, "void": -1, "loss": 0}
 """That an entry of this kind adds to those that were charged and not voided."""
+
+_PART = aliased(Job)
+
+_HELD = and_(
+    ~Job.dummy,
+    or_(
+        exists().where(Owner.id == Job.owner_id, Owner.frozen_by.is_not(None)),
+        exists().where(_PART.part_of == Job.id, Owner.id == _PART.owner_id, Owner.frozen_by.is_not(None)),
+    ),
+)
+"""Of jobs: that one of the owners whose rows they read is frozen."""
+
+_WAITING = and_(Job.state == "reserved", _WHOLE, ~_HELD)
+"""Of jobs: for nothing but a worker."""
 
 _OWNER_ACCOUNT = (
     select(Account)
@@ -83,7 +100,7 @@ def open_account(
 
 def ensure_account(session: Session, owner_id: str, scope: Scope, subject: str) -> Account:
     """The account of an owner's rows or grant in the present window; if it is new, without a cap."""
-    owner = session.get_one(Owner, owner_id, with_for_update={"read": True})
+    owner = held_owner(session, owner_id)
     found = {account.scope: account for account in accounts_in_force(session, owner, {scope: subject})}
     if scope in found:
         return found[scope]
@@ -174,9 +191,31 @@ def set_cap(session: Session, account_id: int, limits: Limits) -> None:
     _append(session, [account], "limit", None, None, [new])
 
 
-def set_frozen(session: Session, account_id: int, frozen: bool) -> None:
-    """Stop an account from being debited, or let it be debited again."""
-    session.execute(update(Account).where(Account.id == account_id).values(frozen=frozen))
+def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) -> None:
+    """Stop all of an owner's budgets from being charged and its jobs from being run, or let that go on.
+
+    A freeze is in force from the moment that this is committed: reservations and claims hold the owner, and
+    are over then, or see it.
+
+    Raises:
+        AccountFrozen: an administrator froze it, and this is the owner who would end that.
+    """
+    owner = held_owner(session, owner_id)
+    if owner.frozen_by == "admin" and by == "owner":
+        if not frozen:
+            raise AccountFrozen("an administrator froze this budget, and only an administrator can end that")
+        return
+    owner.frozen_by = by if frozen else None
+    session.flush()
+
+
+def held_owner(session: Session, owner_id: str) -> Owner:
+    """An owner, held: before the transaction ends nobody else freezes it or opens a window.
+
+    It is held against all who hold it: of locks that are shared there may always be one that is in the way.
+    """
+    # Not against what merely refers to it (FOR NO KEY UPDATE).
+    return session.get_one(Owner, owner_id, with_for_update={"key_share": True}, populate_existing=True)
 
 
 def open_window(session: Session, owner_id: str, replaces: int | None = None) -> Account:
@@ -192,19 +231,13 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
     Raises:
         WindowReplaced: another is the present one.
     """
-    owner = session.get_one(Owner, owner_id, with_for_update=True, populate_existing=True)
+    owner = held_owner(session, owner_id)
     if replaces is not None and replaces != owner.window:
         raise WindowReplaced(f"the present window is {owner.window}")
-    former = session.scalars(
-        select(Account)
-        .where(Account.owner_id == owner_id, Account.window == owner.window)
-        .order_by(Account.id)
-        .with_for_update()
-    ).all()
+    former = _present(session, owner)
     owner.window += 1
-    opened = list[Account]()
-    for account in former:
-        renewed = open_account(
+    opened = [
+        open_account(
             session,
             owner_id,
             account.scope,  # pyright: ignore[reportArgumentType]
@@ -212,32 +245,38 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
             subject=account.subject,
             window=owner.window,
         )
-        renewed.frozen = account.frozen
-        opened.append(renewed)
-    session.flush()
+        for account in former
+    ]
     return next(account for account in opened if account.scope == "owner")
 
 
-def lose(session: Session, owner: Owner) -> None:
+def _present(session: Session, owner: Owner) -> Sequence[Account]:
+    """All accounts of an owner's present window, held."""
+    return session.scalars(
+        select(Account)
+        .where(Account.owner_id == owner.id, Account.window == owner.window)
+        .order_by(Account.id)
+        .with_for_update()
+        .execution_options(populate_existing=True)
+    ).all()
+
+
+def lose(session: Session, owner_id: str) -> None:
     """Charge what may have been spent and is forgotten: all that the present window had left; and freeze it.
 
     For a ledger that begins anew from a copy. Whatever was charged since the copy was made moved an account
     of this owner's by no more than the owner's own, and none beyond its limit. What was raised or renewed
     since, the owner alone knows, who has to end the freeze.
     """
-    accounts = session.scalars(
-        select(Account)
-        .where(Account.owner_id == owner.id, Account.window == owner.window)
-        .order_by(Account.id)
-        .with_for_update()
-    ).all()
+    owner = held_owner(session, owner_id)
+    accounts = _present(session, owner)
     left, losses = [_left(account) for account in accounts], list[Charge]()
     owners = next(each for each, account in zip(left, accounts, strict=True) if account.scope == "owner")
     for account, own in zip(accounts, left, strict=True):
         losses.append(Charge(*map(min, own, owners)))
-        account.frozen |= account.scope == "owner"
         _move_by(account, losses[-1])
     _append(session, accounts, "loss", None, None, losses)
+    set_frozen(session, owner_id, True, by="owner")
 
 
 def _left(account: Account) -> list[int]:
@@ -245,7 +284,9 @@ def _left(account: Account) -> list[int]:
 
 
 def _locked(session: Session, account_id: int) -> Account:
-    return session.get_one(Account, account_id, with_for_update=True, populate_existing=True)
+    # Not by `get`, which takes offence at what moved since the session first read it, as busy accounts do.
+    found = select(Account).where(Account.id == account_id).with_for_update()
+    return session.scalars(found.execution_options(populate_existing=True)).one()
 
 
 def _as_charge(limits: Limits) -> Charge:
@@ -419,21 +460,20 @@ def _keep(session: Session, mechanism: Mechanism) -> None:
 
 
 def waiting(session: Session) -> int:
-    """How many jobs wait for a worker."""
-    return session.scalar(select(func.count()).select_from(Job).where(Job.state == "reserved", _WHOLE)) or 0
+    """How many jobs wait for a worker, those of frozen owners left out: they wait for the freeze to end."""
+    return session.scalar(select(func.count()).select_from(Job).where(_WAITING)) or 0
 
 
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
     """How many jobs wait for a worker, how many of them are this submitter's, and of these dummies."""
     theirs = Job.submitter_id == submitter_id
     counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
-    found = session.execute(select(*counts).select_from(Job).where(Job.state == "reserved", _WHOLE))
-    return found.one()
+    return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
 
 
 def queue(session: Session) -> tuple[int, float]:
     """How many jobs wait for a worker, and for how many seconds the oldest of them has."""
-    found = select(func.count(), func.min(Job.created_at)).where(Job.state == "reserved", _WHOLE)
+    found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
     count, since = session.execute(found).one()
     return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
 
@@ -447,24 +487,42 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
 def claim_next(session: Session, lease: timedelta) -> Job | None:
     """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
 
-    From here on its charge is final.
+    From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
     """
+    while (job := session.scalar(_next())) is not None:
+        if job.dummy or not _frozen_meanwhile(session, job):
+            return _move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
+    return None
+
+
+def _frozen_meanwhile(session: Session, job: Job) -> bool:
+    """Whether an owner was frozen since the look that found a job: the next look will not find it.
+
+    Owners are held from here on, so that no freeze is answered before the claim is committed.
+    """
+    owners = [part.owner_id for part in parts_of(session, job)] or [job.owner_id]
+    held = select(Owner).where(Owner.id.in_(owners)).order_by(Owner.id).with_for_update(read=True)
+    found = session.scalars(held.execution_options(populate_existing=True)).all()
+    return any(owner.frozen_by is not None for owner in found)
+
+
+def _next() -> Select[Job]:
+    """The job that is to be claimed next, held."""
     under_way = (
         select(Job.submitter_id, func.count().label("jobs"))
         .where(Job.state == "claimed", _WHOLE)
         .group_by(Job.submitter_id)
         .subquery()
     )
-    chosen = (
-        select(Job.id)
+    return (
+        select(Job)
         .outerjoin(under_way, under_way.c.submitter_id == Job.submitter_id)
-        .where(Job.state == "reserved", _WHOLE)
+        .where(_WAITING)
         .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
-        .scalar_subquery()
+        .execution_options(populate_existing=True)
     )
-    return _move(session, Job.id == chosen, "reserved", "claimed", lease_until=now() + lease)
 
 
 def commit(session: Session, job_id: str, result: str) -> bool:

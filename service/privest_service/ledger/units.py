@@ -26,12 +26,16 @@ _SLACK_SHARE = 10
 
 
 INFORMATIVE_CAP = 2**62
-"""Sums in the currency that an account does not limit stop here instead of overflowing."""
+"""Sums in the currency that an account does not limit stop here instead of overflowing: twice any limit."""
 
 
 def moved(spent: int, amount: int) -> int:
-    """A sum of an account after a movement."""
-    return min(spent + amount, INFORMATIVE_CAP)
+    """A sum of an account after a movement.
+
+    One that came to the cap stays there. What it would be is not known any more: to take a void off it would
+    tell less than is charged, and after some more of them less than nothing.
+    """
+    return INFORMATIVE_CAP if spent == INFORMATIVE_CAP else min(spent + amount, INFORMATIVE_CAP)
 
 
 def _decimal(value: float | Decimal) -> Decimal:

@@ -1,13 +1,26 @@
 """Checks a ledger line by line: hashes, signatures, sums, limits, and every cost against its mechanism."""
 
 import hashlib
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from privest_service.ledger.chain import entry_hash, to_sign
-from privest_service.ledger.export import AccountLine, EntryLine, Heads, Line, MechanismLine, read
+from privest_service.ledger.export import (
+    AccountLine,
+    Digest,
+    End,
+    EntryLine,
+    Heads,
+    JobLine,
+    Line,
+    MechanismLine,
+    ReceiptLine,
+    read,
+)
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
@@ -15,6 +28,56 @@ from privest_service.ledger.service import QUERIES, SUMS_AFTER
 from privest_service.ledger.units import Charge, moved
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
+
+_BEFORE = datetime.min.replace(tzinfo=UTC)
+
+_KEY = re.compile(r"(?P<key>[A-Za-z0-9+/]{43}=)(=(?P<until>.+))?")
+
+
+@dataclass(frozen=True)
+class Trusted:
+    """A public key (base64) that a ledger may be signed with, and when it was retired if it was."""
+
+    public_key: str
+    until: datetime | None = None
+
+    @classmethod
+    def read(cls, told: str) -> "Trusted":
+        """From `BASE64`, or `BASE64=MOMENT` of a key that is retired; a moment without a zone is in UTC.
+
+        Raises:
+            ValueError: it is neither, in words.
+        """
+        if (found := _KEY.fullmatch(told)) is None:
+            raise ValueError("a public key is base64, as /v1/ledger/keys shows it")
+        if found["until"] is None:
+            return cls(found["key"])
+        try:
+            until = datetime.fromisoformat(found["until"])
+        except ValueError:
+            raise ValueError("the end of a key is a moment like 2026-01-31T12:00Z") from None
+        return cls(found["key"], until if until.tzinfo else until.replace(tzinfo=UTC))
+
+    def holds(self, at: datetime | str) -> bool:
+        """Whether the key had not been retired at a moment."""
+        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+        return self.until is None or moment <= self.until
+
+    def signed(self, signature: str, content: bytes, at: datetime | str) -> bool:
+        """Whether this is the key's true signature, of when it was not retired."""
+        return self.holds(at) and is_signature(signature, content, self.public_key)
+
+
+def trusted(keys: Iterable[str]) -> dict[str, Trusted]:
+    """Keys by the names by which entries call them; all but the present one must be retired.
+
+    Raises:
+        ValueError: one is no key, or the end of one is missing.
+    """
+    found = list(map(Trusted.read, dict.fromkeys(keys)))
+    if sum(key.until is None for key in found) > 1:
+        raise ValueError("of all keys but the present one the end is needed: BASE64=2026-01-31T12:00Z")
+    return {key_id(key.public_key): key for key in found}
 
 
 @dataclass
@@ -47,6 +110,12 @@ class _Chain:
     queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
     """By job: debits that were not voided."""
+    voided: list[str] = field(default_factory=list[str])
+    """Jobs whose debits were."""
+    published: list[tuple[int, datetime]] = field(default_factory=list[tuple[int, datetime]])
+    """Places that it had come to by these moments, as heads tell that were kept."""
+    latest: datetime = _BEFORE
+    """A moment that the chain is known to have come to."""
 
 
 @dataclass
@@ -76,22 +145,26 @@ def verify(
 
     Args:
         lines: of a database or of an export.
-        keys: public keys (base64) that its entries may be signed with. They must come from elsewhere: a key
-            that came with the lines proves nothing.
+        keys: that it may be signed with, as `Trusted` reads them. They must come from elsewhere: a key that
+            came with the lines proves nothing.
         kept: heads that were published earlier; chains must still go through them.
         shown: receipts that analysts hold; what they commit to must be there.
+
+    Raises:
+        ValueError: a key is none, or the end of one is missing.
     """
-    report, known = Report(), {key_id(key): key for key in keys}
+    report, known = Report(), trusted(keys)
     chains: dict[int, _Chain] = {}
+    published, opened = _published(kept, known), _Opened()
+    jobs = _Jobs(receipts=opened.by_job)
     costs: dict[str, Charge | str] = {}
     hashes: set[tuple[int, int, str]] = set()
-    opened = _Opened()
-    for line in lines:
+    for line in _up_to_the_end(lines, known, report):
         if isinstance(line, AccountLine):
             report.accounts += 1
             if line.account in chains:
                 report.blame(line.account, ["it is there twice"])
-            chains[line.account] = _Chain(line)
+            chains[line.account] = _Chain(line, published=published.get(line.account, []))
         elif isinstance(line, MechanismLine):
             costs[line.digest] = _cost(line)
         elif isinstance(line, EntryLine):
@@ -104,15 +177,19 @@ def verify(
             report.blame(line.account, _entry(chain, line, known, costs))
         elif isinstance(line, Heads):
             report.faults.extend(_heads(line, known, hashes))
+        elif isinstance(line, JobLine):
+            jobs.states[line.job] = line.state
         else:
             report.receipts += 1
-            report.faults.extend(_receipt(line.receipt, keys, hashes, opened))
+            report.faults.extend(_receipt(line.receipt, known, hashes, opened))
     for number, chain in chains.items():
         report.blame(number, _end(chain))
+        report.blame(number, jobs.faults_of(chain))
+    report.faults.extend(jobs.faults())
     for earlier in kept:
         report.faults.extend(f"as published {earlier.at}: {it}" for it in _heads(earlier, known, hashes))
     for receipt in shown:
-        report.faults.extend(_receipt(receipt, keys, hashes, opened))
+        report.faults.extend(_receipt(receipt, known, hashes, opened))
     return report
 
 
@@ -135,17 +212,50 @@ def _cost(line: MechanismLine) -> Charge | str:
         return "does not keep what it promises"
 
 
+def _up_to_the_end(
+    lines: Iterable[Line], keys: dict[str, Trusted], report: Report
+) -> Iterator[AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads]:
+    """All lines but the end, which has to be the last one."""
+    digest, ended = Digest(), False
+    for line in lines:
+        ended = isinstance(line, End)
+        if isinstance(line, End):
+            report.faults.extend(_told_whole(line, keys, digest))
+        else:
+            yield line
+        digest.add(line)
+    if not ended:
+        report.faults.append("there is no end that is signed over all lines: this ledger was cut")
+
+
+def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[str]:
+    key = keys.get(end.signer)
+    if key is None or not key.signed(end.signature, end.to_sign(), end.at):
+        yield "the end has no true signature of a key that was given"
+    if (end.lines, end.digest) != (digest.lines, digest.digest):
+        yield "the lines are not those that the end was signed over"
+
+
+def _published(
+    kept: Sequence[Heads], keys: dict[str, Trusted]
+) -> defaultdict[int, list[tuple[int, datetime]]]:
+    """Where heads say that accounts' chains had come, and when; of those that are truly signed."""
+    found = defaultdict[int, list[tuple[int, datetime]]](list)
+    for each in kept:
+        if _heads_signed(each, keys):
+            for head in each.heads:
+                found[head.account].append((head.seq, datetime.fromisoformat(each.at)))
+    return found
+
+
 def _entry(
-    chain: _Chain, line: EntryLine, keys: dict[str, str], costs: dict[str, Charge | str]
+    chain: _Chain, line: EntryLine, keys: dict[str, Trusted], costs: dict[str, Charge | str]
 ) -> Iterator[str]:
     if line.seq != chain.seq + 1 or line.prev != chain.head:
         yield f"entry {line.seq} does not follow its predecessor"
     if entry_hash(_as_entry(line)) != line.hash:
         yield f"entry {line.seq} was changed"
-    if (key := keys.get(line.signer)) is None:
-        yield f"entry {line.seq} is signed with a key that was not given, {line.signer}"
-    elif not is_signature(line.signature, to_sign(line.hash), key):
-        yield f"entry {line.seq} has no true signature"
+    yield from _signature(chain, line, keys)
     chain.seq, chain.head = line.seq, line.hash
     amounts = Charge(line.epsilon, line.delta, line.mu_squared, line.slack)
     if line.kind == "limit":
@@ -168,8 +278,22 @@ def _entry(
             yield f"entry {line.seq} charges a job twice"
         chain.open[job] = amounts
         yield from _mechanism(line, amounts, costs)
-    elif chain.open.pop(job, None) != -amounts:
-        yield f"entry {line.seq} gives back what was not charged"
+    else:
+        chain.voided.append(job)
+        if chain.open.pop(job, None) != -amounts:
+            yield f"entry {line.seq} gives back what was not charged"
+
+
+def _signature(chain: _Chain, line: EntryLine, keys: dict[str, Trusted]) -> Iterator[str]:
+    # Whoever has a retired key may write any moment; but the chain had come further than that, where later
+    # entries or heads that were kept say so.
+    chain.latest = max(chain.latest, line.at, *(at for seq, at in chain.published if seq < line.seq))
+    if (key := keys.get(line.signer)) is None:
+        yield f"entry {line.seq} is signed with a key that was not given, {line.signer}"
+    elif not key.holds(chain.latest):
+        yield f"entry {line.seq} is signed with a key that was retired, {line.signer}"
+    elif not key.signed(line.signature, to_sign(line.hash), line.at):
+        yield f"entry {line.seq} has no true signature"
 
 
 def _sums_after(chain: _Chain, line: EntryLine) -> Iterator[str]:
@@ -199,9 +323,36 @@ def _end(chain: _Chain) -> Iterator[str]:
             yield f"the limit of {name} is not the one last entered"
 
 
-def _heads(signed: Heads, keys: dict[str, str], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+@dataclass
+class _Jobs:
+    """What became of jobs, and which of them have an owner's receipt."""
+
+    receipts: Container[str]
+    states: dict[str, str] = field(default_factory=dict[str, str])
+
+    def faults_of(self, chain: _Chain) -> Iterator[str]:
+        """What became of a job must be what became of its charge."""
+        for job in chain.open:
+            if (state := self.states.get(job)) in (None, "voided"):
+                yield f"job {job} is charged and {state or 'is not there'}"
+        for job in chain.voided:
+            if (state := self.states.get(job)) != "voided" or job in self.receipts:
+                yield f"what job {job} cost was given back, and it is {state or 'not there'}"
+
+    def faults(self) -> Iterator[str]:
+        """A job has a receipt if it was committed. Of one on several datasets only the parts are told."""
+        for job, state in self.states.items():
+            if (state == "committed") != (job in self.receipts):
+                yield f"job {job} is {state} and has {'a' if job in self.receipts else 'no'} receipt"
+
+
+def _heads_signed(signed: Heads, keys: dict[str, Trusted]) -> bool:
     key = keys.get(signed.signer)
-    if key is None or not is_signature(signed.signature, signed.to_sign(), key):
+    return key is not None and key.signed(signed.signature, signed.to_sign(), signed.at)
+
+
+def _heads(signed: Heads, keys: dict[str, Trusted], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+    if not _heads_signed(signed, keys):
         yield "the heads have no true signature of a key that was given"
     for head in signed.heads:
         if (head.account, head.seq, head.hash) not in hashes:
@@ -209,10 +360,10 @@ def _heads(signed: Heads, keys: dict[str, str], hashes: set[tuple[int, int, str]
 
 
 def _receipt(
-    receipt: Receipt, keys: Sequence[str], hashes: set[tuple[int, int, str]], opened: _Opened
+    receipt: Receipt, keys: dict[str, Trusted], hashes: set[tuple[int, int, str]], opened: _Opened
 ) -> Iterator[str]:
-    job = receipt.statement.job
-    if not any(signed_by(receipt, key) for key in keys):
+    job, at = receipt.statement.job, receipt.statement.at
+    if not any(key.holds(at) and signed_by(receipt, key.public_key) for key in keys.values()):
         yield f"the receipt of {job} has no true signature of a key that was given"
     for entry in receipt.statement.entries:
         if (entry.account, entry.seq, entry.hash) not in hashes:

@@ -48,6 +48,7 @@ def budget(account: Account) -> Budget:
         composition=limits.composition,
         window=account.window,
         frozen=account.frozen,
+        frozen_by=account.frozen_by,  # pyright: ignore[reportArgumentType]
         limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
         spent=Spent(
             epsilon=spent.epsilon,

@@ -15,6 +15,6 @@ router = APIRouter(prefix="/v1/owners", tags=["owners"], route_class=Route)
 def create_owner(body: NewOwner, caller: ManageDep, services: ServicesDep) -> CreatedOwner:
     """Make an owner with its budget; the key is shown once."""
     caller.must_be("admin")
-    with services.database.write() as session:
-        owner, key = service.create_owner(session, body.name, body.budget.limits())
-        return CreatedOwner(id=owner.id, name=owner.name, budget=body.budget, key=key)
+    limits = body.budget.limits()
+    owner, key = services.database.run(lambda session: service.create_owner(session, body.name, limits))
+    return CreatedOwner(id=owner.id, name=owner.name, budget=body.budget, key=key)

@@ -14,6 +14,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
 from privest_service.owners.models import Owner
+from privest_service.owners.service import require_owner
 from privest_service.security.dependencies import ServicesDep
 
 router = APIRouter(prefix="/dashboard/admin", route_class=Page, dependencies=[Depends(admin)])
@@ -43,7 +44,7 @@ def read(
         .where(Owner.id > after)
     )
     if frozen:
-        statement = statement.where(Account.frozen)
+        statement = statement.where(Owner.frozen_by.is_not(None))
     with services.database.read() as session:
         rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).all()
         jobs = ledger.in_states(session, "reserved", "claimed")
@@ -69,7 +70,8 @@ def freeze(request: Request, owner_id: str, services: ServicesDep, form: FormDep
     """Stop all queries of an owner, or let them go on."""
 
     def change(session: Session) -> None:
-        ledger.set_frozen(session, ledger.owner_account(session, owner_id).id, form.get("frozen") == "yes")
+        require_owner(session, owner_id)
+        ledger.set_frozen(session, owner_id, form.get("frozen") == "yes", by="admin")
 
     services.database.run(change)
     return redirect(request, "/admin")

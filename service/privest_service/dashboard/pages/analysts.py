@@ -158,7 +158,10 @@ def _cap(given: dict[str, str]) -> NewCap:
 def revoke(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
     """End a grant at once."""
     dataset_id, analyst_id = (identifier(form, name) for name in ("dataset", "analyst"))
-    with services.database.write() as session:
+
+    def change(session: Session) -> None:
         datasets.require_own(session, visitor.principal, dataset_id)
         datasets.revoke_grant(session, dataset_id, analyst_id)
+
+    services.database.run(change)
     return redirect(request, "/analysts")

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
@@ -16,7 +17,7 @@ from privest_service.dashboard.standing import by_dataset
 from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
-from privest_service.datasets.models import Grant
+from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
@@ -209,8 +210,11 @@ def delete(
     request: Request, dataset_id: str, visitor: OwnerOfDataDep, services: ServicesDep, _: FormDep
 ) -> Response:
     """Delete the rows; what was spent on them stays spent."""
-    with services.database.write() as session:
+
+    def change(session: Session) -> Dataset:
         dataset = service.require_own(session, visitor.principal, dataset_id)
         service.delete(session, dataset)
-    service.remove_rows(services.store, dataset)
+        return dataset
+
+    service.remove_rows(services.store, services.database.run(change))
     return redirect(request, "/datasets")

@@ -23,9 +23,8 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported
 from privest_service.ledger.export import Form, write_out
 from privest_service.ledger.models import Entry
-from privest_service.ledger.receipts import key_id
 from privest_service.ledger.units import Charge
-from privest_service.ledger.verify import verify_file
+from privest_service.ledger.verify import trusted, verify_file
 from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
@@ -110,10 +109,9 @@ async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, for
     """
     keys = [services.settings.signer.public_key, *str(form.get("keys", "")).split()]
     try:
-        for key in keys:
-            key_id(key)
-    except ValueError:
-        raise Invalid("a public key is base64, as `/v1/ledger/keys` shows it") from None
+        trusted(keys)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
 
     def write(file: IO[bytes]) -> None:
         with services.database.read(snapshot=True) as session:

@@ -105,8 +105,7 @@ def freeze(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, f
     """Stop all queries, or let them go on."""
 
     def change(session: Session) -> None:
-        account = ledger.owner_account(session, visitor.id)
-        ledger.set_frozen(session, account.id, form.get("frozen") == "yes")
+        ledger.set_frozen(session, visitor.id, form.get("frozen") == "yes", by="owner")
 
     services.database.run(change)
     return redirect(request, "")
