@@ -1293,6 +1293,12 @@ class Budget(BaseModel):
     counted from 1; each promises (ε, δ) for itself
     """
     frozen: Annotated[bool, Field(title='Frozen')]
+    frozen_by: Annotated[Literal['owner', 'admin'] | None, Field(title='Frozen By')] = (
+        None
+    )
+    """
+    who froze it; an administrator ends its own freeze
+    """
     limit: Amount
     spent: Spent
     """
