@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.harness import Server
+from tests.harness import SPD3, Server, npy, spd, until
 
 from audit.faulty import FAULTS, NOISE
 
@@ -47,6 +47,9 @@ def alone(*faults: str) -> Iterator[Server]:
         url = f"sqlite:///{directory}/privest.db"
         server = Server(Path(directory), url, program, environment, workers=1)
         try:
+            # A busy machine may need so long to start the workers that the first upload is given up.
+            first = server.owner()
+            until(lambda: first.upload(npy(spd(2)), SPD3).status_code == 201)
             yield server
         finally:
             server.kill()
