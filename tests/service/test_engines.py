@@ -357,7 +357,7 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
         waiting = [asyncio.create_task(told(4.0, f"caller {number}")) for number in range(8)]
         await asyncio.sleep(0.2)
         more = await asyncio.gather(*(told(0.0) for _ in range(40)))
-        assert {detail.split(";")[0] for detail in more} == {"too many plans are being made"}
+        assert {detail.split(";")[0] for detail in more} == {"too many plans"}
         assert await engine.in_worker("intake", os.getpid)
         assert await engine.in_worker("fetch", os.getpid)
         assert time.monotonic() - begun < 2.0
@@ -385,15 +385,15 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
             return [str(getattr(each.exception(), "detail", None)) for each in wait(asked, 0.1).done]
 
         try:
-            own = "too many plans of yours are being made; try again later"
-            all_ = "too many plans are being made; try again later"
+            own = "too many plans of yours; try again when some are over"
+            all_ = "too many plans; try again later"
             assert refused("one", 6, free=True) == [own, own]
             assert refused("another", 3, free=True) == [all_]
             assert refused("another", 2, free=False) == []
             assert refused("a third", 1, free=False) == [all_]
         finally:
             ended.set_result("")
-    assert not engine._planning
+    assert not engine._limiter._held
 
 
 @on_one_database

@@ -5,8 +5,8 @@ from fastapi import APIRouter, Response
 from privest_service.connections import service, sources
 from privest_service.connections.schemas import ConnectionList, ConnectionView, NewConnection
 from privest_service.datasets.refusals import RefusedUploadError
-from privest_service.inputs import Route
 from privest_service.problems import Invalid, NotFound, Unavailable, documented
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=Route)

@@ -21,7 +21,7 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.inputs import Route, checked, either_body, parsed
+from privest_service.inputs import checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
@@ -34,11 +34,13 @@ from privest_service.problems import (
     UnsupportedMediaType,
     documented,
 )
+from privest_service.security.admission import Route, Uploading
 from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
+uploads = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Uploading)
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
@@ -52,8 +54,8 @@ _FORMATS: dict[str, Format] = {
 
 _JSON = "application/json"
 
-_MOST = 8
-"""Registrations of one owner at a time, in this process: bodies that arrive spill over to the disk."""
+_FIELDS = 8
+"""Of the form in which a file comes."""
 
 
 def _media_type(content_type: str | None) -> str:
@@ -87,7 +89,7 @@ def _view(dataset: Dataset, caller_id: str) -> DatasetView:
     )
 
 
-@router.post(
+@uploads.post(
     "",
     status_code=201,
     responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
@@ -99,8 +101,7 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     Each is checked against the schema before any of them is stored.
     """
     caller.must_be("owner")
-    with services.at_most(_MOST, "upload", caller.id):
-        return _view(await _registered(request, caller.id, services), caller.id)
+    return _view(await _registered(request, caller.id, services), caller.id)
 
 
 async def _registered(request: Request, owner_id: str, services: Services) -> Dataset:
@@ -111,7 +112,10 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
         source = service.behind(services, connection, path)
         return await service.register(services, owner_id, source, handle.declared, name=handle.name)
-    async with request.form() as form:
+    # What is no file is kept in memory.
+    async with request.form(
+        max_files=1, max_fields=_FIELDS, max_part_size=services.limiter.largest_body
+    ) as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)

@@ -77,7 +77,7 @@ def inline(services: Services, rows: list[Any]) -> Source:
     """Records that came in a request."""
 
     async def write(target: Path) -> Format:
-        await services.engine.in_thread(target.write_text, json.dumps(rows))
+        await services.engine.in_thread(lambda: target.write_text(json.dumps(rows)))
         return "json"
 
     return write

@@ -5,11 +5,11 @@ from typing import Any
 from fastapi import APIRouter, Response
 from sqlalchemy.orm import Session
 
-from privest_service.inputs import Route
 from privest_service.owners.service import require_owner
 from privest_service.problems import NotFound, documented
 from privest_service.security import service
-from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, RevokeDep, ServicesDep
+from privest_service.security.admission import Route
+from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
@@ -105,7 +105,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
 
 
 @router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an owner, at once. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
     with services.database.write() as session:
@@ -114,7 +114,7 @@ def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: Se
 
 
 @router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_analyst_key(analyst_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an analyst, at once. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
     with services.database.write() as session:

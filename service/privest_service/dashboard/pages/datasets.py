@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
-from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
 from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, owner
 from privest_service.datasets import service
@@ -26,6 +26,7 @@ from privest_service.security.dependencies import ServicesDep
 from privest_service.security.models import Analyst
 
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
+uploads = APIRouter(prefix="/dashboard/datasets", route_class=FilePage)
 
 SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
@@ -74,7 +75,7 @@ def _form(request: Request, kind: str, given: Mapping[str, str], problem: Proble
     )
 
 
-@router.post("/new")
+@uploads.post("/new")
 async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDep, form: FormDep) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
     given = texts(form)
