@@ -8,7 +8,7 @@ What runs jobs may begin one twice: its permit lets one of the runs open the row
 import asyncio
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
@@ -108,6 +108,7 @@ class Engine:
         self._memory = memory
         self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
+        self._running, self._counting = Counter[str](), threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._last_wait_ends = inf
@@ -292,7 +293,7 @@ class Engine:
 
         def claim(session: Session) -> tuple[list[str], Claimed | None]:
             lost = ledger.fail_overdue(session, now())
-            job = ledger.claim_next(session, lease) if able else None
+            job = ledger.claim_next(session, lease, self._served()) if able else None
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
             return lost, job and Claimed(job, str(self._store.permit(job.id)), self._paths(session, job))
 
@@ -301,6 +302,12 @@ class Engine:
             self._withdraw(job_id)
             log.warning("job lost", job=job_id)
         return claimed
+
+    def _served(self) -> list[str]:
+        """Submitters whose jobs run on all workers but one, which is left to whoever else comes."""
+        most = max(1, self._runners.slots - 1)
+        with self._counting:
+            return [submitter for submitter, jobs in self._running.items() if jobs >= most]
 
     def _paths(self, session: Session, job: Job) -> list[str]:
         if job.dummy:
@@ -311,19 +318,23 @@ class Engine:
     def _run(self, claimed: Claimed) -> None:
         """Have a claimed job run; the claim is committed."""
         job = claimed.job
+        with self._counting:
+            self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
             future = self._runners.run(seconds, run_job, job.kind, job.plan, claimed.permit, *claimed.paths)
         except (OSError, RuntimeError):  # the runners broke down
-            self._ends.submit(self._over, job.id, None)
+            self._ends.submit(self._over, job, None)
             return
-        future.add_done_callback(lambda done: self._ends.submit(self._over, job.id, done))
+        future.add_done_callback(lambda done: self._ends.submit(self._over, job, done))
 
-    def _over(self, job_id: str, run: Future[str] | None) -> None:
+    def _over(self, job: Job, run: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""
+        with self._counting:
+            self._running -= Counter([job.submitter_id])  # which forgets whoever has none
         self._slots.release()
-        self._withdraw(job_id)
-        self._end(job_id, run)
+        self._withdraw(job.id)
+        self._end(job.id, run)
 
     def _withdraw(self, job_id: str) -> None:
         try:

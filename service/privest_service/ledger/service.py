@@ -4,7 +4,7 @@ reserved → claimed → committed | failed, and reserved → voided, which alon
 is the point of no return: from there on the charge is final, whatever happens to the job.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
@@ -410,10 +410,15 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 
 
-def claim_next(session: Session, lease: timedelta) -> Job | None:
+def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ()) -> Job | None:
     """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
 
     From here on its charge is final.
+
+    Args:
+        session: of the caller's transaction.
+        lease: after which it is lost.
+        not_of: submitters who have their share of the workers already.
     """
     under_way = (
         select(Job.submitter_id, func.count().label("jobs"))
@@ -424,7 +429,7 @@ def claim_next(session: Session, lease: timedelta) -> Job | None:
     chosen = (
         select(Job.id)
         .outerjoin(under_way, under_way.c.submitter_id == Job.submitter_id)
-        .where(Job.state == "reserved", _WHOLE)
+        .where(Job.state == "reserved", _WHOLE, Job.submitter_id.not_in(not_of))
         .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
