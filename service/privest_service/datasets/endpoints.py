@@ -1,8 +1,8 @@
 """Datasets and grants."""
 
-from typing import get_args
+from typing import Annotated, get_args
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import UploadFile
 
@@ -142,11 +142,18 @@ def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnectio
 
 
 @router.get("", responses=documented())
-def list_datasets(caller: ReadDep, services: ServicesDep) -> DatasetList:
-    """The datasets that the caller owns or was granted."""
+def list_datasets(
+    caller: ReadDep,
+    services: ServicesDep,
+    limit: Annotated[int, Query(ge=1, le=service.MOST_LISTED)] = service.MOST_LISTED,
+    cursor: Annotated[
+        str, Query(pattern=f"^({service.CURSOR})?$", description="`next` of the page before")
+    ] = "",
+) -> DatasetList:
+    """The datasets that the caller owns or was granted, newest first, in pages."""
     with services.database.read() as session:
-        found = service.visible(session, caller)
-        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found])
+        found, further = service.visible(session, caller, limit=limit, cursor=cursor)
+        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found], next=further)
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))

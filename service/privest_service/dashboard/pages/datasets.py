@@ -1,9 +1,9 @@
 """Datasets: public facts, what was spent on each, upload, deletion."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Request, Security
+from fastapi import APIRouter, Query, Request, Security
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -28,6 +28,8 @@ from privest_service.security.models import Analyst
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
 uploads = APIRouter(prefix="/dashboard/datasets", route_class=FilePage)
 
+_PAGE = 100
+
 SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
 _MANIFOLDS = ("sphere", "spd", "euclidean", "poincare-ball", "lorentz", "stiefel", "grassmann", "oblique")
@@ -35,11 +37,16 @@ _METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
-    """All datasets of the owner."""
+def read(
+    request: Request,
+    visitor: OwnerDep,
+    services: ServicesDep,
+    after: Annotated[str, Query(pattern=f"^({service.CURSOR})?$")] = "",
+) -> Response:
+    """The datasets of the owner, newest first."""
     with services.database.read() as session:
         seen = fingerprint(session, visitor.id)
-        own = service.visible(session, visitor.principal)
+        own, further = service.visible(session, visitor.principal, limit=_PAGE, cursor=after)
         parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
     spent = {part.id: part for part in parts}
     first: dict[str, str] = {}
@@ -50,6 +57,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         "datasets.html",
         seen=seen,
         datasets=[(dataset, spent.get(first[dataset.fingerprint])) for dataset in own],
+        further=further,
         shared={dataset.id for dataset in own if first[dataset.fingerprint] != dataset.id},
     )
 
