@@ -12,8 +12,8 @@ from typing import Any
 
 import httpx
 import numpy as np
+from tests.harness import LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 
-from harness import LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
@@ -149,7 +149,9 @@ def streams(server: Server) -> Attack:
     """Streams of a job's states."""
     owner = server.owner(epsilon=100.0)
     job = owner.estimate(owner.dataset(*slow_rows()), epsilon=0.5, steps=900, wait=0).json()["id"]
-    return Attack("streams", 60, [{"method": "GET", "url": f"/v1/jobs/{job}/events", "headers": owner.headers}])
+    return Attack(
+        "streams", 60, [{"method": "GET", "url": f"/v1/jobs/{job}/events", "headers": owner.headers}]
+    )
 
 
 def exports(server: Server) -> Attack:
@@ -168,7 +170,9 @@ def _cap(number: int) -> dict[str, float]:
 def lists(server: Server) -> Attack:
     """Many datasets with long schemas, listed."""
     owner = server.owner()
-    schema = json.dumps(LABELLED | {"features": [f"feature {i}" for i in range(500)], "mean": None, "scale": None})
+    schema = json.dumps(
+        LABELLED | {"features": [f"feature {i}" for i in range(500)], "mean": None, "scale": None}
+    )
     database = Database(server.database_url)
     with database.write() as session:
         for number in range(3000):

@@ -63,6 +63,9 @@ FREE_PLANS = Limit("plans", 4, 6)
 THREADS = 6
 """Of one caller at a time, and so of connections to the database: what comes beyond waits for its turn."""
 
+LONG = 2**14
+"""Bytes from which on a document is read in a thread: in the event loop everybody would wait for it."""
+
 CONNECTIONS = 16
 """To the database, of this process."""
 
@@ -145,11 +148,18 @@ class Limiter:
         return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=self._strangers)
 
     @contextmanager
-    def on_behalf_of(self, who: str) -> Generator[None]:
-        """Have what is done here, and all that it starts, take its turns among this caller's threads."""
-        turns = self._turns.get(who)
+    def on_behalf_of(self, who: str, body: int = 0) -> Generator[None]:
+        """Have what is done here, and all that it starts, take its turns among this caller's threads.
+
+        Args:
+            who: the caller.
+            body: bytes that it sends. Long documents are worked on one at a time: they keep the interpreter.
+        """
+        long = body >= LONG
+        name = f"{who} long" if long else who
+        turns = self._turns.get(name)
         if turns is None:
-            turns = self._turns[who] = asyncio.Semaphore(THREADS)
+            turns = self._turns[name] = asyncio.Semaphore(1 if long else THREADS)
         before = _turns.set(turns)
         try:
             yield

@@ -13,14 +13,11 @@ from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
 from privest_service.inputs import from_json
-from privest_service.limits import REQUESTS, UPLOADS, Limit, Limiter, in_thread
+from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
 from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security import service
 from privest_service.security.principals import Credential
 from privest_service.services import Services
-
-_LONG = 2**14
-"""Bytes from which on a document is read in a thread: in the event loop everybody would wait for it."""
 
 
 def address_of(request: Request) -> str:
@@ -101,7 +98,7 @@ class Admitting(APIRoute):
                 found.must_be_for(*self.needs)
         limiter: Limiter = services.limiter
         what, amount = self.brings(limiter, request)
-        with limiter.hold(REQUESTS, who), limiter.hold(what, who, amount), limiter.on_behalf_of(who):
+        with limiter.hold(REQUESTS, who), limiter.hold(what, who, amount), limiter.on_behalf_of(who, amount):
             await super().handle(scope, receive, send)
 
 
@@ -150,7 +147,7 @@ class Route(Admitting):
             asked = _Once(request.scope, request.receive)
             if self.body_field and _is_json(asked):
                 body = await asked.body()
-                if len(body) >= _LONG:
+                if len(body) >= LONG:
                     asked.read = await in_thread(self._read, body)
             return await handle(asked)
 
