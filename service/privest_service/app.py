@@ -94,7 +94,6 @@ def create_app(settings: Settings | None) -> FastAPI:
     app.add_middleware(proper)
     requests.install(app)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
-    app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (
         datasets.router,
         owners.router,
@@ -107,6 +106,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         probes.counted,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
+    app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
     if settings:
         dashboard.install(app, settings.max_upload_bytes, settings.max_request_bytes)
     return app
