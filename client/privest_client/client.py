@@ -214,7 +214,7 @@ class Datasets:
 
     def list(self) -> list[models.DatasetView]:
         """All that may be asked about."""
-        return self._client.run(operations.fetch(models.DatasetList, "GET", "/v1/datasets")).datasets
+        return self._client.run(operations.datasets())
 
     def get(self, dataset: str) -> models.DatasetView:
         """What is public of one."""
@@ -355,7 +355,7 @@ class AsyncDatasets:
 
     async def list(self) -> list[models.DatasetView]:
         """See `Datasets.list`."""
-        return (await self._client.run(operations.fetch(models.DatasetList, "GET", "/v1/datasets"))).datasets
+        return await self._client.run(operations.datasets())
 
     async def get(self, dataset: str) -> models.DatasetView:
         """See `Datasets.get`."""

@@ -1342,6 +1342,10 @@ class ConnectionList(BaseModel):
     """
 
     connections: Annotated[list[ConnectionView], Field(title='Connections')]
+    next: Annotated[str | None, Field(title='Next')] = None
+    """
+    `cursor` of the next page, where one follows
+    """
 
 
 class CreatedOwner(BaseModel):
@@ -2012,6 +2016,10 @@ class DatasetList(BaseModel):
     """
 
     datasets: Annotated[list[DatasetView], Field(title='Datasets')]
+    next: Annotated[str | None, Field(title='Next')] = None
+    """
+    `cursor` of the next page; null where none follows
+    """
 
 
 class InlineRef(BaseModel):

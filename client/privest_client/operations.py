@@ -130,6 +130,21 @@ def fetch(model: type[M], method: str, path: str, **content: Any) -> Conversatio
     return _read(model, response)
 
 
+def datasets() -> Conversation[list[models.DatasetView]]:
+    """All datasets, page by page.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    found, cursor = list[models.DatasetView](), None
+    while True:
+        params = {"params": {"cursor": cursor}} if cursor else {}
+        page = yield from fetch(models.DatasetList, "GET", "/v1/datasets", **params)
+        found += page.datasets
+        if not (cursor := page.next):
+            return found
+
+
 def _read(model: type[M], response: Any) -> M:
     try:
         return model.model_validate_json(response.content)

@@ -21,6 +21,7 @@ from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.inputs import describe, nameable
 from privest_service.ledger import endpoints as ledger
+from privest_service.limits import CONNECTIONS, Limiter
 from privest_service.looks import Look
 from privest_service.owners import endpoints as owners
 from privest_service.problems import ProblemDocument
@@ -48,7 +49,8 @@ def create_app(settings: Settings | None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         assert settings is not None  # noqa: S101 - the interface alone is never served
         store = Store(settings.data_dir)
-        database = Database(settings.url, signer=settings.signer, patience=_PATIENCE)
+        limiter = Limiter(settings.max_request_bytes)
+        database = Database(settings.url, signer=settings.signer, pool_size=CONNECTIONS, patience=_PATIENCE)
         engine = Engine(
             database,
             store,
@@ -57,13 +59,14 @@ def create_app(settings: Settings | None) -> FastAPI:
             engine=settings.engine,
             memory=settings.worker_memory,
             tidy=partial(sweep, database, store),
+            limiter=limiter,
         )
         clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         readiness = Readiness(database, head(database), store, engine)
         rates = Rates(settings.rate_limit)
-        app.state.services = Services(settings, database, store, engine, readiness, rates)
+        app.state.services = Services(settings, database, store, engine, readiness, rates, limiter)
         metrics.watch(Look(partial(probes.queue, database)).seen)
         try:
             yield
@@ -92,8 +95,8 @@ def create_app(settings: Settings | None) -> FastAPI:
     requests.install(app)
     app.add_middleware(unstored)
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
-    app.include_router(datasets.router, max_body_size=settings.max_upload_bytes if settings else None)
     for router in (
+        datasets.router,
         owners.router,
         security.router,
         connections.router,
@@ -101,8 +104,10 @@ def create_app(settings: Settings | None) -> FastAPI:
         ledger.router,
         ledger.keys_router,
         probes.router,
+        probes.counted,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
+    app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
     if settings:
         dashboard.install(app, settings.max_upload_bytes, settings.max_request_bytes)
     return app

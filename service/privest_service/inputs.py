@@ -1,12 +1,11 @@
 """What everything that a caller sends has in common."""
 
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from sys import float_info
 from typing import Annotated, Any, TypeVar, cast
 
-from fastapi import FastAPI, Request, Response
-from fastapi.routing import APIRoute
+from fastapi import FastAPI, Request
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -112,27 +111,6 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
         return validate(given)
     except ValidationError as error:
         raise Invalid(faults=faults_of(error.errors())) from None
-
-
-class _Once(Request):
-    """A request whose body is read so."""
-
-    async def json(self) -> Any:
-        """The body."""
-        return from_json(await self.body())
-
-
-class Route(APIRoute):
-    """A route of the interface."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As FastAPI has it, but for how JSON is read."""
-        handle = super().get_route_handler()
-
-        async def route(request: Request) -> Response:
-            return await handle(_Once(request.scope, request.receive))
-
-        return route
 
 
 async def nameable(request: Request) -> None:

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.problems import DatabaseUnavailable, Forbidden, Unavailable, documented
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import ReadDep, ServicesDep
 from privest_service.telemetry import metrics
 
@@ -36,7 +37,11 @@ async def readyz(services: ServicesDep) -> Health:
     return Health()
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=documented(Forbidden))
+# The probes know nobody; here somebody is asked for.
+counted = APIRouter(tags=["operations"], route_class=Route)
+
+
+@counted.get("/metrics", response_class=PlainTextResponse, responses=documented(Forbidden))
 def read_metrics(request: Request, caller: ReadDep) -> Response:
     """What this replica counted, and the queue of all replicas, in the formats of Prometheus."""
     caller.must_be("admin")

@@ -27,6 +27,7 @@ from privest_client import (
     Unreachable,
     calls,
     infer,
+    operations,
 )
 from privest_client import client as faces
 from privest_client.cli import main
@@ -312,3 +313,15 @@ def test_the_command_line(
     assert "Traceback" not in said
     monkeypatch.delenv("PRIVEST_KEY")
     assert main(["budget"]) == 2
+
+
+def test_lists_are_read_to_their_last_page(client: Client) -> None:
+    view = client.datasets.upload(plane(), VECTORS, name="one").model_dump(mode="json", by_alias=True)
+    listing = operations.datasets()
+    first = next(listing)
+    assert first.content == {}
+    second = listing.send(httpx.Response(200, json={"datasets": [view, view], "next": "7-ds_1"}))
+    assert second.content == {"params": {"cursor": "7-ds_1"}}
+    with pytest.raises(StopIteration) as end:
+        listing.send(httpx.Response(200, json={"datasets": [view], "next": None}))
+    assert [each.id for each in end.value.value] == [view["id"]] * 3

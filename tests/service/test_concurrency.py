@@ -18,11 +18,13 @@ from privest_service.database import Database
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
+from privest_service.limits import WAITS
 from privest_service.problems import BudgetExceeded, DatabaseUnavailable
 
 PROCESSES, THREADS, ATTEMPTS = 2, 16, 15
 ADMITTED = 50
 CHARGE = Charge(7, 3, 1000, 2)
+WAITING = WAITS.each  # beyond that nobody is waited for
 LIMITS = Limits("gdp", 1, 1, ADMITTED * CHARGE.mu_squared + CHARGE.mu_squared - 1, 10**6)
 
 _spawn = multiprocessing.get_context("spawn")
@@ -184,8 +186,8 @@ def test_voids_and_charges_at_once_add_up(database: Database) -> None:
 def test_identical_requests_at_once_are_one_job(server: Server) -> None:
     owner = server.owner()
     dataset = owner.dataset()
-    with ThreadPoolExecutor(100) as pool:
-        answers = list(pool.map(lambda _: owner.estimate(dataset, key="k", reuse=False), range(100)))
+    with ThreadPoolExecutor(WAITING) as pool:
+        answers = list(pool.map(lambda _: owner.estimate(dataset, key="k", reuse=False), range(WAITING)))
     assert {answer.status_code for answer in answers} == {200}, Counter(a.status_code for a in answers)
     assert len({answer.content for answer in answers}) == 1
     assert owner.budget()["queries"] == 1

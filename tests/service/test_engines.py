@@ -52,6 +52,7 @@ from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.ledger.models import Job, Transition
+from privest_service.limits import PLANS
 from privest_service.problems import TooLarge, Unavailable
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
@@ -357,9 +358,9 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
         waiting = [
             asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
         ]
-        await asyncio.to_thread(until, lambda: engine._planning.total() == len(callers))
+        await asyncio.to_thread(until, lambda: engine._limiter._held[PLANS, ""] == len(callers))
         more = await asyncio.gather(*(refused(os.getpid) for _ in range(40)))
-        assert set(more) == {"too many plans are being made"}
+        assert set(more) == {"too many plans"}
         assert await engine.in_worker("intake", os.getpid)
         assert await engine.in_worker("fetch", os.getpid)
         assert not any(each.done() for each in waiting)
@@ -397,15 +398,15 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
             return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
 
         try:
-            own = "too many plans of yours are being made; try again later"
-            all_ = "too many plans are being made; try again later"
+            own = "too many plans of yours; try again when some are over"
+            all_ = "too many plans; try again later"
             assert refused("one", 6, free=True) == [own, own]
             assert refused("another", 3, free=True) == [all_]
             assert refused("another", 2, free=False) == []
             assert refused("a third", 1, free=False) == [all_]
         finally:
             ended.set_result("")
-    assert not engine._planning
+    assert not engine._limiter._held
 
 
 @on_one_database

@@ -10,6 +10,9 @@ from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.statistic import Statistic
 
+LEAST_RATE = 1e-12
+"""Probability of a record to be in a batch, below which batches of any dataset would be empty."""
+
 _SLACK_SHARE = 200
 """One part in this many of δ pays for the slack of a sampled run's certificate."""
 

@@ -5,7 +5,15 @@ from math import fsum, inf, nextafter, sqrt
 from typing import Literal
 
 from privest.arrays import Array
-from privest.estimators.budget import BELOW, batches, cost_of_batches, covers, gaussian_budget, in_words
+from privest.estimators.budget import (
+    BELOW,
+    LEAST_RATE,
+    batches,
+    cost_of_batches,
+    covers,
+    gaussian_budget,
+    in_words,
+)
 from privest.manifolds import Manifold
 from privest.privacy.calibration import mu_for
 from privest.privacy.certificates import (
@@ -272,8 +280,8 @@ def variance_reduced_course(
 
 def _rate(facts: Facts, given: float | None, scheme: Scheme) -> float:
     rate = min(1.0, _BATCH / facts.n) if given is None else given
-    if not 0 < rate <= 1:
-        raise ValueError("rate must be above 0 and at most 1")
+    if not LEAST_RATE <= rate <= 1:
+        raise ValueError(f"rate must be between {LEAST_RATE:g} and 1")
     if scheme == "fixed":
         rate = max(1, round(rate * facts.n)) / facts.n
     return rate

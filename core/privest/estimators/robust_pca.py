@@ -10,6 +10,7 @@ from scipy.special import chdtri
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.budget import (
     BELOW,
+    LEAST_RATE,
     batches,
     cost_of_batches,
     covers,
@@ -486,7 +487,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
             spec.scale is None or spec.loss in ("bounded", "redescending"),
             "scale belongs to the losses bounded and redescending",
         ),
-        (spec.rate is None or 0 < spec.rate <= 1, "rate must be above 0 and at most 1"),
+        (spec.rate is None or LEAST_RATE <= spec.rate <= 1, f"rate must be between {LEAST_RATE:g} and 1"),
         (
             stochastic or (spec.rate is None and spec.sampling == "poisson"),
             "rate and sampling belong to the stochastic solvers",

@@ -1,12 +1,15 @@
 """Connections."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from privest_service.connections import service, sources
 from privest_service.connections.schemas import ConnectionList, ConnectionView, NewConnection
 from privest_service.datasets.refusals import RefusedUploadError
-from privest_service.inputs import Route
+from privest_service.inputs import Id
 from privest_service.problems import Invalid, NotFound, Unavailable, documented
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=Route)
@@ -31,11 +34,17 @@ async def create_connection(body: NewConnection, caller: ManageDep, services: Se
 
 
 @router.get("", responses=documented(), response_model_exclude_none=True)
-def list_connections(caller: ReadDep, services: ServicesDep) -> ConnectionList:
-    """All connections, or those that were assigned to the calling owner."""
+def list_connections(
+    caller: ReadDep,
+    services: ServicesDep,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+    cursor: Annotated[Id, Query(description="`next` of the page before")] = "",
+) -> ConnectionList:
+    """All connections, or those that were assigned to the calling owner, by name, in pages."""
     caller.must_be("admin", "owner")
     with services.database.read() as session:
-        return ConnectionList(connections=service.visible(session, caller))
+        found, further = service.visible(session, caller, limit=limit, after=cursor)
+        return ConnectionList(connections=found, next=further)
 
 
 @router.delete("/{name}", status_code=204, responses=documented(NotFound))

@@ -100,3 +100,4 @@ class ConnectionList(BaseModel):
     """All connections, or those of an owner, by name."""
 
     connections: list[ConnectionView]
+    next: Annotated[str | None, Field(description="`cursor` of the next page, where one follows")] = None

@@ -34,19 +34,38 @@ def register(session: Session, connection: NewConnection, secret: bytes) -> Conn
     return ConnectionView(name=connection.name, kind=connection.kind, owners=[])
 
 
-def visible(session: Session, principal: Principal) -> list[ConnectionView]:
-    """All connections with their owners for an administrator, its own for an owner."""
-    found = session.scalars(select(Connection).order_by(Connection.name)).all()
-    owners: dict[str, list[str]] = {connection.name: [] for connection in found}
-    for assignment in session.scalars(select(Assignment).order_by(Assignment.created_at)):
-        owners.setdefault(assignment.connection_name, []).append(assignment.owner_id)
-    return [
-        ConnectionView(
-            name=each.name, kind=each.kind, owners=owners[each.name] if principal.role == "admin" else None
+def visible(
+    session: Session, principal: Principal, *, limit: int = 1000, after: str = ""
+) -> tuple[list[ConnectionView], str | None]:
+    """Connections by name, and the last name where more follow.
+
+    An administrator sees all, with their owners, and an owner its own.
+
+    Args:
+        session: of the caller's transaction.
+        principal: who asks.
+        limit: of how many.
+        after: the last name of an earlier list.
+    """
+    is_admin = principal.role == "admin"
+    chosen = select(Connection.name, Connection.kind).where(Connection.name > after)
+    if not is_admin:
+        chosen = chosen.join(Assignment, Assignment.connection_name == Connection.name).where(
+            Assignment.owner_id == principal.id
         )
-        for each in found
-        if principal.role == "admin" or principal.id in owners[each.name]
+    rows = session.execute(chosen.order_by(Connection.name).limit(limit + 1)).all()
+    listed = rows[:limit]
+    owners: dict[str, list[str]] = {row.name: [] for row in listed}
+    if is_admin:
+        for assignment in session.scalars(
+            select(Assignment).where(Assignment.connection_name.in_(owners)).order_by(Assignment.created_at)
+        ):
+            owners[assignment.connection_name].append(assignment.owner_id)
+    views = [
+        ConnectionView(name=row.name, kind=row.kind, owners=owners[row.name] if is_admin else None)
+        for row in listed
     ]
+    return views, listed[-1].name if len(rows) > limit else None
 
 
 def remove(session: Session, name: str) -> None:

@@ -10,15 +10,18 @@ import structlog
 from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
-from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
-from privest_service.dashboard.visitors import enter
+from privest_service.dashboard.visitors import enter, recognised
 from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of, full_disk
+from privest_service.security.admission import Admitting, Uploading
+from privest_service.security.principals import Credential
+from privest_service.services import Services
 
 STATIC = Path(__file__).with_name("static")
 
@@ -84,8 +87,34 @@ def redirect(request: Request, path: str) -> RedirectResponse:
     return RedirectResponse(place(request, path), 303)
 
 
-class Page(APIRoute):
-    """A route of the dashboard."""
+class Page(Admitting):
+    """A route of the dashboard, for whoever is signed in."""
+
+    def identify(self, services: Services, request: Request) -> Credential:
+        """By the cookie of a session, or a token that the platform's proxy adds.
+
+        Raises:
+            Unauthenticated: nobody is signed in.
+        """
+        request.state.visitor = recognised(services, request)
+        return request.state.visitor.session.credential
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; whoever is not let in sees a page, too."""
+        begun = False
+
+        async def pass_on(message: Message) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
+        try:
+            await super().handle(scope, receive, pass_on)
+        except Exception as error:
+            if begun or isinstance(error, HTTPException):
+                raise
+            request = Request(scope)
+            await _finished(request, _instead(request, error))(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """As FastAPI has it, with errors for people and the headers of a page."""
@@ -94,25 +123,42 @@ class Page(APIRoute):
         async def page(request: Request) -> Response:
             try:
                 response = await handle(request)
-            except Problem as problem:
-                response = _refused(request, problem)
-            except (RequestValidationError, ValidationError) as error:
-                response = _refused(request, Invalid(faults=faults_of(error.errors())))
-            except HTTPException as error:
-                response = _refused(request, by_status(error.status_code))
             except Exception as error:
-                if full := full_disk(error):
-                    response = _refused(request, full)
-                else:
-                    log.exception("a page failed")
-                    response = render(request, "failed.html", status=500)
-            if opened := getattr(request.state, "entered", None):
-                enter(request, response, opened)
-            for name, value in _HEADERS.items():
-                response.headers.setdefault(name, value)
-            return response
+                response = _instead(request, error)
+            return _finished(request, response)
 
         return page
+
+
+class FilePage(Page):
+    """A page that takes files, which spill over to the disk as they arrive."""
+
+    brings = Uploading.brings
+
+
+def _finished(request: Request, response: Response) -> Response:
+    """With the cookie of a session that began on the way, and the headers of a page."""
+    if opened := getattr(request.state, "entered", None):
+        enter(request, response, opened)
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+def _instead(request: Request, error: Exception) -> Response:
+    """What is shown instead of a page."""
+    match error:
+        case Problem():
+            return _refused(request, error)
+        case RequestValidationError() | ValidationError():
+            return _refused(request, Invalid(faults=faults_of(error.errors())))
+        case HTTPException():
+            return _refused(request, by_status(error.status_code))
+        case _ if full := full_disk(error):
+            return _refused(request, full)
+        case _:
+            log.exception("a page failed")
+            return render(request, "failed.html", status=500)
 
 
 def _refused(request: Request, problem: Problem) -> Response:

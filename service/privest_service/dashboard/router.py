@@ -29,6 +29,9 @@ class _Kept(StaticFiles):
         return response
 
 
+_SIGN_IN = 2**15
+"""Bytes of the form that strangers may send: a key, or a token of a platform."""
+
 _rest = APIRouter(prefix="/dashboard", route_class=Page)
 
 
@@ -41,8 +44,9 @@ def nowhere() -> Response:
 def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int | None) -> None:
     """Add the dashboard to the application, outside of the interface that openapi.yaml describes."""
     app.mount("/dashboard/static", _Kept(directory=STATIC))
-    _include(app, datasets.router, max_upload_bytes)
-    for page in (sign_in, live, overview, ledger, analysts, what_if, answers, admin):
+    _include(app, datasets.uploads, max_upload_bytes)
+    _include(app, sign_in.router, None if max_request_bytes is None else min(max_request_bytes, _SIGN_IN))
+    for page in (datasets, live, overview, ledger, analysts, what_if, answers, admin):
         _include(app, page.router, max_request_bytes)
     _include(app, _rest, max_request_bytes)
 

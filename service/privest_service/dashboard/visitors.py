@@ -6,16 +6,18 @@ from urllib.parse import SplitResult, urlsplit
 
 from fastapi import Depends, Request, Security
 from fastapi.responses import Response
-from fastapi.security import SecurityScopes
 from starlette.datastructures import FormData
 
 from privest_service.owners.models import Owner
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep, address_of, allow
-from privest_service.security.principals import Principal
+from privest_service.security.admission import address_of, identified
+from privest_service.security.principals import Credential, Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
+
+_FIELDS = 50
+"""Of a form, which are kept in memory until it is whole."""
 
 _PLAIN = "privest-session"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -122,8 +124,8 @@ def same_origin(request: Request) -> None:
         raise Forbidden("this was sent from another site")
 
 
-def visitor(request: Request, services: ServicesDep) -> Visitor:
-    """Whoever is signed in.
+def recognised(services: Services, request: Request) -> Visitor:
+    """Whoever is signed in, by the head of a request alone.
 
     Raises:
         Unauthenticated: nobody is, or not any more.
@@ -135,8 +137,7 @@ def visitor(request: Request, services: ServicesDep) -> Visitor:
     if found.principal.role == "owner":
         with services.database.read() as session:
             name = session.get_one(Owner, found.principal.id).name
-    request.state.visitor = Visitor(found, name)
-    return request.state.visitor
+    return Visitor(found, name)
 
 
 def _vouched(request: Request, services: Services) -> OpenSession | None:
@@ -148,24 +149,16 @@ def _vouched(request: Request, services: Services) -> OpenSession | None:
     return request.state.entered
 
 
+async def visitor(request: Request, _: Annotated[Credential, Depends(identified)]) -> Visitor:
+    """Whoever is signed in, with a key or token that is for what the page declares."""
+    return request.state.visitor
+
+
 SignedInDep = Annotated[Visitor, Depends(visitor)]
+VisitorDep = Annotated[Visitor, Security(visitor, scopes=["read"])]
 
 
-def allowed(needed: SecurityScopes, services: ServicesDep, found: SignedInDep) -> Visitor:
-    """Whoever is signed in with a key or token that is for what is asked.
-
-    Raises:
-        Forbidden: it lacks a scope.
-        TooManyRequests: not so often.
-    """
-    allow(services, found.session.credential, needed)
-    return found
-
-
-VisitorDep = Annotated[Visitor, Security(allowed, scopes=["read"])]
-
-
-def owner(found: Annotated[Visitor, Depends(allowed)]) -> Visitor:
+async def owner(found: SignedInDep) -> Visitor:
     """An owner who is signed in.
 
     Raises:
@@ -180,7 +173,7 @@ OwnerOfDataDep = Annotated[Visitor, Security(owner, scopes=["data"])]
 ManagingOwnerDep = Annotated[Visitor, Security(owner, scopes=["manage"])]
 
 
-def admin(found: Annotated[Visitor, Security(allowed, scopes=["manage"])]) -> Visitor:
+async def admin(found: Annotated[Visitor, Security(visitor, scopes=["manage"])]) -> Visitor:
     """The administrator who is signed in.
 
     Raises:
@@ -197,7 +190,7 @@ async def submitted(request: Request, found: SignedInDep) -> FormData:
         Forbidden: it did not.
     """
     same_origin(request)
-    form = await request.form()
+    form = await request.form(max_files=1, max_fields=_FIELDS)
     token = form.get("token")
     if not isinstance(token, str) or not found.session.accepts(token):
         await form.close()

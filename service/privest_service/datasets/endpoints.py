@@ -1,9 +1,9 @@
 """Datasets and grants."""
 
 from collections.abc import Sequence
-from typing import get_args
+from typing import Annotated, get_args
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import UploadFile
 
@@ -22,7 +22,7 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.inputs import Route, checked, either_body, parsed
+from privest_service.inputs import checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
@@ -35,11 +35,13 @@ from privest_service.problems import (
     UnsupportedMediaType,
     documented,
 )
+from privest_service.security.admission import Route, Uploading
 from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
+uploads = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Uploading)
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
@@ -53,8 +55,8 @@ _FORMATS: dict[str, Format] = {
 
 _JSON = "application/json"
 
-_MOST = 8
-"""Registrations of one owner at a time, in this process: bodies that arrive spill over to the disk."""
+_FIELDS = 8
+"""Of the form in which a file comes."""
 
 
 def _media_type(content_type: str | None) -> str:
@@ -90,7 +92,7 @@ def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None 
     )
 
 
-@router.post(
+@uploads.post(
     "",
     status_code=201,
     responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
@@ -102,9 +104,8 @@ async def create_dataset(request: Request, caller: DataDep, services: ServicesDe
     Each is checked against the schema before any of them is stored.
     """
     caller.must_be("owner")
-    with services.at_most(_MOST, "upload", caller.id):
-        dataset = await _registered(request, caller.id, services)
-        return await services.engine.in_thread(_told, services, dataset)
+    dataset = await _registered(request, caller.id, services)
+    return await services.engine.in_thread(_told, services, dataset)
 
 
 def _told(services: Services, dataset: Dataset) -> DatasetView:
@@ -123,7 +124,10 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         return await service.register(
             services, owner_id, source, handle.declared, name=handle.name, rows_of=handle.rows_of
         )
-    async with request.form() as form:
+    # What is no file is kept in memory.
+    async with request.form(
+        max_files=1, max_fields=_FIELDS, max_part_size=services.limiter.largest_body
+    ) as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
@@ -152,11 +156,18 @@ def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnectio
 
 
 @router.get("", responses=documented())
-def list_datasets(caller: ReadDep, services: ServicesDep) -> DatasetList:
-    """The datasets that the caller owns or was granted."""
+def list_datasets(
+    caller: ReadDep,
+    services: ServicesDep,
+    limit: Annotated[int, Query(ge=1, le=service.MOST_LISTED)] = service.MOST_LISTED,
+    cursor: Annotated[
+        str, Query(pattern=f"^({service.CURSOR})?$", description="`next` of the page before")
+    ] = "",
+) -> DatasetList:
+    """The datasets that the caller owns or was granted, newest first, in pages."""
     with services.database.read() as session:
-        found = service.visible(session, caller)
-        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found])
+        found, further = service.visible(session, caller, limit=limit, cursor=cursor)
+        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found], next=further)
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))

@@ -365,6 +365,9 @@ class DatasetList(BaseModel):
     """Datasets that the caller may see, newest first."""
 
     datasets: list[DatasetView]
+    next: Annotated[str | None, Field(description="`cursor` of the next page; null where none follows")] = (
+        None
+    )
 
 
 class DummyRows(BaseModel):

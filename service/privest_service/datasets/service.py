@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from sqlalchemy import or_, select, update
+from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest_service.connections.schemas import NewConnection
@@ -42,6 +43,17 @@ _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 
 _UNASKED = timedelta(hours=1)
 """After which no question comes to rows that were brought for one: the service was killed between them."""
+
+MOST_LISTED = 1000
+"""Datasets that are listed at a time."""
+
+_LONGEST_LIST = 2**20
+"""Characters of their schemas, after which a list ends, too."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
+"""What a list's cursor looks like."""
 
 Source = Callable[[Path], Awaitable[Format]]
 """Fills an empty file with rows as they arrive, and tells their format."""
@@ -78,7 +90,7 @@ def inline(services: Services, rows: list[Any]) -> Source:
     """Records that came in a request."""
 
     async def write(target: Path) -> Format:
-        await services.engine.in_thread(target.write_text, json.dumps(rows))
+        await services.engine.in_thread(lambda: target.write_text(json.dumps(rows)))
         return "json"
 
     return write
@@ -268,20 +280,46 @@ def require_own(session: Session, principal: Principal, dataset_id: str) -> Data
     return dataset
 
 
-def visible(session: Session, principal: Principal) -> list[Dataset]:
-    """All datasets that the caller owns or was granted, newest first."""
+def visible(
+    session: Session, principal: Principal, *, limit: int = MOST_LISTED, cursor: str = ""
+) -> tuple[list[Dataset], str | None]:
+    """Datasets that the caller owns or was granted, newest first, and the cursor of those that follow.
+
+    Args:
+        session: of the caller's transaction.
+        principal: who asks.
+        limit: of how many; fewer come where their schemas are long.
+        cursor: where an earlier list ended.
+    """
     granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, Grant.revoked_at.is_(None))
-    return list(
-        session.scalars(
-            select(Dataset)
-            .where(
-                Dataset.deleted_at.is_(None),
-                ~Dataset.ephemeral,
-                or_(Dataset.owner_id == principal.id, Dataset.id.in_(granted)),
-            )
-            .order_by(Dataset.created_at.desc(), Dataset.id)
+    theirs = (
+        select(Dataset.id, Dataset.created_at, func.length(Dataset.dataset_schema))
+        .where(
+            Dataset.deleted_at.is_(None),
+            ~Dataset.ephemeral,
+            or_(Dataset.owner_id == principal.id, Dataset.id.in_(granted)),
         )
+        .order_by(Dataset.created_at.desc(), Dataset.id)
+        .limit(limit + 1)
     )
+    if cursor:
+        microseconds, _, last = cursor.partition("-")
+        then = _EPOCH + timedelta(microseconds=int(microseconds))
+        theirs = theirs.where(
+            or_(Dataset.created_at < then, and_(Dataset.created_at == then, Dataset.id > last))
+        )
+    rows = session.execute(theirs).all()
+    room = sum(length <= _LONGEST_LIST for length in accumulate(length for _, _, length in rows))
+    listed = rows[: min(limit, max(1, room))]
+    found = {
+        each.id: each
+        for each in session.scalars(select(Dataset).where(Dataset.id.in_([row.id for row in listed])))
+    }
+    further = None
+    if len(listed) < len(rows):
+        last = listed[-1]
+        further = f"{(last.created_at - _EPOCH) // timedelta(microseconds=1)}-{last.id}"
+    return [found[row.id] for row in listed], further
 
 
 def with_same_rows(session: Session, dataset: Dataset) -> list[Dataset]:

@@ -12,9 +12,9 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
-from privest_service.inputs import Route
 from privest_service.ledger import service as ledger
 from privest_service.ledger.receipts import Receipt
+from privest_service.limits import JOB_STREAMS, WAITS, in_thread
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -27,6 +27,7 @@ from privest_service.problems import (
     Unavailable,
     documented,
 )
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep, WatchDep
 from privest_service.security.service import is_good_yet
 from privest_service.telemetry import traces
@@ -36,9 +37,6 @@ router = APIRouter(prefix="/v1", tags=["estimates"], route_class=Route)
 
 _LONGEST_WAIT = 600.0
 """Seconds that an answer or a stream of states lasts at most: then callers ask again."""
-
-_STREAMS = 12
-"""Of one caller at a time, in this process."""
 
 
 def _wait_of(prefer: str | None) -> float:
@@ -89,11 +87,12 @@ def _routes(kind: Kind) -> None:
     ) -> Response:
         key, seconds, caller = _idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
         about: About = body.dataset
-        ask = service.asked(services, caller, kind, body, key)
         if isinstance(about, InlineRef):
-            answer = await service.submit_inline(services, ask)
+            answer = await service.submit_inline(services, caller, kind, body, key)
         else:
-            answer = await services.engine.in_thread(service.submit, services, ask)
+            answer = await in_thread(
+                lambda: service.submit(services, service.asked(services, caller, kind, body, key))
+            )
             stop_clock()
 
         def is_over() -> bool:
@@ -110,11 +109,13 @@ def _routes(kind: Kind) -> None:
                 return views.job_view(session, caller, job, reused=answer.reused)
 
         if seconds:
-            await services.engine.wait(answer.job_id, seconds, is_over)
+            with services.limiter.hold_if_free(WAITS, caller.id) as free:
+                if free:
+                    await services.engine.wait(answer.job_id, seconds, is_over)
         if answer.fresh and not seconds:
             job = views.fresh_job_view(caller, answer.fresh)
         else:
-            job = await services.engine.in_thread(look)
+            job = await in_thread(look)
         return _answer(job, request.scope.get("root_path", ""))
 
     @router.post(
@@ -149,7 +150,7 @@ def _routes(kind: Kind) -> None:
                 stop_clock()
             return text
 
-        return Response(await services.engine.in_thread(look), media_type="application/json")
+        return Response(await in_thread(look), media_type="application/json")
 
 
 def _answer(job: JobView, root: str) -> Response:
@@ -189,18 +190,16 @@ def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt
         return receipt
 
 
-def _known_job(job_id: str, caller: ReadDep, services: ServicesDep) -> str:
-    """The id of a job of the caller, looked up before its stream begins: then 404 can no longer be said."""
-    with services.database.read() as session:
-        return service.require_job(session, caller, job_id).id
+async def _with_room(job_id: str, caller: ReadDep, services: ServicesDep) -> AsyncIterator[str]:
+    """The id of a job of a caller with room for one more stream; once that begins nothing can be refused."""
 
+    def known() -> str:
+        with services.database.read() as session:
+            return service.require_job(session, caller, job_id).id
 
-async def _with_room(
-    job_id: Annotated[str, Depends(_known_job)], caller: ReadDep, services: ServicesDep
-) -> AsyncIterator[str]:
-    """The same, where the caller has room for one more stream."""
-    with services.at_most(_STREAMS, "watch", caller.id):
-        yield job_id
+    known_id = await in_thread(known)
+    with services.limiter.hold(JOB_STREAMS, caller.id):
+        yield known_id
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
@@ -220,7 +219,7 @@ async def watch_job(
 
     seen, end = "", time.monotonic() + _LONGEST_WAIT
     while seen not in FINAL and time.monotonic() < end:
-        now = None if services.engine.draining else await services.engine.in_thread(state)
+        now = None if services.engine.draining else await in_thread(state)
         if now is None:
             return
         if now != seen:

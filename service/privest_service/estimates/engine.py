@@ -9,11 +9,11 @@ import asyncio
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as WorkerTimeoutError
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -21,7 +21,6 @@ from typing import Any, Literal, ParamSpec, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 import structlog
-from anyio import to_thread
 from pebble import ProcessExpired, ProcessFuture
 from sqlalchemy.orm import Session
 
@@ -32,6 +31,7 @@ from privest_service.estimates.runners import runners
 from privest_service.estimates.runners.local import Processes
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
+from privest_service.limits import FREE_PLANS, PLANS, Limiter, in_thread
 from privest_service.problems import DatabaseUnavailable, TooLarge, Unavailable
 
 P = ParamSpec("P")
@@ -52,14 +52,8 @@ Work = Literal["intake", "fetch", "plan", "verify"]
 _LAST_WAIT = 25.0
 """Seconds that callers are waited for once the service is about to end: less than the server gives them."""
 
-_PLANNING = 8
-"""Threads that wait for plans at a time: far from all that the web process has."""
-
-_FREE, _EACH = 6, 4
-"""Of them for plans that are only looked at, and for one caller's: so that none stops others' questions."""
-
 _PLAN_SECONDS = 60.0
-"""That one of them waits."""
+"""That somebody waits for a plan."""
 
 _LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
 """What a call of a worker that came to no end raises."""
@@ -93,6 +87,7 @@ class Engine:
         engine: what runs them, as the settings name it.
         memory: bytes that a worker process may take.
         tidy: called now and then, by the thread that feeds jobs.
+        limiter: of what callers may hold.
     """
 
     def __init__(
@@ -105,6 +100,7 @@ class Engine:
         engine: str = "local",
         memory: int = 2**31,
         tidy: Callable[[], None] | None = None,
+        limiter: Limiter | None = None,
     ) -> None:
         self._database = database
         self._store = store
@@ -112,6 +108,7 @@ class Engine:
         self._memory = memory
         self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
+        self._running, self._counting = Counter[str](), threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._last_wait_ends = inf
@@ -121,7 +118,7 @@ class Engine:
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._tidy, self._tidied = tidy, 0.0
         self._pools: dict[Work, Processes] = {}
-        self._planning, self._planning_lock = Counter[str](), threading.Lock()
+        self._limiter = limiter or Limiter()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
 
@@ -169,8 +166,8 @@ class Engine:
     # For requests
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what blocks in a thread of the web process."""
-        return await to_thread.run_sync(lambda: function(*args, **kwargs))
+        """Run what blocks in a thread of the web process, of which the present caller has a share."""
+        return await in_thread(function, *args, **kwargs)
 
     @asynccontextmanager
     async def turn(self, owner_id: str) -> AsyncIterator[None]:
@@ -209,29 +206,17 @@ class Engine:
             free: whether nothing is to be charged for it.
 
         Raises:
-            Unavailable: it came to no end in time, or too many wait.
+            TooManyRequests: too many of this caller's are being made.
+            Unavailable: it came to no end in time, or too many are being made.
         """
-        with self._place(caller_id, free=free):
+        hold = self._limiter.hold
+        with hold(PLANS, caller_id), hold(FREE_PLANS, caller_id) if free else nullcontext():
             future = self._start("plan", function, *args)
             try:
                 return future.result(_PLAN_SECONDS)
             except (*_LOST, MemoryError):
                 future.cancel()
                 raise Unavailable("this could not be processed; nothing was charged") from None
-
-    @contextmanager
-    def _place(self, caller_id: str, *, free: bool) -> Iterator[None]:
-        with self._planning_lock:
-            if self._planning[caller_id] >= _EACH:
-                raise Unavailable("too many plans of yours are being made; try again later", retry_after=1)
-            if self._planning.total() >= (_FREE if free else _PLANNING):
-                raise Unavailable("too many plans are being made; try again later", retry_after=5)
-            self._planning[caller_id] += 1
-        try:
-            yield
-        finally:
-            with self._planning_lock:
-                self._planning -= Counter([caller_id])  # which forgets whoever has none
 
     def notify(self) -> None:
         """A job was reserved."""
@@ -308,7 +293,7 @@ class Engine:
 
         def claim(session: Session) -> tuple[list[str], Claimed | None]:
             lost = ledger.fail_overdue(session, now())
-            job = ledger.claim_next(session, lease) if able else None
+            job = ledger.claim_next(session, lease, self._served()) if able else None
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
             return lost, job and Claimed(job, str(self._store.permit(job.id)), self._paths(session, job))
 
@@ -317,6 +302,12 @@ class Engine:
             self._withdraw(job_id)
             log.warning("job lost", job=job_id)
         return claimed
+
+    def _served(self) -> list[str]:
+        """Submitters whose jobs run on all workers but one, which is left to whoever else comes."""
+        most = max(1, self._runners.slots - 1)
+        with self._counting:
+            return [submitter for submitter, jobs in self._running.items() if jobs >= most]
 
     def _paths(self, session: Session, job: Job) -> list[str]:
         if job.dummy:
@@ -327,19 +318,23 @@ class Engine:
     def _run(self, claimed: Claimed) -> None:
         """Have a claimed job run; the claim is committed."""
         job = claimed.job
+        with self._counting:
+            self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
             future = self._runners.run(seconds, run_job, job.kind, job.plan, claimed.permit, *claimed.paths)
         except (OSError, RuntimeError):  # the runners broke down
-            self._ends.submit(self._over, job.id, None)
+            self._ends.submit(self._over, job, None)
             return
-        future.add_done_callback(lambda done: self._ends.submit(self._over, job.id, done))
+        future.add_done_callback(lambda done: self._ends.submit(self._over, job, done))
 
-    def _over(self, job_id: str, run: Future[str] | None) -> None:
+    def _over(self, job: Job, run: Future[str] | None) -> None:
         """A run is over for us; if it was lost, it may still go on somewhere, or begin."""
+        with self._counting:
+            self._running -= Counter([job.submitter_id])  # which forgets whoever has none
         self._slots.release()
-        self._withdraw(job_id)
-        self._end(job_id, run)
+        self._withdraw(job.id)
+        self._end(job.id, run)
 
     def _withdraw(self, job_id: str) -> None:
         try:

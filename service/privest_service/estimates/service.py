@@ -37,6 +37,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanism
 from privest_service.ledger.units import Charge
+from privest_service.limits import UPLOADS
 from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
@@ -45,6 +46,7 @@ from privest_service.problems import (
     IdempotencyKeyReused,
     Invalid,
     NotFound,
+    TooManyRequests,
     Unavailable,
 )
 from privest_service.security.principals import Principal
@@ -206,7 +208,8 @@ def plan(services: Services, question: Question, *, free: bool = True) -> Plan:
 
     Raises:
         Invalid: a choice is out of range.
-        Unavailable: the worker did not come to an end.
+        TooManyRequests: too many plans of the caller's are being made.
+        Unavailable: the worker did not come to an end, or too many plans are being made.
     """
     kind, options = question.kind, question.options
     about = [(subject.shape, subject.target) for subject in question.about]
@@ -234,7 +237,7 @@ def second_opinion(services: Services, question: Question, planned: Plan) -> Sec
         told = services.engine.call_worker(
             question.caller_id, opinion_job, asked.releases, asked.target.delta
         )
-    except Unavailable:
+    except (TooManyRequests, Unavailable):
         return None
     return SecondOpinion.model_validate_json(told)
 
@@ -341,13 +344,23 @@ def _refuse_if_full(session: Session, services: Services, question: Question, ca
         raise Unavailable("too many jobs of yours wait; try again when some of them are over", retry_after=5)
 
 
-async def submit_inline(services: Services, ask: Asked) -> Answer:
+async def submit_inline(
+    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+) -> Answer:
     """The same of rows that come with the request: a dataset of the caller's until it is answered.
 
     Raises:
         Problem: whatever refuses the request or its rows; nothing is then charged or kept.
     """
-    engine, given = services.engine, _inline(ask.request)
+    with services.limiter.hold(UPLOADS, caller.id):
+        return await _submit_inline(services, caller, kind, request, key)
+
+
+async def _submit_inline(
+    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+) -> Answer:
+    engine, given = services.engine, _inline(request)
+    ask = await engine.in_thread(asked, services, caller, kind, request, key)
 
     def before() -> Answer | None:
         """All that can refuse the request before its rows are looked at."""

@@ -1,23 +1,25 @@
 """Budgets and their entries."""
 
+from collections.abc import AsyncIterator
 from functools import partial
 from tempfile import TemporaryFile
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.background import BackgroundTask
 
-from privest_service.inputs import Route
 from privest_service.ledger import service, views
 from privest_service.ledger.export import Form, Heads, heads, write_out
 from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
+from privest_service.limits import EXPORTS
 from privest_service.owners.service import require_owner
 from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced, documented
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
 from privest_service.services import Services
 
@@ -91,6 +93,12 @@ def read_heads(owner_id: str, caller: ReadDep, services: ServicesDep) -> Heads:
         return heads(services.settings.signer, list(accounts))
 
 
+async def _with_room(caller: ReadDep, services: ServicesDep) -> AsyncIterator[None]:
+    """A place among exports, until all of one is sent: it is a file until then."""
+    with services.limiter.hold(EXPORTS, caller.id):
+        yield
+
+
 @router.get(
     "/ledger/export",
     response_class=StreamingResponse,
@@ -103,6 +111,7 @@ def export_ledger(
     owner_id: str,
     caller: ReadDep,
     services: ServicesDep,
+    _: Annotated[None, Depends(_with_room)],
     form: Annotated[
         Form,
         Query(alias="format", description="`jsonl` for `privest verify-ledger`, `csv` for entries alone"),

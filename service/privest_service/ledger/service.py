@@ -4,7 +4,7 @@ reserved → claimed → committed | failed, and reserved → voided, which alon
 is the point of no return: from there on the charge is final, whatever happens to the job.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -484,12 +484,17 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 
 
-def claim_next(session: Session, lease: timedelta) -> Job | None:
+def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ()) -> Job | None:
     """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
 
     From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
+
+    Args:
+        session: of the caller's transaction.
+        lease: after which it is lost.
+        not_of: submitters who have their share of the workers already.
     """
-    while (job := session.scalar(_next())) is not None:
+    while (job := session.scalar(_next(not_of))) is not None:
         if job.dummy or not _frozen_meanwhile(session, job):
             return _move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
     return None
@@ -506,7 +511,7 @@ def _frozen_meanwhile(session: Session, job: Job) -> bool:
     return any(owner.frozen_by is not None for owner in found)
 
 
-def _next() -> Select[Job]:
+def _next(not_of: Collection[str]) -> Select[Job]:
     """The job that is to be claimed next, held."""
     under_way = (
         select(Job.submitter_id, func.count().label("jobs"))
@@ -517,7 +522,7 @@ def _next() -> Select[Job]:
     return (
         select(Job)
         .outerjoin(under_way, under_way.c.submitter_id == Job.submitter_id)
-        .where(_WAITING)
+        .where(_WAITING, Job.submitter_id.not_in(not_of))
         .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
         .limit(1)
         .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out

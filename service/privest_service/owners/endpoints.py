@@ -2,10 +2,10 @@
 
 from fastapi import APIRouter
 
-from privest_service.inputs import Route
 from privest_service.owners import service
 from privest_service.owners.schemas import CreatedOwner, NewOwner
 from privest_service.problems import documented
+from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ServicesDep
 
 router = APIRouter(prefix="/v1/owners", tags=["owners"], route_class=Route)

@@ -5,11 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
-from privest_service.inputs import Id, Route
+from privest_service.inputs import Id
 from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
-from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, RevokeDep, ServicesDep
+from privest_service.security.admission import Route
+from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
@@ -124,7 +125,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
 
 
 @router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an owner at once, with every key that it issued. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
     services.database.run(lambda session: service.revoke_key(session, owner_id, key_id))
@@ -132,7 +133,7 @@ def revoke_owner_key(owner_id: str, key_id: str, caller: RevokeDep, services: Se
 
 
 @router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_analyst_key(analyst_id: str, key_id: str, caller: RevokeDep, services: ServicesDep) -> Response:
+def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an analyst at once, with every key that it issued. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
     services.database.run(lambda session: service.revoke_key(session, analyst_id, key_id))

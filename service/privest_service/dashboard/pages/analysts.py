@@ -1,8 +1,9 @@
 """Analysts: who may ask about what, up to which cap, and what that has cost."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -35,6 +36,9 @@ from privest_service.services import Services
 router = APIRouter(prefix="/dashboard/analysts", route_class=Page)
 
 
+_PAGE = 200
+
+
 @dataclass(frozen=True)
 class GrantRow:
     """One grant as a row of a table; shares are of the whole budget."""
@@ -49,26 +53,37 @@ class GrantRow:
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
-    """All grants in force, and who spent what."""
-    return _page(request, visitor, services, dict(request.query_params), None)
+def read(
+    request: Request,
+    visitor: OwnerDep,
+    services: ServicesDep,
+    page: Annotated[int, Query(ge=0, lt=10**6)] = 0,
+) -> Response:
+    """The grants in force, and who spent what."""
+    return _page(request, visitor, services, dict(request.query_params), None, page)
 
 
 def _page(
-    request: Request, visitor: Visitor, services: Services, given: dict[str, str], problem: Problem | None
+    request: Request,
+    visitor: Visitor,
+    services: Services,
+    given: dict[str, str],
+    problem: Problem | None,
+    page: int = 0,
 ) -> Response:
     with services.database.read() as session:
         seen = fingerprint(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
-        names, own = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
+        names, (own, _) = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
         parts = by_analyst(session, account, names)
-        rows = _rows(session, account, names)
+        rows = _rows(session, account, names, page)
     return render(
         request,
         "analysts.html",
         seen=seen,
         status=problem.status if problem else 200,
-        rows=rows,
+        rows=rows[:_PAGE],
+        further=page + 1 if len(rows) > _PAGE else None,
         chart=bars("by-analyst", [bar(request, part, "analyst") for part in parts], "Spent by analyst"),
         datasets=own,
         given=given,
@@ -76,13 +91,16 @@ def _page(
     )
 
 
-def _rows(session: Session, account: Account, names: dict[str, str]) -> list[GrantRow]:
+def _rows(session: Session, account: Account, names: dict[str, str], page: int) -> list[GrantRow]:
+    """The grants of a page, and one more where another page follows."""
     limits = ledger.limits_of(account)
     grants = session.execute(
         select(Grant, Dataset)
         .join(Dataset, Dataset.id == Grant.dataset_id)
         .where(Dataset.owner_id == account.owner_id, Dataset.deleted_at.is_(None), Grant.revoked_at.is_(None))
-        .order_by(Grant.created_at)
+        .order_by(Grant.created_at, Grant.dataset_id, Grant.analyst_id)
+        .limit(_PAGE + 1)
+        .offset(page * _PAGE)
     )
     own = {
         each.subject: each

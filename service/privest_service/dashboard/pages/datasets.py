@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from pydantic import ValidationError
 from sqlalchemy import select
@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.forms import from_json, texts
-from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.standing import by_dataset
 from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.datasets import service
@@ -29,6 +29,9 @@ from privest_service.security.models import Analyst
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
+uploads = APIRouter(prefix="/dashboard/datasets", route_class=FilePage)
+
+_PAGE = 100
 
 SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
@@ -37,11 +40,16 @@ _METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
-    """All datasets of the owner."""
+def read(
+    request: Request,
+    visitor: OwnerDep,
+    services: ServicesDep,
+    after: Annotated[str, Query(pattern=f"^({service.CURSOR})?$")] = "",
+) -> Response:
+    """The datasets of the owner, newest first."""
     with services.database.read() as session:
         seen = fingerprint(session, visitor.id)
-        own = service.visible(session, visitor.principal)
+        own, further = service.visible(session, visitor.principal, limit=_PAGE, cursor=after)
         parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
     spent = {part.id: part for part in parts}
     first: dict[str, str] = {}
@@ -55,6 +63,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         "datasets.html",
         seen=seen,
         datasets=[(dataset, spent.get(first[dataset.lineage])) for dataset in own],
+        further=further,
         joined={dataset.id for dataset in own if first[dataset.lineage] != dataset.id},
         apart={dataset.id for dataset in own if len(lineages[dataset.fingerprint]) > 1},
     )
@@ -77,7 +86,7 @@ def _form(
     problem: Problem | None,
 ) -> Response:
     with services.database.read() as session:
-        registered = service.visible(session, visitor.principal)
+        registered, _ = service.visible(session, visitor.principal)
     return render(
         request,
         "upload.html",
@@ -93,7 +102,7 @@ def _form(
     )
 
 
-@router.post("/new")
+@uploads.post("/new")
 async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDep, form: FormDep) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
     given = texts(form)

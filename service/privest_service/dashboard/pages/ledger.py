@@ -1,6 +1,7 @@
 """The ledger: entries to search, each with its mechanism, receipt and place in the chain; exports."""
 
 import json
+from collections.abc import AsyncIterator
 from tempfile import NamedTemporaryFile
 from typing import IO, Annotated, Any
 
@@ -15,7 +16,7 @@ from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.entries import Search
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.standing import analysts_of, share, share_of_charge, title
-from privest_service.dashboard.visitors import FormDep, OwnerDep
+from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
 from privest_service.dashboard.words import noise
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.kinds import KINDS
@@ -25,6 +26,7 @@ from privest_service.ledger.export import Form, write_out
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge
 from privest_service.ledger.verify import trusted, verify_file
+from privest_service.limits import EXPORTS, VERIFICATIONS
 from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
@@ -36,7 +38,7 @@ _NAMED = 1000
 """Datasets that are told by their names at most; entries about others bear their ids."""
 
 
-def _search(request: Request) -> Search:
+async def _search(request: Request) -> Search:
     """What is looked for, of the address."""
     return Search.model_validate(dict(request.query_params))
 
@@ -89,9 +91,15 @@ def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
     return {key: name or key for key, name in found}
 
 
+async def _with_room(visitor: OwnerDep, services: ServicesDep) -> AsyncIterator[Visitor]:
+    """An owner with room for one more export, until all of it is sent."""
+    with services.limiter.hold(EXPORTS, visitor.id):
+        yield visitor
+
+
 @router.get("/export")
 def export(
-    visitor: OwnerDep,
+    visitor: Annotated[Visitor, Depends(_with_room)],
     services: ServicesDep,
     form: Annotated[Form, Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
@@ -118,8 +126,9 @@ async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, for
             write_out(session, visitor.id, file)
         file.flush()
 
-    with services.at_most(1, "verify", visitor.id), NamedTemporaryFile(prefix="verify-") as file:
-        await services.engine.in_thread(write, file.file)
+    with services.limiter.hold(VERIFICATIONS, visitor.id), NamedTemporaryFile(prefix="verify-") as file:
+        with services.limiter.hold(EXPORTS, visitor.id):
+            await services.engine.in_thread(write, file.file)
         report = await services.engine.in_worker("verify", verify_file, file.name, keys)
     metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
     return render(request, "verified.html", report=report, signer=services.settings.signer)

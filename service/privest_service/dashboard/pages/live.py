@@ -10,6 +10,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.page import Page
 from privest_service.dashboard.visitors import OwnerDep, Visitor
+from privest_service.limits import PAGE_STREAMS
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
 
@@ -21,13 +22,10 @@ _EVERY = 1.0
 _LOOKS = 600
 """After which the browser has to come again."""
 
-_MOST = 12
-"""Streams of one owner at a time, in this process."""
-
 
 async def _with_room(visitor: OwnerDep, services: ServicesDep) -> AsyncIterator[Visitor]:
     """Refuse before the stream begins: then nothing else can be said."""
-    with services.at_most(_MOST, "stream", visitor.id):
+    with services.limiter.hold(PAGE_STREAMS, visitor.id):
         yield visitor
 
 

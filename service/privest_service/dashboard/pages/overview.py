@@ -40,7 +40,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
     with services.database.read() as session:
         seen = fingerprint(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
-        own = datasets.visible(session, visitor.principal)
+        own, _ = datasets.visible(session, visitor.principal)
         analysts = analysts_of(session, visitor.id)
         names = analysts | {visitor.id: "you"}
         stands = standing(session, account)

@@ -8,7 +8,8 @@ from fastapi.responses import Response
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.visitors import FormDep, SignedInDep, enter, held, leave, same_origin
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep, address_of
+from privest_service.security.admission import address_of
+from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard", route_class=Page)

@@ -32,6 +32,7 @@ from privest_service.problems import (
     Fault,
     Invalid,
     Problem,
+    TooManyRequests,
     Unavailable,
     faults_of,
 )
@@ -78,7 +79,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         problem = Invalid(faults=faults_of(error.errors()))
     with services.database.read() as session:
         account = ledger.owner_account(session, visitor.id)
-        own = datasets.visible(session, visitor.principal)
+        own, _ = datasets.visible(session, visitor.principal)
     chosen = next((each for each in own if each.id == wish.dataset), None)
     if chosen and problem is None:
         try:
@@ -183,7 +184,12 @@ def _curve(services: Services, question: Question, kind: Kind) -> list[tuple[flo
             target = PrivacyTarget(epsilon, subject.target.delta)
             other = replace(question, about=(replace(subject, target=target),))
             plan: Plan = estimates.plan(services, other)
-        except (ValueError, Invalid, Unavailable):  # so little, or so much, that there is none
+        except (
+            ValueError,
+            Invalid,
+            TooManyRequests,
+            Unavailable,
+        ):  # so little, or so much, that there is none
             continue
         points.append((epsilon, plan.expected_error.standard_deviation))
     return points

@@ -51,10 +51,15 @@ class Kind:
         Raises:
             ValueError: a choice is out of range, or the datasets do not go together.
         """
-        if len(about) == 1:
-            return self.plan(options, *about[0])
-        shapes, targets = zip(*about, strict=True)
-        return federation.plan(partial(self.plan, options), shapes, targets)
+        try:
+            if len(about) == 1:
+                return self.plan(options, *about[0])
+            shapes, targets = zip(*about, strict=True)
+            return federation.plan(partial(self.plan, options), shapes, targets)
+        except ArithmeticError:
+            raise ValueError(
+                "these choices are so small, so large or so far apart that float64 has no plan for them"
+            ) from None
 
     def run_plan(self, plan: Plan, gates: Sequence[Oracle]) -> BaseModel:
         """The answer of a plan from gates, one for each of its datasets."""

@@ -1,0 +1,173 @@
+"""What one caller, and all callers together, may hold of this process at a time: the one list, the one count.
+
+Whoever is beyond its own share is told 429, whoever comes when all shares together are taken 503, both with
+`Retry-After`. The administrator, who may have to stop others, is counted and never refused.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass
+from threading import Lock
+from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
+
+from anyio import CapacityLimiter, to_thread
+
+from privest_service.problems import Problem, TooManyRequests, Unavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much of something may be held at a time.
+
+    Attributes:
+        what: it is, as whoever is refused reads it.
+        each: for one caller.
+        all: for all callers together.
+    """
+
+    what: str
+    each: int
+    all: int
+
+
+REQUESTS = Limit("requests under way", 128, 1024)
+"""From the head to the end of the answer: streams and long waits, too."""
+
+WAITS = Limit("answers waited for", 64, 512)
+"""By `Prefer: wait`. Whoever finds no place is answered at once, as a preference is a wish."""
+
+JOB_STREAMS = Limit("streams of jobs' states", 12, 256)
+PAGE_STREAMS = Limit("open pages", 12, 256)
+
+UPLOADS = Limit("datasets being registered", 8, 32)
+"""Files spill over to the disk as they arrive, before anything is known of them."""
+
+EXPORTS = Limit("exports", 2, 4)
+"""Each holds a connection to the database for as long as it is written."""
+
+VERIFICATIONS = Limit("verifications", 1, 4)
+
+PLANS = Limit("plans", 4, 8)
+"""Made by a worker: each has a thread wait for it."""
+
+FREE_PLANS = Limit("plans", 4, 6)
+"""Of them those that are only looked at: fewer, so that what is to be charged finds a place."""
+
+THREADS = 6
+"""Of one caller at a time, and so of connections to the database: what comes beyond waits for its turn."""
+
+LONG = 2**14
+"""Bytes from which on a document is read in a thread: in the event loop everybody would wait for it."""
+
+CONNECTIONS = 16
+"""To the database, of this process."""
+
+_STRANGERS = 8
+"""Threads in which callers are recognised, and which none of them can hold once that is done."""
+
+_BODIES, _ALL_BODIES = 4, 32
+"""How many bodies of the largest size may be in memory: of one caller's requests, and of all."""
+
+_ALL = ""
+"""Under which what all hold is counted."""
+
+_turns: ContextVar[asyncio.Semaphore | None] = ContextVar("turns", default=None)
+"""Of the present caller's threads; the service itself has as many as it takes."""
+
+
+class Limiter:
+    """Counts what is held in this process.
+
+    Args:
+        largest_body: bytes that the body of a request may have which brings no file.
+    """
+
+    def __init__(self, largest_body: int = 2**20) -> None:
+        self.largest_body = largest_body
+        self.bodies = Limit("bytes of requests", _BODIES * largest_body, _ALL_BODIES * largest_body)
+        self._held, self._lock = Counter[tuple[Limit, str]](), Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._strangers = CapacityLimiter(_STRANGERS)
+
+    @contextmanager
+    def hold(self, limit: Limit, who: str, amount: int = 1) -> Generator[None]:
+        """Hold so much of something.
+
+        Raises:
+            TooManyRequests: the caller would hold more than its share.
+            Unavailable: all together would hold more than there is.
+        """
+        if refused := self._take(limit, who, amount):
+            raise refused
+        try:
+            yield
+        finally:
+            self._give_back(limit, who, amount)
+
+    @contextmanager
+    def hold_if_free(self, limit: Limit, who: str) -> Generator[bool]:
+        """Hold one of something, or be told that there is none."""
+        held = self._take(limit, who, 1) is None
+        try:
+            yield held
+        finally:
+            if held:
+                self._give_back(limit, who, 1)
+
+    def _take(self, limit: Limit, who: str, amount: int) -> Problem | None:
+        mine, everybodys = (limit, who), (limit, _ALL)
+        with self._lock:
+            if who != "admin":
+                if self._held[mine] + amount > limit.each:
+                    return TooManyRequests(
+                        f"too many {limit.what} of yours; try again when some are over",
+                        headers={"Retry-After": "1"},
+                    )
+                if self._held[everybodys] + amount > limit.all:
+                    return Unavailable(f"too many {limit.what}; try again later", retry_after=5)
+            self._held[mine] += amount
+            self._held[everybodys] += amount
+        return None
+
+    def _give_back(self, limit: Limit, who: str, amount: int) -> None:
+        with self._lock:
+            for key in ((limit, who), (limit, _ALL)):
+                self._held[key] -= amount
+                if not self._held[key]:
+                    del self._held[key]
+
+    async def recognise(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run what finds out who calls, in a thread that no known caller can hold."""
+        return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=self._strangers)
+
+    @contextmanager
+    def on_behalf_of(self, who: str, body: int = 0) -> Generator[None]:
+        """Have what is done here, and all that it starts, take its turns among this caller's threads.
+
+        Args:
+            who: the caller.
+            body: bytes that it sends. Long documents are worked on one at a time: they keep the interpreter.
+        """
+        long = body >= LONG
+        name = f"{who} long" if long else who
+        turns = self._turns.get(name)
+        if turns is None:
+            turns = self._turns[name] = asyncio.Semaphore(1 if long else THREADS)
+        before = _turns.set(turns)
+        try:
+            yield
+        finally:
+            _turns.reset(before)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what blocks in a thread, of which the present caller has few at a time."""
+    async with _turns.get() or nullcontext():
+        return await to_thread.run_sync(lambda: function(*args, **kwargs))

@@ -1,0 +1,181 @@
+"""Who is let in: known, counted and bounded from the head of a request, before its body is read."""
+
+import json
+from collections.abc import Callable, Coroutine, Iterator
+from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
+from starlette.types import Receive, Scope, Send
+
+from privest_service.inputs import from_json
+from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
+from privest_service.problems import Invalid, Unauthenticated
+from privest_service.security import service
+from privest_service.security.principals import Credential
+from privest_service.services import Services
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client else ""
+
+
+async def identified(request: Request) -> Credential:
+    """What a request came with; routes whose endpoints ask for this let nobody in without."""
+    return request.state.credential
+
+
+def _parts(dependant: Dependant) -> Iterator[Dependant]:
+    yield dependant
+    for each in dependant.dependencies:
+        yield from _parts(each)
+
+
+def _in_its_share(endpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """An endpoint that blocks, in a thread of its caller's share; others as they are."""
+    if iscoroutinefunction(endpoint) or isasyncgenfunction(endpoint):
+        return endpoint
+
+    @wraps(endpoint)
+    async def run(**given: Any) -> Any:
+        return await in_thread(endpoint, **given)
+
+    return run
+
+
+class Admitting(APIRoute):
+    """A route that knows its caller before it reads what they send.
+
+    Attributes:
+        needs: the scopes that its endpoint declares.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
+        super().__init__(path, _in_its_share(endpoint), **given)
+        parts = list(_parts(self.dependant))
+        self.needs = sorted({scope for part in parts for scope in part.own_oauth_scopes or ()})
+        self._for_known = any(part.call is identified for part in parts)
+
+    def identify(self, services: Services, request: Request) -> Credential:
+        """Find out who calls, in a thread.
+
+        Raises:
+            Problem: nobody who is let in.
+        """
+        raise NotImplementedError
+
+    def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:
+        """What the body takes, and how much of it at most: of one that does not tell its length, the most."""
+        told = request.headers.get("content-length", "0")
+        length = int(told) if told.isdecimal() and "transfer-encoding" not in request.headers else None
+        most = limiter.largest_body
+        return limiter.bodies, most if length is None else min(length, most)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, once the caller is known, has the scopes, and has room for what comes.
+
+        Raises:
+            Unauthenticated, Forbidden: nobody who may do this.
+            TooManyRequests: not so often, or not so much at a time.
+            Unavailable: all callers together hold what there is.
+        """
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)  # which refuses it
+            return
+        request, services = Request(scope), scope["app"].state.services
+        who = f"address {address_of(request)}"
+        if self._for_known:
+            found = await services.limiter.recognise(self.identify, services, request)
+            request.state.credential, who = found, found.principal.id
+            # Any key may end itself.
+            if self.needs and (found.key_id is None or found.key_id != request.path_params.get("key_id")):
+                services.rates.count(found.principal)
+                found.must_be_for(*self.needs)
+        limiter: Limiter = services.limiter
+        what, amount = self.brings(limiter, request)
+        with limiter.hold(REQUESTS, who), limiter.hold(what, who, amount), limiter.on_behalf_of(who, amount):
+            await super().handle(scope, receive, send)
+
+
+def _is_json(request: Request) -> bool:
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media == "application/json" or (media.startswith("application/") and media.endswith("+json"))
+
+
+class _Once(Request):
+    """A request whose body is read so that each field is named once."""
+
+    read: Any = None
+
+    async def json(self) -> Any:
+        """The body."""
+        return from_json(await self.body()) if self.read is None else self.read
+
+
+class Route(Admitting):
+    """A route of the interface, for whoever has a key or a token."""
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **given: Any) -> None:
+        super().__init__(path, endpoint, **given)
+        if self._for_known and not self.needs:
+            raise RuntimeError("an endpoint declares no scope")
+
+    def identify(self, services: Services, request: Request) -> Credential:
+        """By the key, or the platform's token, in the Authorization header.
+
+        Raises:
+            Unauthenticated: there is none, or one that opens nothing.
+            TooManyRequests: too many from this address opened nothing.
+        """
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        known = scheme.lower() == "bearer" and given
+        found = service.identify(services, given, address_of(request)) if known else None
+        if found is None:
+            raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+        return found
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """As FastAPI has it, but for how JSON is read: strictly, and in a thread where it is long."""
+        handle = super().get_route_handler()
+
+        async def route(request: Request) -> Response:
+            asked = _Once(request.scope, request.receive)
+            if self.body_field and _is_json(asked):
+                body = await asked.body()
+                if len(body) >= LONG:
+                    asked.read = await in_thread(self._read, body)
+            return await handle(asked)
+
+        return route
+
+    def _read(self, body: bytes) -> Any:
+        """A long document, checked: FastAPI takes what is of the right model as it is.
+
+        Raises:
+            Invalid: it is no text, or too deep.
+            RequestValidationError: it is no JSON, or breaks a rule.
+        """
+        assert self.body_field  # noqa: S101 - else nothing is read
+        try:
+            given = from_json(body)
+        except json.JSONDecodeError as error:
+            raise RequestValidationError([{"type": "json_invalid", "loc": ("body", error.pos)}]) from None
+        except (ValueError, RecursionError):
+            raise Invalid from None
+        read, errors = self.body_field.validate(given, {}, loc=("body",))
+        if errors:
+            raise RequestValidationError(errors)
+        return read
+
+
+class Uploading(Route):
+    """A route that takes files, which spill over to the disk as they arrive."""
+
+    def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:  # noqa: ARG002
+        """One upload, whatever its length."""
+        return UPLOADS, 1

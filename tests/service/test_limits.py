@@ -1,0 +1,155 @@
+"""What one caller may hold of the service at a time, and that a second one is served beside it."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+from urllib.parse import urlsplit
+
+import pytest
+from tests.attackers import ATTACKS, beside
+
+from harness import Server
+from privest_service.limits import THREADS, Limit, Limiter, in_thread
+from privest_service.problems import TooManyRequests, Unavailable
+
+_SLOWER = 100.0
+"""Times that a second caller may wait longer than when nobody else asks, which is some 2.5 ms: so 250 ms."""
+
+FEW = Limit("things", 2, 3)
+
+
+@pytest.fixture
+def backend() -> str:
+    """No database counts this."""
+    return "sqlite"
+
+
+def test_each_has_a_share_and_all_together_no_more_than_there_is() -> None:
+    limiter = Limiter()
+    with limiter.hold(FEW, "ann"), limiter.hold(FEW, "ann"):
+        with pytest.raises(TooManyRequests) as own, limiter.hold(FEW, "ann"):
+            pass
+        assert own.value.headers == {"Retry-After": "1"}
+        with limiter.hold(FEW, "bob"):
+            with pytest.raises(Unavailable) as everybodys, limiter.hold(FEW, "bob"):
+                pass
+            assert everybodys.value.headers == {"Retry-After": "5"}
+            with limiter.hold_if_free(FEW, "cid") as free:
+                assert not free
+            with limiter.hold(FEW, "admin"):  # who may have to stop the others
+                pass
+        with limiter.hold_if_free(FEW, "cid") as free:
+            assert free
+    assert not limiter._held
+
+
+def test_amounts_are_counted_and_given_back_after_a_fault() -> None:
+    limiter = Limiter(largest_body=10)
+    with limiter.hold_if_free(Limit("none", 0, 0), "ann") as free:
+        assert not free
+    with limiter.hold(limiter.bodies, "ann", 39), limiter.hold(limiter.bodies, "ann", 1):
+        assert limiter._held[limiter.bodies, "ann"] == 40
+    with pytest.raises(KeyError), limiter.hold(limiter.bodies, "ann", 40):
+        raise KeyError
+    assert not limiter._held
+
+
+def test_a_caller_holds_few_threads_and_others_go_on() -> None:
+    async def use() -> None:
+        limiter, go_on, begun = Limiter(), threading.Event(), list[str]()
+
+        async def call(who: str) -> None:
+            with limiter.on_behalf_of(who):
+                await in_thread(lambda: begun.append(who) or go_on.wait(30))
+
+        greedy = [asyncio.create_task(call("ann")) for _ in range(4 * THREADS)]
+        while begun.count("ann") < THREADS:
+            await asyncio.sleep(0.01)
+        other = asyncio.create_task(call("bob"))
+        while "bob" not in begun:
+            await asyncio.sleep(0.01)
+        assert begun.count("ann") == THREADS
+        go_on.set()
+        await asyncio.gather(*greedy, other)
+        assert begun.count("ann") == 4 * THREADS
+
+    asyncio.run(use())
+
+
+def _answered_without_a_body(server: Server, path: str, *fields: str) -> bytes:
+    """What comes after a head that promises a body, of which no byte is ever sent."""
+    where = urlsplit(server.url)
+    lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *fields, "", ""]
+    with socket.create_connection((where.hostname, where.port), timeout=8) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        return connection.recv(65536)
+
+
+JSON = ("Content-Type: application/json", "Content-Length: 1000")
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/estimates/frechet-mean", "/v1/estimates/robust-pca/plan", "/v1/datasets", "/v1/owners"]
+)
+def test_of_strangers_and_of_those_who_may_not_no_byte_is_read(server: Server, path: str) -> None:
+    assert _answered_without_a_body(server, path, *JSON).startswith(b"HTTP/1.1 401")
+    nobody = f"Authorization: Bearer {server.admin.key}x"
+    assert _answered_without_a_body(server, path, nobody, *JSON).startswith(b"HTTP/1.1 401")
+    owner = server.owner()
+    issued = owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": ["data"]}).json()["key"]
+    told = _answered_without_a_body(server, "/v1/owners", f"Authorization: Bearer {issued}", *JSON)
+    assert told.startswith(b"HTTP/1.1 403")
+
+
+def test_bodies_beyond_a_callers_share_are_refused_unread(server: Server) -> None:
+    owner, other = server.owner(), server.owner()
+    largest, where = 2**20, urlsplit(server.url)
+    path, promise = "/v1/estimates/frechet-mean/plan", ("Content-Type: application/json",)
+
+    def told(key: str) -> bytes:
+        fields = (f"Authorization: Bearer {key}", *promise, f"Content-Length: {largest}")
+        return _answered_without_a_body(server, path, *fields)
+
+    with ExitStack() as held:
+        for length in (f"Content-Length: {largest}", "Transfer-Encoding: chunked") * 2:
+            slow = held.enter_context(socket.create_connection((where.hostname, where.port), timeout=8))
+            fields = [
+                f"POST {path} HTTP/1.1",
+                "Host: x",
+                f"Authorization: Bearer {owner.key}",
+                *promise,
+                length,
+            ]
+            slow.sendall("\r\n".join([*fields, "Expect: 100-continue", "", ""]).encode())
+            assert slow.recv(100).startswith(b"HTTP/1.1 100")  # the body is waited for: it has its place
+        assert told(owner.key).startswith(b"HTTP/1.1 429")
+        assert owner.get("/v1/me").status_code == 200
+        with pytest.raises(TimeoutError):
+            told(other.key)  # whose body is waited for
+
+
+def test_the_uploads_of_a_page_are_for_whoever_is_signed_in(server: Server) -> None:
+    promise = ("Content-Type: multipart/form-data; boundary=x", "Content-Length: 1000000")
+    told = _answered_without_a_body(server, "/dashboard/datasets/new", *promise)
+    assert told.startswith(b"HTTP/1.1 303")
+    assert b"/dashboard/sign-in" in told
+
+
+@pytest.mark.parametrize("name", ["bodies_of_strangers", "bodies", "exports"])
+def test_a_second_caller_is_served_beside_an_attack(server: Server, name: str) -> None:
+    second = server.analyst()
+    idle, attacked = beside(ATTACKS[name](server), server, second)
+    assert attacked < _SLOWER * idle
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_second_caller_is_served_beside_every_attack(
+    start_server: Callable[..., Server], name: str
+) -> None:
+    server = start_server()
+    second = server.analyst()
+    idle, attacked = beside(ATTACKS[name](server), server, second)
+    assert attacked < _SLOWER * idle
