@@ -1,6 +1,7 @@
 """What can be asked of the service, each as a conversation."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,18 @@ from privest_client import models
 from privest_client.answers import Completion, Estimate, FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import Conversation, Pause, Request, call
 from privest_client.data import Counted, Schema, Upload
-from privest_client.errors import InvalidRequest, JobFailed, StillRunning, UnexpectedAnswer
+from privest_client.errors import (
+    AnswerWithheld,
+    InvalidRequest,
+    JobFailed,
+    SchemaMismatch,
+    StillRunning,
+    UnexpectedAnswer,
+)
 
 _FINAL = ("committed", "failed", "voided")
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 E = TypeVar("E", bound=Estimate)
 M = TypeVar("M", bound=BaseModel)
@@ -96,7 +106,7 @@ class Question:
             KINDS[kind].request.model_validate(body)
         except ValidationError as error:
             raise _invalid(
-                [{"location": ".".join(map(str, it["loc"])), "rule": it["msg"]} for it in error.errors()]
+                [{"location": _place(it["loc"], body), "rule": _rule(it["msg"])} for it in error.errors()]
             ) from None
         return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain)))
 
@@ -104,9 +114,41 @@ class Question:
 def _about(dataset: Any) -> Any:
     if isinstance(dataset, list | tuple):
         return [_about(each) for each in dataset]
-    if isinstance(dataset, str):
-        return {"id": dataset}
-    return {"id": dataset.id} if hasattr(dataset, "id") else dataset
+    return dataset if isinstance(dataset, dict) else {"id": id_of(dataset)}
+
+
+def id_of(thing: Any) -> str:
+    """The id of a dataset, an analyst or a job, for a path.
+
+    Args:
+        thing: what the service or this client told of it, or its id itself.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
+    found = thing if isinstance(thing, str) else getattr(thing, "id", None)
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise _invalid(
+            [{"rule": f"a {type(thing).__name__} is no id, and has none: pass an id, as ds_1a2b3c"}]
+        )
+    return found
+
+
+def _place(loc: Sequence[Any], body: Any) -> str:
+    """Where in a body a fault is; pydantic puts names of alternatives between the fields."""
+    place, here = list[str](), body
+    for at, part in enumerate(loc):
+        inside = part in here if isinstance(here, dict) else isinstance(part, int)
+        if inside and isinstance(here, dict | list):
+            here = here[part]
+        if inside or (at == len(loc) - 1 and isinstance(here, dict)):
+            place.append(str(part))
+    return ".".join(place)
+
+
+def _rule(message: str) -> str:
+    """What pydantic says, in the service's words."""
+    return message.replace("Input should be", "must be").replace("Field required", "is missing")
 
 
 def _plain(value: Any) -> Any:
@@ -151,13 +193,22 @@ def upload(
         sent: is told of bytes that are on their way.
 
     Raises:
+        SchemaMismatch: the service counted other records than there are.
         PrivestError: see `call`.
     """
     file = (rows.name, Counted(rows.file, sent), rows.media)
-    fields = {"schema": json.dumps(schema)} | ({} if name is None else {"name": name})
+    fields = {"schema": json.dumps(schema, default=_plain)} | ({} if name is None else {"name": name})
+    if rows.header is not None:
+        fields["header"] = json.dumps(rows.header)
     content = {"files": {"file": file}, "data": fields}
     response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
-    return _read(models.DatasetView, response)
+    made = _read(models.DatasetView, response)
+    if rows.records not in (None, made.n):
+        raise SchemaMismatch(
+            f"the service counted {made.n} records and the data have {rows.records} rows: look for empty "
+            f"ones, and delete what was stored with client.datasets.delete({made.id!r})"
+        )
+    return made
 
 
 def plan(question: Question) -> Conversation[Any]:
@@ -180,6 +231,7 @@ def estimate(question: Question, key: str | None, timeout: float, told: Told) ->
         told: of the job's states.
 
     Raises:
+        AnswerWithheld: another one asked.
         JobFailed: the run came to no end.
         StillRunning: the time is over.
         PrivestError: see `call`.
@@ -197,6 +249,7 @@ def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
     """The answer of a job that was asked for before.
 
     Raises:
+        AnswerWithheld: another one asked.
         JobFailed: the run came to no end.
         StillRunning: the time is over.
         PrivestError: see `call`.
@@ -219,6 +272,12 @@ def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversatio
     if job.state != "committed":
         why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
+    if job.estimate is None:
+        raise AnswerWithheld(
+            f"job {job.id} is answered, and its answer is for whoever asked alone: you may see what it cost, "
+            "in `charges` of this error's job",
+            job,
+        )
     return answer(job)
 
 

@@ -110,12 +110,16 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         handle = checked(NewHandle.model_validate, body)
         connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
         source = service.behind(services, connection, path)
-        return await service.register(services, owner_id, source, handle.declared, name=handle.name)
+        return await service.register(
+            services, owner_id, source, handle.declared, name=handle.name, header=handle.header
+        )
     async with request.form() as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
-        return await service.register(services, owner_id, source, schema, name=upload.name)
+        return await service.register(
+            services, owner_id, source, schema, name=upload.name, header=upload.has_header
+        )
 
 
 async def _short(request: Request, limit: int) -> bytes:

@@ -90,6 +90,7 @@ async def register(
     schema: DatasetSchema,
     *,
     name: str | None = None,
+    header: bool | None = None,
     ephemeral: bool = False,
 ) -> Dataset:
     """Copy rows from their source, validate them in a worker and make them a dataset.
@@ -102,6 +103,7 @@ async def register(
         source: of the rows.
         schema: what they must be.
         name: by which people know them.
+        header: whether the first line of a csv file names its columns, if anybody said so.
         ephemeral: for one question, after which `sweep` removes them.
 
     Raises:
@@ -121,7 +123,7 @@ async def register(
                 ingest,
                 str(arrived),
                 form,
-                schema.intake(),
+                schema.intake().of_csv(header),
                 str(draft),
                 owner_id,
                 services.settings.secret,

@@ -1,6 +1,6 @@
 """The two bodies by which a dataset is registered."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import UploadFile
 from pydantic import BaseModel, Field, StringConstraints
@@ -15,11 +15,20 @@ class NewUpload(BaseModel):
     file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
+    header: Annotated[
+        Literal["true", "false"] | None,
+        Field(description="of csv: whether the first line names the columns; needed where it holds numbers"),
+    ] = None
     sha256: Annotated[
         str | None,
         StringConstraints(pattern=r"^[0-9a-fA-F]{64}$"),
         Field(description="of the file, checked when it has arrived"),
     ] = None
+
+    @property
+    def has_header(self) -> bool | None:
+        """Whether the first line names the columns; None where nobody said so."""
+        return None if self.header is None else self.header == "true"
 
 
 class NewHandle(Input):
@@ -31,4 +40,8 @@ class NewHandle(Input):
         Field(description="connection:path of a file or object, connection:table or connection:schema.table"),
     ]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
+    header: Annotated[
+        bool | None,
+        Field(description="of csv: whether the first line names the columns; needed where it holds numbers"),
+    ] = None
     declared: Annotated[DatasetSchema, Field(alias="schema")]

@@ -84,15 +84,21 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         file = form.get("file")
         if file is None or isinstance(file, str) or not file.filename:
             raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
-        new = NewUpload.model_validate({"file": file, "schema": "", "name": given.get("name") or None})
-        source = service.uploaded(services, file.file, format_of(file))
-        made = await service.register(services, visitor.id, source, schema, name=new.name)
+        optional = {name: given.get(name) or None for name in ("name", "header")}
+        new = NewUpload.model_validate({"file": file, "schema": "", **optional})
+        form_of_file = format_of(file)
+        source = service.uploaded(services, file.file, form_of_file)
+        made = await service.register(
+            services, visitor.id, source, schema, name=new.name, header=new.has_header
+        )
     except (Problem, ValidationError) as error:
         problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
         return _form(request, kind if kind in get_args(SchemaKind) else "points", given, problem)
     finally:
         await form.close()
-    return redirect(request, f"/datasets/{made.id}?done=uploaded")
+    # A csv file was taken: its first line was a header unless the form said otherwise.
+    first = "" if form_of_file != "csv" else "&first=record" if new.has_header is False else "&first=header"
+    return redirect(request, f"/datasets/{made.id}?done=uploaded{first}")
 
 
 def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
@@ -178,6 +184,7 @@ def _one(
         shape=schema.shape(dataset.n).record,
         schema=schema.model_dump(mode="json", exclude_none=True),
         done=request.query_params.get("done") == "uploaded",
+        first=request.query_params.get("first"),
     )
 
 

@@ -16,6 +16,9 @@ from privest_service.problems import Fault
 Texts = NDArray[np.object_]
 """Strings, of JSON also numbers, and None where there is none."""
 
+_MOST_NAMES = 5
+"""Names of missing columns that one refusal lists."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -27,6 +30,7 @@ class Layout:
         categories: of columns that hold no numbers, by name: their places become the numbers.
         unit: the column that names whose row it is.
         partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
+        header: whether the first line of a csv file names its columns; None where nobody said so.
     """
 
     raw: tuple[int, ...]
@@ -34,6 +38,7 @@ class Layout:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     unit: str | None = None
     partial: bool = False
+    header: bool | None = None
 
     @property
     def width(self) -> int:
@@ -53,8 +58,11 @@ class Layout:
         """
         found = {name.strip(): place for place, name in enumerate(header)}
         wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
-        if len(found) != len(header) or not found.keys() >= wanted:
-            raise refusal("must name every column once, and those of the schema")
+        if missing := sorted(wanted - found.keys()):
+            shown = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
+            raise refusal(f"must name every column of the schema; missing: {shown}")
+        if len(found) != len(header):
+            raise refusal("must name every column once")
         if self.names is not None:
             chosen = [found[name] for name in self.names]
         else:
