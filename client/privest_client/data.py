@@ -137,7 +137,7 @@ def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
         file.write(content.encode())
     else:
         rows = np.asarray(data)
-        if rows.dtype.kind not in "fiu":
+        if rows.dtype.kind not in "fiub":
             raise SchemaMismatch(f"an array of {rows.dtype} is no array of numbers")
         if not rows.ndim:
             raise SchemaMismatch("a single number is no list of records")

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -217,6 +218,20 @@ def test_labelled_frames_are_found_by_names_of_every_kind(client: Client) -> Non
         client.datasets.upload(
             twice, {"kind": "labelled", "features": ["y"], "label": "y", "classes": [0, 1]}
         )
+
+
+@pytest.mark.parametrize(
+    "classes", [[0, 1], np.array([0, 1]), [False, True], np.array([False, True])], ids=str
+)
+def test_classes_may_be_numbers_and_truth_values(client: Client, classes: Any) -> None:
+    frame = ill(50)
+    marks = {
+        client.datasets.upload(
+            each, {"kind": "labelled", "features": ["age"], "label": "ill"}, classes=classes
+        ).fingerprint
+        for each in (frame, frame.astype({"ill": bool}), frame.astype({"ill": float}), frame.to_numpy())
+    }
+    assert len(marks) == 1
 
 
 def test_rows_of_a_unit_and_texts_and_empty_frames(client: Client) -> None:

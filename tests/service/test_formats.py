@@ -344,6 +344,64 @@ def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
     assert coded(pa.array([2**53 + 1, 0]), "0", str(2**53 + 1)) == [1, 0]
 
 
+DECLARED: tuple[list[Any], ...] = ([0, 1], ["0", "1"], [False, True], ["False", "TRUE"], [0.0, 1.0])
+"""Classes that mean the same cells."""
+
+TRUTHS: dict[str, tuple[Format, bytes]] = {
+    f"{form}, {kind}": (form, table_as(pa.table({"age": [5, 6, 7], "ill": cells}), form))
+    for form in TABLES
+    for kind, cells in {
+        "booleans": pa.array([False, True, True]),
+        "whole numbers": pa.array([0, 1, 1], pa.int8()),
+        "numbers": pa.array([0.0, 1.0, 1.0]),
+        "texts": pa.array(["0", "1", "1.0"]),
+        "words": pa.array(["False", "True", "true"]),
+    }.items()
+} | {"npy": ("npy", npy(np.array([[5.0, 0], [6, 1], [7, 1]])))}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize("classes", DECLARED, ids=str)
+def test_classes_are_taken_by_their_string_form(tmp_path: Path, name: str, classes: list[Any]) -> None:
+    form, content = TRUTHS[name]
+    schema = {"kind": "labelled", "features": ["age"], "label": "ill", "classes": classes}
+    np.testing.assert_array_equal(taken(tmp_path, content, form, schema)[1][:, -1], [0, 1, 1])
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_categories_are_taken_by_their_string_form(tmp_path: Path, form: Format) -> None:
+    schema = {
+        "kind": "labelled",
+        "features": ["year", "smokes"],
+        "label": "grade",
+        "classes": [1, 2, 3],
+        "categories": {"year": [2019, 2020], "smokes": [True, False]},
+    }
+    table = pa.table({"year": [2020, 2019], "smokes": [True, False], "grade": [3, 1]})
+    _, rows = taken(tmp_path, table_as(table, form), form, schema)
+    np.testing.assert_array_equal(rows, [[0, 1, 1, 0, 2], [1, 0, 0, 1, 0]])
+    shape = SCHEMA.validate_python(schema).shape(2)
+    assert shape.features == ("year=2019", "year=2020", "smokes=true", "smokes=false")
+    assert shape.classes == ("1", "2", "3")
+
+
+def test_what_is_declared_of_both_is_told_apart(tmp_path: Path) -> None:
+    """1 is no other word for true where both are declared, whichever comes first."""
+    schema = {"kind": "labelled", "features": ["x"], "label": "y", "classes": ["1", "true", "True"]}
+    cells = [True, 1, 1.0, True, "True", "TRUE"]
+    for order in (cells, cells[::-1]):
+        content = json.dumps([{"x": 0, "y": cell} for cell in order]).encode()
+        found = taken(tmp_path, content, "json", schema)[1][:, -1].tolist()
+        assert found == ([1, 0, 0, 1, 2, 1] if order is cells else [1, 2, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("classes", [[0, None], [0, 0.5], [0, [1]], [0, "0"], [True, "true"], [1, 1.0]])
+def test_other_classes_are_refused(classes: list[Any]) -> None:
+    schema = {"kind": "labelled", "features": ["x"], "label": "y", "classes": classes}
+    with pytest.raises(ValueError, match="classes"):
+        SCHEMA.validate_python(schema)
+
+
 PAIRS = {"kind": "vectors", "dim": 2}
 MAYBE = {
     "years": b"2019,2020",
