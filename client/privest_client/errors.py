@@ -150,6 +150,7 @@ KNOWN: dict[str, type[Problem]] = {
     "unauthenticated": Unauthenticated,
     "forbidden": Forbidden,
     "not-found": NotFound,
+    "method-not-allowed": InvalidRequest,
     "idempotency-key-missing": InvalidRequest,
     "idempotency-key-reused": InvalidRequest,
     "invalid": InvalidRequest,

@@ -12,7 +12,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from privest_service.dashboard import words
@@ -96,8 +95,8 @@ class Page(APIRoute):
                 response = await handle(request)
             except Problem as problem:
                 response = _refused(request, problem)
-            except (RequestValidationError, ValidationError) as error:
-                response = _refused(request, Invalid(faults=faults_of(error.errors())))
+            except RequestValidationError as error:
+                response = _refused(request, Invalid(faults=faults_of(error.errors(), error.body)))
             except HTTPException as error:
                 response = _refused(request, by_status(error.status_code))
             except Exception as error:

@@ -21,7 +21,7 @@ from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shap
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Layout, string_form
-from privest_service.inputs import Input, Point, few
+from privest_service.inputs import Input, Point, few, like
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 _MOST_FEATURES = 10_000
@@ -89,6 +89,7 @@ class ObliqueSpace(Input):
 Space = Annotated[
     EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace | ObliqueSpace,
     Field(discriminator="name"),
+    like({"name": "sphere", "dim": 3}),
 ]
 
 
@@ -353,7 +354,9 @@ def _intake(layout: Layout, shape: Shape, unit: Unit | None, transform: Transfor
 
 
 DatasetSchema = Annotated[
-    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema, Field(discriminator="kind")
+    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema,
+    Field(discriminator="kind"),
+    like({"kind": "vectors", "dim": 5}),
 ]
 """What an owner declares about records."""
 

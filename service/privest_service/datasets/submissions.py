@@ -3,21 +3,32 @@
 from typing import Annotated, Literal
 
 from fastapi import UploadFile
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Input, Name
 
 
+def _file(given: object) -> object:
+    if isinstance(given, str):
+        raise ValueError("must be a file with a name, as `curl -F file=@rows.csv` sends it")
+    return given
+
+
+_HEADER = "of csv: whether the first line names the columns; needed where it holds numbers"
+
+
 class NewUpload(BaseModel):
     """A form with a file of records."""
 
-    file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
+    file: Annotated[
+        UploadFile, BeforeValidator(_file), Field(description="npy, npz, csv, parquet, arrow or json")
+    ]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     header: Annotated[
         Literal["true", "false"] | None,
-        Field(description="of csv: whether the first line names the columns; needed where it holds numbers"),
+        Field(description=_HEADER),
     ] = None
     sha256: Annotated[
         str | None,
@@ -42,6 +53,6 @@ class NewHandle(Input):
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     header: Annotated[
         bool | None,
-        Field(description="of csv: whether the first line names the columns; needed where it holds numbers"),
+        Field(description=_HEADER),
     ] = None
     declared: Annotated[DatasetSchema, Field(alias="schema")]

@@ -5,7 +5,6 @@ from typing import Any, Literal, get_args
 
 from fastapi import APIRouter, Request, Security
 from fastapi.responses import Response
-from pydantic import ValidationError
 from sqlalchemy import select
 
 from privest_service.dashboard.changes import fingerprint
@@ -19,9 +18,9 @@ from privest_service.datasets.models import Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
-from privest_service.inputs import parsed
+from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
-from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
+from privest_service.problems import DatasetInvalid, Fault, Problem
 from privest_service.security.dependencies import ServicesDep
 from privest_service.security.models import Analyst
 
@@ -85,14 +84,13 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         if file is None or isinstance(file, str) or not file.filename:
             raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
         optional = {name: given.get(name) or None for name in ("name", "header")}
-        new = NewUpload.model_validate({"file": file, "schema": "", **optional})
+        new = checked(NewUpload.model_validate, {"file": file, "schema": "", **optional})
         form_of_file = format_of(file)
         source = service.uploaded(services, file.file, form_of_file)
         made = await service.register(
             services, visitor.id, source, schema, name=new.name, header=new.has_header
         )
-    except (Problem, ValidationError) as error:
-        problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+    except Problem as problem:
         return _form(request, kind if kind in get_args(SchemaKind) else "points", given, problem)
     finally:
         await form.close()
@@ -105,11 +103,10 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
     """What the fields of a form declare.
 
     Raises:
-        Invalid: a field holds no JSON, or no number.
-        ValidationError: they break a rule.
+        Invalid: a field holds no JSON or no number, or they break a rule.
     """
     if kind == "json":
-        return SCHEMA.validate_python(parsed(given.get("schema", "")))
+        return checked(SCHEMA.validate_python, parsed(given.get("schema", "")))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
@@ -130,7 +127,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
             if name in fields:
                 declared |= _numbers({name: f"[{fields[name]}]"}, name)
         declared |= _numbers(fields, "norm_bound")
-    return SCHEMA.validate_python(declared)
+    return checked(SCHEMA.validate_python, declared)
 
 
 def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from privest_service.dashboard.visitors import FormDep, OwnerDep
 from privest_service.dashboard.words import noise
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.kinds import KINDS
+from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported
 from privest_service.ledger.export import Form, write_out
@@ -39,7 +40,7 @@ _NAMED = 1000
 
 def _search(request: Request) -> Search:
     """What is looked for, of the address."""
-    return Search.model_validate(dict(request.query_params))
+    return checked(Search.model_validate, dict(request.query_params))
 
 
 @router.get("")
