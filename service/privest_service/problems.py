@@ -258,7 +258,7 @@ def faults_of(errors: Iterable[Any], given: Any) -> list[Fault]:
     """
     faults = dict[str | None, str]()
     for error in islice(errors, MOST_FAULTS):
-        place, rule = _place(error, given), _rule(error)
+        place, rule = _place(error, given), rule_of(error)
         if place not in faults:
             faults[place] = rule
         elif rule.startswith(_ONE_OF) and faults[place].startswith(_ONE_OF):  # of two lists, both count
@@ -290,8 +290,8 @@ def _place(error: Any, given: Any) -> str | None:
     return ".".join(place) or None
 
 
-def _rule(error: Any) -> str:
-    """Which rule is broken, in plain words."""
+def rule_of(error: Any) -> str:
+    """Which rule a validation error breaks, in plain words."""
     limits = error.get("ctx", {})
     for listed in ("expected_tags", "expected"):
         if known := _quoted(str(limits.get(listed, ""))):
