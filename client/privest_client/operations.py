@@ -25,6 +25,9 @@ from privest_client.errors import (
 
 _FINAL = ("committed", "failed", "voided")
 
+_NO_CHOICES = {"dataset", "privacy"}
+"""Fields of a request that have parameters of their own."""
+
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 E = TypeVar("E", bound=Estimate)
@@ -86,7 +89,7 @@ class Question:
     def of(
         cls, kind: str, dataset: Any, epsilon: float, delta: float | None, choices: dict[str, Any]
     ) -> "Question":
-        """What was asked for, checked as far as this client can.
+        """What was asked for, once its choices are known ones; what they may be, the service says.
 
         Args:
             kind: name of it.
@@ -96,19 +99,20 @@ class Question:
             choices: of the kind.
 
         Raises:
-            InvalidRequest: there is no such kind, or it has no such choice.
+            InvalidRequest: there is no such kind, it has no such choice, or JSON cannot hold one.
         """
         if kind not in KINDS:
             raise _invalid([{"rule": f"there is no {kind}: the kinds are {', '.join(KINDS)}"}])
+        known = [field.alias or name for name, field in KINDS[kind].request.model_fields.items()]
+        if unknown := choices.keys() - set(known):
+            rule = f"{kind} has no such choice: its choices are {', '.join(sorted(set(known) - _NO_CHOICES))}"
+            raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
         privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
         body = {"dataset": _about(dataset), "privacy": privacy} | choices
         try:
-            KINDS[kind].request.model_validate(body)
-        except ValidationError as error:
-            raise _invalid(
-                [{"location": _place(it["loc"], body), "rule": _rule(it["msg"])} for it in error.errors()]
-            ) from None
-        return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain)))
+            return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain, allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            raise _invalid([{"rule": f"a choice cannot be sent: {error}"}]) from None
 
 
 def _about(dataset: Any) -> Any:
@@ -132,23 +136,6 @@ def id_of(thing: Any) -> str:
             [{"rule": f"a {type(thing).__name__} is no id, and has none: pass an id, as ds_1a2b3c"}]
         )
     return found
-
-
-def _place(loc: Sequence[Any], body: Any) -> str:
-    """Where in a body a fault is; pydantic puts names of alternatives between the fields."""
-    place, here = list[str](), body
-    for at, part in enumerate(loc):
-        inside = part in here if isinstance(here, dict) else isinstance(part, int)
-        if inside and isinstance(here, dict | list):
-            here = here[part]
-        if inside or (at == len(loc) - 1 and isinstance(here, dict)):
-            place.append(str(part))
-    return ".".join(place)
-
-
-def _rule(message: str) -> str:
-    """What pydantic says, in the service's words."""
-    return message.replace("Input should be", "must be").replace("Field required", "is missing")
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ import pytest
 
 from harness import Caller, Server, slow_rows, spd
 from privest_client import (
+    AnswerWithheld,
     AsyncClient,
     BudgetExceeded,
     Client,
@@ -306,6 +307,66 @@ def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) 
             other.budget(owner.id)
         client.datasets.grant(dataset.id, analyst.id, epsilon=1.0, delta=1e-4)
         assert other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5).basis.shape == (4, 2)
+
+
+def test_datasets_are_named_by_what_the_service_told_of_them_or_by_ids(
+    server: Server, client: Client
+) -> None:
+    analyst = server.analyst()
+    with Client(server.url, analyst.key, progress=False) as other:
+        made, ada = client.datasets.upload(plane(), VECTORS), other.me()
+        assert client.datasets.get(made) == client.datasets.get(made.id) == made
+        client.datasets.grant(made, ada, epsilon=1.0, delta=1e-4)
+        found = other.robust_pca(made, rank=2, epsilon=0.5, delta=1e-5)
+        np.testing.assert_array_equal(other.wait(found).basis, other.wait(found.id).basis)
+        client.datasets.revoke(made, ada)
+        with pytest.raises(NotFound):
+            other.datasets.get(made)
+    for wrong in (None, 5, {"id": made.id}, [made], plane(), "../owners", "", f"{made.id}/cap", client):
+        for call in (client.datasets.get, client.datasets.delete, client.wait):
+            with pytest.raises(InvalidRequest, match="pass an id"):
+                call(wrong)
+        with pytest.raises(InvalidRequest, match="pass an id"):
+            client.datasets.grant(made, wrong)
+    with pytest.raises(InvalidRequest, match="a ndarray is no id"):
+        client.robust_pca(plane(), rank=2, epsilon=1.0)
+    client.datasets.delete(made)
+    assert client.datasets.list() == []
+
+
+def test_an_owner_who_waits_for_an_analysts_job_is_told_that_the_answer_is_not_the_owners(
+    server: Server, client: Client, owner: Caller
+) -> None:
+    dataset, analyst = client.datasets.upload(plane(), VECTORS), server.analyst()
+    client.datasets.grant(dataset, analyst)
+    with Client(server.url, analyst.key, progress=False) as other:
+        found = other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5)
+    with pytest.raises(AnswerWithheld, match="for whoever asked alone") as told:
+        client.wait(found.id)
+    assert told.value.job.charges[0].epsilon == 0.5
+
+    async def wait() -> None:
+        async with AsyncClient(server.url, owner.key) as later:
+            with pytest.raises(AnswerWithheld):
+                await later.wait(found.id)
+
+    asyncio.run(wait())
+
+
+def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
+    for choices, said in (
+        ({"rank": 0}, "rank: must be at least 1"),
+        ({"rank": 2, "solver": "x"}, "solver: must be one of: ggd, "),
+        ({"rank": 2, "dataset": [{"id": 5}]}, r"dataset\.0\.id: must be a text"),
+        ({"rnak": 2}, "rnak: robust-pca has no such choice: its choices are center, "),
+        ({"rank": 2, "epsilon": float("nan")}, "a choice cannot be sent: "),
+        ({"rank": {2}}, "a choice cannot be sent: set is not JSON"),
+    ):
+        asked = {"dataset": "ds_1", "epsilon": 1.0} | choices
+        with pytest.raises(InvalidRequest, match=f"(?m)^  {said}") as told:
+            client.plan("robust-pca", **asked)
+        assert "Input should" not in str(told.value)
+        assert "DatasetRef" not in str(told.value)
 
 
 def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
