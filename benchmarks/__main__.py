@@ -1,54 +1,53 @@
-"""All benchmarks, one after another; those of figures write to docs/reproductions.md."""
+"""Benchmarks, all or those that are named; those of figures write to docs/reproductions.md."""
 
-from benchmarks import (
-    choosing,
-    coverage,
-    dashboard,
-    exact_mean,
-    federated,
-    federated_private,
-    figure2,
-    figure3,
-    figures_acceleration,
-    figures_robust_pca,
-    frechet_mean,
-    ledger_load,
-    limits,
-    logistic_regression,
-    planning,
-    popres,
-    private_steps,
-    robust_labels,
-    robust_pca,
-    saddles,
-    scaling,
-    service_pace,
-    tangent_sampling,
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+NAMES = (
+    "frechet_mean",
+    "planning",
+    "service_pace",
+    "limits",
+    "ledger_load",
+    "dashboard",
+    "scaling",
+    "tangent_sampling",
+    "private_steps",
+    "exact_mean",
+    "figure2",
+    "figure3",
+    "robust_pca",
+    "figures_robust_pca",
+    "popres",
+    "logistic_regression",
+    "coverage",
+    "figures_acceleration",
+    "federated",
+    "federated_private",
+    "robust_labels",
+    "saddles",
+    "choosing",
 )
+"""In the order in which all of them are run."""
 
-for benchmark in (
-    frechet_mean,
-    planning,
-    service_pace,
-    limits,
-    ledger_load,
-    dashboard,
-    scaling,
-    tangent_sampling,
-    private_steps,
-    exact_mean,
-    figure2,
-    figure3,
-    robust_pca,
-    figures_robust_pca,
-    popres,
-    logistic_regression,
-    coverage,
-    figures_acceleration,
-    federated,
-    federated_private,
-    robust_labels,
-    saddles,
-    choosing,
-):
-    benchmark.main()
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run benchmarks; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Measure timings and accuracy. Without names all benchmarks are run, which takes hours.",
+        epilog=f"The benchmarks are: {', '.join(NAMES)}.",
+    )
+    parser.add_argument("names", nargs="*", metavar="name", help="run this one; several are run in turn")
+    chosen = parser.parse_args(arguments).names
+    if unknown := sorted(set(chosen) - set(NAMES)):
+        parser.error(f"there is no benchmark {', '.join(unknown)}; they are: {', '.join(NAMES)}")
+    for name in chosen or NAMES:
+        import_module(f"benchmarks.{name}").main()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

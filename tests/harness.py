@@ -243,12 +243,22 @@ class Caller:
     # Datasets
 
     def upload(
-        self, content: bytes, schema: object, name: str = "rows.npy", media: str = "", **form: str
+        self,
+        content: bytes,
+        schema: object,
+        name: str = "rows.npy",
+        media: str = "",
+        header: bool | None = None,
+        **form: str,
     ) -> httpx.Response:
-        """Try to register a file under a schema; `form` holds further fields, such as `rows_of`."""
+        """Try to register a file under a schema, of csv perhaps saying whether there is a header.
+
+        `form` holds further fields, such as `rows_of`.
+        """
         file = (name, content, media or "application/octet-stream")
         declared = schema if isinstance(schema, str) else json.dumps(schema)
-        return self.post("/v1/datasets", files={"file": file}, data={"schema": declared} | form)
+        said = {} if header is None else {"header": json.dumps(header)}
+        return self.post("/v1/datasets", files={"file": file}, data={"schema": declared} | said | form)
 
     def dataset(self, rows: np.ndarray | None = None, schema: dict[str, Any] | None = None) -> str:
         """Register rows; by default 60 matrices of SPD(3)."""
@@ -318,10 +328,13 @@ def npy(rows: np.ndarray, **how: Any) -> bytes:
 
 
 def csv_of(rows: np.ndarray) -> bytes:
-    """An array as a CSV file, one record a line, every digit kept."""
-    return "".join(
-        ",".join(map(repr, map(float, row))) + "\n" for row in rows.reshape(len(rows), -1)
-    ).encode()
+    """An array as a CSV file, one record a line below a header, every digit kept."""
+    flat = rows.reshape(len(rows), -1)
+    lines = [
+        ",".join(f"c{at}" for at in range(flat.shape[1])),
+        *(",".join(map(repr, map(float, row))) for row in flat),
+    ]
+    return "".join(line + "\n" for line in lines).encode()
 
 
 def spd(n: int, dim: int = 3, seed: int = 0) -> np.ndarray:

@@ -70,11 +70,13 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
         # Before the owner changes its key and deletes its rows.
         calls, last = calls.split("# the owner reads the bill")
         path = f'PATH="{ROOT / ".venv" / "bin"}:$PATH"'
-        script = "\n".join(["set -euo pipefail", path, calls, *further, "#" + last])
+        script = "\n".join(["set -eu", path, calls, *further, "#" + last])
         script = script.replace("http://127.0.0.1:8000", address)
+        # A plain POSIX shell: what runs in it runs in bash and zsh. Each answer that fails ends a pipe empty.
         done = subprocess.run(
-            ["bash", "-c", script],
+            ["sh", "-c", script],
             cwd=tmp_path,
+            env=os.environ | {"TMPDIR": str(tmp_path)},
             capture_output=True,
             text=True,
             timeout=HANG_GUARD,
@@ -85,7 +87,8 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
         service.wait(timeout=HANG_GUARD)
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "log").read_text()
     assert '"state":"committed"' in done.stdout
-    assert " receipts: 0 faults" in done.stdout
+    assert re.search(r" receipts?: 0 faults", done.stdout)
+    assert not list(tmp_path.glob("*.json")), "keys and answers are left where the commands were called"
 
 
 def test_every_call_of_the_interface_is_shown() -> None:

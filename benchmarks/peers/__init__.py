@@ -10,11 +10,24 @@ from typing import Any
 _HERE = Path(__file__).parent
 
 
+def _uv() -> str:
+    """uv: of the path, else the one that `make install` brought.
+
+    Raises:
+        SystemExit: there is neither.
+    """
+    here = _HERE.parents[1] / ".uv" / "bin"
+    if found := shutil.which("uv") or shutil.which("uv", path=str(here)):
+        return found
+    raise SystemExit(
+        "peers are measured in an environment that uv makes: call `make install`, which brings it"
+    )
+
+
 def call(script: str, *arguments: str | Path) -> Any:
     """The JSON object that a script prints on its last line. Scripts import nothing of privest."""
-    uv = shutil.which("uv") or "uv"
     done = subprocess.run(  # noqa: S603
-        [uv, "run", "--quiet", "--locked", "--project", _HERE, "python", _HERE / script, *arguments],
+        [_uv(), "run", "--quiet", "--locked", "--project", _HERE, "python", _HERE / script, *arguments],
         stdout=subprocess.PIPE,
         text=True,
         check=True,

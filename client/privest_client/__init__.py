@@ -5,6 +5,7 @@ from privest_client.client import AsyncClient, Client
 from privest_client.data import infer
 from privest_client.errors import (
     AccountFrozen,
+    AnswerWithheld,
     BudgetExceeded,
     DatasetInvalid,
     Forbidden,
@@ -26,6 +27,7 @@ from privest_client.showing import Budget, Plan
 
 __all__ = [
     "AccountFrozen",
+    "AnswerWithheld",
     "AsyncClient",
     "Budget",
     "BudgetExceeded",

@@ -44,6 +44,11 @@ def _parser() -> argparse.ArgumentParser:
     upload.add_argument("file", type=Path)
     upload.add_argument("--schema", required=True, metavar="JSON", help="what everybody may know")
     upload.add_argument("--name", help="for people")
+    upload.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line of a csv file names its columns; to be said where it holds numbers",
+    )
     for name, about in (("plan", "the exact cost of a question; free"), ("estimate", "ask it, and pay")):
         ask = commands.add_parser(name, help=about)
         ask.add_argument("kind", choices=KINDS)
@@ -71,7 +76,10 @@ def _budget(client: Client, given: argparse.Namespace) -> None:
 
 
 def _upload(client: Client, given: argparse.Namespace) -> None:
-    print(client.datasets.upload(given.file, _json(given.schema, "--schema"), name=given.name).id)
+    schema = _json(given.schema, "--schema")
+    made = client.datasets.upload(given.file, schema, name=given.name, header=given.header)
+    print(f"{made.n:,} records are stored", file=sys.stderr)
+    print(made.id)
 
 
 def _plan(client: Client, given: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import httpx
 from privest_client import data, models, operations
 from privest_client.answers import Completion, FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import Conversation, Pause, Request
-from privest_client.operations import Question
+from privest_client.operations import Question, id_of
 from privest_client.showing import Budget, Plan, confirmed, progress_of_job, progress_of_upload
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Client(_Face):
         Args:
             owner: its id; by default the holder of the key.
         """
-        owner = owner or self.me().id
+        owner = id_of(owner or self.me())
         return Budget(self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
 
     def plan(
@@ -166,14 +166,18 @@ class Client(_Face):
         """How good a classifier is; see `estimate`."""
         return self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
 
-    def wait(self, job: str, *, timeout: float = _WAIT) -> Any:
-        """The answer of a job that was asked for before; charges nothing."""
-        with progress_of_job(job, self._progress) as told:
-            return self.run(operations.wait(job, timeout, told))
+    def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
+        """The answer of a job that was asked for before, by its id; charges nothing."""
+        with progress_of_job(id_of(job), self._progress) as told:
+            return self.run(operations.wait(id_of(job), timeout, told))
+
+
+def _grant(dataset: Any, analyst: Any) -> str:
+    return f"/v1/datasets/{id_of(dataset)}/grants/{id_of(analyst)}"
 
 
 class Datasets:
-    """The datasets of a key's holder."""
+    """The datasets of a key's holder. One is named by its id, or by what the service told of it."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -186,6 +190,7 @@ class Datasets:
         name: str | None = None,
         label: str | None = None,
         confirm: bool | Callable[[data.Schema], bool] | None = None,
+        header: bool | None = None,
         **declared: Any,
     ) -> models.DatasetView:
         """Register rows under a public schema.
@@ -198,17 +203,23 @@ class Datasets:
             label: of a frame, the column that holds the class.
             confirm: of an inferred schema: True where it needs no look, or what is asked; by default the
                 terminal.
+            header: of the path of a csv file, whether its first line names the columns; needed where that
+                line holds numbers.
             declared: parts that the schema gets besides, as `classes` and `norm_bound`.
 
+        Returns:
+            What everybody may know of it: look whether `n` is the number of records that you meant.
+
         Raises:
-            SchemaMismatch: the rows cannot be of that schema, or it was not confirmed.
+            SchemaMismatch: the rows cannot be of that schema, it was not confirmed, or the service counted
+                other records than there are.
             Problem: the service refuses.
         """
         whole = (schema or data.infer(rows, label=label)) | declared
         data.check(rows, whole)
         if schema is None:
             confirmed(whole, confirm)
-        file = data.opened(rows)
+        file = data.opened(rows, whole, header)
         with file.file, progress_of_upload(file, self._client._progress) as sent:
             return self._client.run(operations.upload(file, whole, name, sent))
 
@@ -216,25 +227,25 @@ class Datasets:
         """All that may be asked about."""
         return self._client.run(operations.datasets())
 
-    def get(self, dataset: str) -> models.DatasetView:
+    def get(self, dataset: Any) -> models.DatasetView:
         """What is public of one."""
-        return self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{dataset}"))
+        return self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}"))
 
-    def delete(self, dataset: str) -> None:
+    def delete(self, dataset: Any) -> None:
         """Delete the rows; the ledger keeps what was charged for them."""
-        self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}")))
+        self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{id_of(dataset)}")))
 
     def grant(
-        self, dataset: str, analyst: str, *, epsilon: float | None = None, delta: float | None = None
+        self, dataset: Any, analyst: Any, *, epsilon: float | None = None, delta: float | None = None
     ) -> models.GrantView:
         """Let an analyst ask about a dataset, up to (ε, δ) if these are given."""
         cap = {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
-        path = f"/v1/datasets/{dataset}/grants/{analyst}"
+        path = _grant(dataset, analyst)
         return self._client.run(operations.fetch(models.GrantView, "PUT", path, json=cap))
 
-    def revoke(self, dataset: str, analyst: str) -> None:
+    def revoke(self, dataset: Any, analyst: Any) -> None:
         """Take a grant back."""
-        self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}/grants/{analyst}")))
+        self._client.run(operations.call(Request("DELETE", _grant(dataset, analyst))))
 
 
 class AsyncClient(_Face):
@@ -286,7 +297,7 @@ class AsyncClient(_Face):
 
     async def budget(self, owner: str | None = None) -> Budget:
         """See `Client.budget`."""
-        owner = owner or (await self.me()).id
+        owner = id_of(owner or await self.me())
         return Budget(await self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
 
     async def plan(
@@ -332,9 +343,9 @@ class AsyncClient(_Face):
         """See `Client.classifier_score`."""
         return await self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
 
-    async def wait(self, job: str, *, timeout: float = _WAIT) -> Any:
+    async def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
         """See `Client.wait`."""
-        return await self.run(operations.wait(job, timeout, lambda _: None))
+        return await self.run(operations.wait(id_of(job), timeout, lambda _: None))
 
 
 class AsyncDatasets:
@@ -344,12 +355,18 @@ class AsyncDatasets:
         self._client = client
 
     async def upload(
-        self, rows: Any, schema: data.Schema, *, name: str | None = None, **declared: Any
+        self,
+        rows: Any,
+        schema: data.Schema,
+        *,
+        name: str | None = None,
+        header: bool | None = None,
+        **declared: Any,
     ) -> models.DatasetView:
         """See `Datasets.upload`; the schema is to be stated, as nobody is there to confirm one."""
         whole = schema | declared
         data.check(rows, whole)
-        file = data.opened(rows)
+        file = data.opened(rows, whole, header)
         with file.file:
             return await self._client.run(operations.upload(file, whole, name, lambda _: None))
 
@@ -357,10 +374,12 @@ class AsyncDatasets:
         """See `Datasets.list`."""
         return await self._client.run(operations.datasets())
 
-    async def get(self, dataset: str) -> models.DatasetView:
+    async def get(self, dataset: Any) -> models.DatasetView:
         """See `Datasets.get`."""
-        return await self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{dataset}"))
+        return await self._client.run(
+            operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}")
+        )
 
-    async def delete(self, dataset: str) -> None:
+    async def delete(self, dataset: Any) -> None:
         """See `Datasets.delete`."""
-        await self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{dataset}")))
+        await self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{id_of(dataset)}")))

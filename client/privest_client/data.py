@@ -1,5 +1,6 @@
 """Rows and their schema: what goes into an upload."""
 
+import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,11 +33,15 @@ class Upload:
         name: with the ending that tells the format.
         file: its content.
         size: bytes.
+        header: whether the first line of a csv file names its columns; None where nobody said so.
+        records: that the service must find in it; None where this client does not know.
     """
 
     name: str
     file: BinaryIO
     size: int
+    header: bool | None = None
+    records: int | None = None
 
     @property
     def media(self) -> str:
@@ -58,7 +63,7 @@ def infer(data: Any, *, label: str | None = None) -> Schema:
         SchemaMismatch: the form does not tell.
     """
     if label is not None:
-        names = [str(name) for name in getattr(data, "columns", ())]
+        names = _names(data)
         if label not in names:
             raise SchemaMismatch(f"there is no column {label!r}: labelled rows are a frame that has it")
         return {"kind": "labelled", "features": [name for name in names if name != label], "label": label}
@@ -81,28 +86,33 @@ def check(data: Any, schema: Schema) -> None:
     """
     if isinstance(data, str | Path):
         return
-    kind = schema.get("kind")
-    if kind == "labelled":
+    kind, names = schema.get("kind"), _names(data)
+    unit = [schema["unit"]["column"]] if schema.get("unit") else []
+    if kind == "labelled" and {"features", "label"} <= schema.keys():
         if "classes" not in schema:
             raise SchemaMismatch(
                 "declare all classes that there may be, as classes=['0', '1']: read off the rows, they would "
                 "tell of single records"
             )
-        names = [str(name) for name in getattr(data, "columns", ())]
-        wanted = [*schema["features"], schema["label"]]
-        if names and (missing := [name for name in wanted if name not in names]):
-            raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, missing))}")
+        wanted = [*map(str, schema["features"]), str(schema["label"])]
         if not names and _shape(data)[1:] != (len(wanted),):
             raise SchemaMismatch(f"rows of {len(wanted)} numbers are declared, the label last")
+        _need([*wanted, *unit], names)
         return
-    if kind in ("vectors", "partial-vectors"):
+    _need(unit, names)
+    if kind in ("vectors", "partial-vectors") and "dim" in schema:
         shape = _shape(data)
-        if len(shape) != 2 or shape[1] != schema["dim"]:
+        if len(shape) != 2 or shape[1] != schema["dim"] + len(unit):
             raise SchemaMismatch(f"rows of {schema['dim']} numbers are declared, and the data are {shape}")
 
 
-def opened(data: Any) -> Upload:
+def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
     """Data as a file: arrays as npy, frames as csv with every digit, paths as they are.
+
+    Args:
+        data: an array, a frame, or a path.
+        schema: that is declared of them.
+        header: whether the first line of a csv file names its columns.
 
     Raises:
         SchemaMismatch: it is none of these, or a file of another format.
@@ -111,23 +121,54 @@ def opened(data: Any) -> Upload:
         path = Path(data)
         if path.suffix not in _MEDIA:
             raise SchemaMismatch(f"{path.name}: the formats are {', '.join(_MEDIA)}")
-        return Upload(path.name, path.open("rb"), path.stat().st_size)
+        return Upload(path.name, path.open("rb"), path.stat().st_size, header)
+    if header is not None:
+        raise SchemaMismatch("header is for the path of a csv file: of arrays and frames it is known")
     file = io.BytesIO()
-    if hasattr(data, "to_csv"):
-        file.write(data.to_csv(index=False).encode())
-        name = "rows.csv"
-    elif hasattr(data, "write_csv"):
-        file.write(data.write_csv().encode())
-        name = "rows.csv"
+    is_frame = hasattr(data, "columns") and (hasattr(data, "to_csv") or hasattr(data, "write_csv"))
+    if is_frame:
+        # Names of our own, one line of them whatever the frame calls its columns.
+        file.write(_line(_names(data)).encode())
+        content = (
+            data.to_csv(index=False, header=False)
+            if hasattr(data, "to_csv")
+            else data.write_csv(include_header=False)
+        )
+        file.write(content.encode())
     else:
         rows = np.asarray(data)
-        if rows.dtype.kind not in "fiu":
+        if rows.dtype.kind not in "fiub":
             raise SchemaMismatch(f"an array of {rows.dtype} is no array of numbers")
+        if not rows.ndim:
+            raise SchemaMismatch("a single number is no list of records")
         np.save(file, rows, allow_pickle=False)
-        name = "rows.npy"
     size = file.tell()
     file.seek(0)
-    return Upload(name, file, size)
+    # All rows of a unit are one record: how many units there are, the service counts.
+    records = None if schema.get("unit") else len(data)
+    return Upload("rows.csv" if is_frame else "rows.npy", file, size, True if is_frame else None, records)
+
+
+def _names(data: Any) -> list[str]:
+    """The names of a frame's columns, each as one line of text; none of an array."""
+    columns = [
+        "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
+        for name in getattr(data, "columns", ())
+    ]
+    return [" ".join(name.split()) for name in columns]
+
+
+def _need(wanted: Sequence[str], names: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in names] if names else []:
+        raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, missing))}")
+    if twice := [name for name in wanted if names.count(name) > 1]:
+        raise SchemaMismatch(f"the frame has several columns {', '.join(map(repr, twice))}")
+
+
+def _line(fields: Sequence[str]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(fields)
+    return text.getvalue()
 
 
 class Counted(io.RawIOBase):

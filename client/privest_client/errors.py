@@ -40,8 +40,20 @@ class StillRunning(PrivestError):
         self.job = job
 
 
+class AnswerWithheld(PrivestError):
+    """Another one asked, and the answer is not for the owner of the data, who may see what it cost.
+
+    Attributes:
+        job: as it stands.
+    """
+
+    def __init__(self, message: str, job: Any) -> None:
+        super().__init__(message)
+        self.job = job
+
+
 class SchemaMismatch(PrivestError):
-    """The data do not fit their schema, as far as that can be seen before they are sent."""
+    """The data do not fit their schema, or the service counted other records than there are."""
 
 
 class Problem(PrivestError):
@@ -138,6 +150,7 @@ KNOWN: dict[str, type[Problem]] = {
     "unauthenticated": Unauthenticated,
     "forbidden": Forbidden,
     "not-found": NotFound,
+    "method-not-allowed": InvalidRequest,
     "idempotency-key-missing": InvalidRequest,
     "idempotency-key-reused": InvalidRequest,
     "invalid": InvalidRequest,

@@ -1,6 +1,7 @@
 """What can be asked of the service, each as a conversation."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,9 +14,21 @@ from privest_client import models
 from privest_client.answers import Completion, Estimate, FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import Conversation, Pause, Request, call
 from privest_client.data import Counted, Schema, Upload
-from privest_client.errors import InvalidRequest, JobFailed, StillRunning, UnexpectedAnswer
+from privest_client.errors import (
+    AnswerWithheld,
+    InvalidRequest,
+    JobFailed,
+    SchemaMismatch,
+    StillRunning,
+    UnexpectedAnswer,
+)
 
 _FINAL = ("committed", "failed", "voided")
+
+_NO_CHOICES = {"dataset", "privacy"}
+"""Fields of a request that have parameters of their own."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 E = TypeVar("E", bound=Estimate)
 M = TypeVar("M", bound=BaseModel)
@@ -76,7 +89,7 @@ class Question:
     def of(
         cls, kind: str, dataset: Any, epsilon: float, delta: float | None, choices: dict[str, Any]
     ) -> "Question":
-        """What was asked for, checked as far as this client can.
+        """What was asked for, once its choices are known ones; what they may be, the service says.
 
         Args:
             kind: name of it.
@@ -86,27 +99,43 @@ class Question:
             choices: of the kind.
 
         Raises:
-            InvalidRequest: there is no such kind, or it has no such choice.
+            InvalidRequest: there is no such kind, it has no such choice, or JSON cannot hold one.
         """
         if kind not in KINDS:
             raise _invalid([{"rule": f"there is no {kind}: the kinds are {', '.join(KINDS)}"}])
+        known = [field.alias or name for name, field in KINDS[kind].request.model_fields.items()]
+        if unknown := choices.keys() - set(known):
+            rule = f"{kind} has no such choice: its choices are {', '.join(sorted(set(known) - _NO_CHOICES))}"
+            raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
         privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
         body = {"dataset": _about(dataset), "privacy": privacy} | choices
         try:
-            KINDS[kind].request.model_validate(body)
-        except ValidationError as error:
-            raise _invalid(
-                [{"location": ".".join(map(str, it["loc"])), "rule": it["msg"]} for it in error.errors()]
-            ) from None
-        return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain)))
+            return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain, allow_nan=False)))
+        except (TypeError, ValueError) as error:
+            raise _invalid([{"rule": f"a choice cannot be sent: {error}"}]) from None
 
 
 def _about(dataset: Any) -> Any:
     if isinstance(dataset, list | tuple):
         return [_about(each) for each in dataset]
-    if isinstance(dataset, str):
-        return {"id": dataset}
-    return {"id": dataset.id} if hasattr(dataset, "id") else dataset
+    return dataset if isinstance(dataset, dict) else {"id": id_of(dataset)}
+
+
+def id_of(thing: Any) -> str:
+    """The id of a dataset, an analyst or a job, for a path.
+
+    Args:
+        thing: what the service or this client told of it, or its id itself.
+
+    Raises:
+        InvalidRequest: it is neither.
+    """
+    found = thing if isinstance(thing, str) else getattr(thing, "id", None)
+    if not isinstance(found, str) or not _ID.fullmatch(found):
+        raise _invalid(
+            [{"rule": f"a {type(thing).__name__} is no id, and has none: pass an id, as ds_1a2b3c"}]
+        )
+    return found
 
 
 def _plain(value: Any) -> Any:
@@ -166,13 +195,22 @@ def upload(
         sent: is told of bytes that are on their way.
 
     Raises:
+        SchemaMismatch: the service counted other records than there are.
         PrivestError: see `call`.
     """
     file = (rows.name, Counted(rows.file, sent), rows.media)
-    fields = {"schema": json.dumps(schema)} | ({} if name is None else {"name": name})
+    fields = {"schema": json.dumps(schema, default=_plain)} | ({} if name is None else {"name": name})
+    if rows.header is not None:
+        fields["header"] = json.dumps(rows.header)
     content = {"files": {"file": file}, "data": fields}
     response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
-    return _read(models.DatasetView, response)
+    made = _read(models.DatasetView, response)
+    if rows.records not in (None, made.n):
+        raise SchemaMismatch(
+            f"the service counted {made.n} records and the data have {rows.records} rows: look for empty "
+            f"ones, and delete what was stored with client.datasets.delete({made.id!r})"
+        )
+    return made
 
 
 def plan(question: Question) -> Conversation[Any]:
@@ -195,6 +233,7 @@ def estimate(question: Question, key: str | None, timeout: float, told: Told) ->
         told: of the job's states.
 
     Raises:
+        AnswerWithheld: another one asked.
         JobFailed: the run came to no end.
         StillRunning: the time is over.
         PrivestError: see `call`.
@@ -212,6 +251,7 @@ def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
     """The answer of a job that was asked for before.
 
     Raises:
+        AnswerWithheld: another one asked.
         JobFailed: the run came to no end.
         StillRunning: the time is over.
         PrivestError: see `call`.
@@ -234,6 +274,12 @@ def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversatio
     if job.state != "committed":
         why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
+    if job.estimate is None:
+        raise AnswerWithheld(
+            f"job {job.id} is answered, and its answer is for whoever asked alone: you may see what it cost, "
+            "in `charges` of this error's job",
+            job,
+        )
     return answer(job)
 
 

@@ -1,12 +1,15 @@
 """The command line: `privest serve`, `migrate`, `backup`, `restore`, `verify-ledger`, `audit` and others."""
 
 import argparse
+import errno
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
@@ -25,6 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="privest", description="Private statistical estimation, with a ledger."
     )
+    parser.add_argument("--version", action="version", version=f"privest {version('privest')}")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="migrate the database, then answer requests")
     serve.add_argument("--host", default="127.0.0.1")
@@ -72,9 +76,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
         return run[given.command]()
     except ValidationError as error:
+        from privest_service.problems import rule_of  # noqa: PLC0415
+
         for fault in error.errors(include_input=False, include_url=False):
             name = "_".join(map(str, fault["loc"])).upper()
-            print(f"PRIVEST_{name}: {fault['msg']}", file=sys.stderr)
+            print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
         return 2
     except (ValueError, OSError) as error:
         print(error, file=sys.stderr)
@@ -96,6 +102,7 @@ def _serve(host: str, port: int) -> int:
     from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
     settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    listening = _bound(host, port)
     _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
     _bring_up_to_date(settings)
     logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
@@ -104,20 +111,25 @@ def _serve(host: str, port: int) -> int:
         metrics.serve(settings.metrics_address)
     app = create_app(settings)
 
+    log = structlog.get_logger()
+
     class Server(uvicorn.Server):
         """Claims no further job from the moment that it is told to end, while callers still wait."""
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                log.info("listening", at=[":".join(map(str, each.getsockname()[:2])) for each in listening])
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
             if services := getattr(app.state, "services", None):
                 services.engine.drain()
             super().handle_exit(sig, frame)
 
-    structlog.get_logger().info("starting", host=host, port=port)
+    log.info("starting", host=host, port=port)
     Server(
         uvicorn.Config(
             seen_from_outside(app, settings.root_path, settings.trusted_proxies),
-            host=host,
-            port=port,
             http=partial(PacedProtocol, settings.patience),  # pyright: ignore[reportArgumentType]
             ws="none",
             h11_max_incomplete_event_size=LONGEST_HEAD,
@@ -127,7 +139,8 @@ def _serve(host: str, port: int) -> int:
             server_header=False,
             timeout_graceful_shutdown=30,
         )
-    ).run()
+    ).run(listening)
+    log.info("ended")
     return 0
 
 
@@ -140,6 +153,34 @@ def _bring_up_to_date(settings: "Settings") -> None:
     if not is_current(database):
         migrate(database)
     database.close()
+
+
+def _bound(host: str, port: int) -> list[socket.socket]:
+    """Sockets on every address of a host, which do not listen yet: until then nobody is kept waiting.
+
+    Raises:
+        ValueError: the port is in use, or there is no such address.
+    """
+    bound = list[socket.socket]()
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(
+            socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        ):
+            opened = socket.socket(family, kind, protocol)
+            bound.append(opened)
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            opened.bind(address)
+    except OSError as error:
+        for opened in bound:
+            opened.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ValueError(
+                f"port {port} of {host} is in use: end what listens there, or choose another with --port"
+            ) from None
+        raise ValueError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from None
+    return bound
 
 
 def _migrate() -> int:
@@ -159,7 +200,9 @@ def _backup(directory: Path) -> int:
     from privest_service.settings import Settings  # noqa: PLC0415
 
     datasets = backup(Settings(), directory)  # pyright: ignore[reportCallIssue] - from the environment
-    print(f"the ledger and the rows of {datasets} datasets are in {directory}; the key files are not")
+    print(
+        f"the ledger and the rows of {_count(datasets, 'dataset')} are in {directory}; the key files are not"
+    )
     return 0
 
 
@@ -180,8 +223,12 @@ def _restore(directory: Path, keys: list[str]) -> int:
 
 
 def _demo() -> int:
-    from privest_service.demo.story import main as demo  # noqa: PLC0415
-
+    try:
+        from privest_service.demo.story import main as demo  # noqa: PLC0415
+    except ModuleNotFoundError as missing:
+        raise ValueError(
+            f"the demo needs {missing.name}, which is not installed: pip install 'privest[demo]' brings it"
+        ) from None
     return demo()
 
 
@@ -221,10 +268,15 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
     for fault in report.faults:
         print(fault)
     print(
-        f"{report.accounts} accounts, {report.entries} entries, {report.receipts} receipts: "
-        f"{len(report.faults)} faults"
+        f"{_count(report.accounts, 'account')}, {_count(report.entries, 'entry', 'entries')}, "
+        f"{_count(report.receipts, 'receipt')}: {_count(len(report.faults), 'fault')}"
     )
     return 1 if report.faults else 0
+
+
+def _count(number: int, one: str, more: str = "") -> str:
+    """So many of something."""
+    return f"{number} {one if number == 1 else more or one + 's'}"
 
 
 def _kept_heads(path: Path) -> "Heads":

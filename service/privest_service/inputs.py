@@ -9,6 +9,7 @@ from fastapi import FastAPI, Request
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     StringConstraints,
@@ -48,6 +49,22 @@ Point = Annotated[list[Any], AfterValidator(_numbers)]
 
 _MOST_FIELDS = 100
 """Of one object; more than any has here."""
+
+
+def like(example: Any, *others: type) -> BeforeValidator:
+    """Refuse what is no object by showing one that would do.
+
+    Args:
+        example: such an object.
+        others: types that are taken besides.
+    """
+
+    def seen(given: Any) -> Any:
+        if given is not None and not isinstance(given, (dict, BaseModel, *others)):
+            raise ValueError(f"must look like {json.dumps(example)}")
+        return given
+
+    return BeforeValidator(seen)
 
 
 def few(given: Any, most: int = _MOST_FIELDS) -> Any:
@@ -110,7 +127,7 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
     try:
         return validate(given)
     except ValidationError as error:
-        raise Invalid(faults=faults_of(error.errors())) from None
+        raise Invalid(faults=faults_of(error.errors(), given)) from None
 
 
 async def nameable(request: Request) -> None:

@@ -1,10 +1,11 @@
 """Errors as RFC 9457 problem documents: one class for each type, and nothing that was submitted in any."""
 
 import errno
+import re
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from itertools import islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import structlog
 from fastapi import FastAPI, Request
@@ -14,6 +15,7 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match, Mount
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from privest_service.telemetry import metrics
@@ -146,6 +148,13 @@ class WindowReplaced(Problem):
     slug, status, title = "window-replaced", HTTPStatus.CONFLICT, "Another window is the present one"
 
 
+class MethodNotAllowed(Problem):
+    """The path is there, and does not take this method; `Allow` lists those that it takes."""
+
+    slug, status = "method-not-allowed", HTTPStatus.METHOD_NOT_ALLOWED
+    title = "This path does not take this method"
+
+
 class TooLarge(Problem):
     """A body beyond the limit."""
 
@@ -208,25 +217,102 @@ def by_status(status: int) -> Problem:
 
 NO_JSON = "is not JSON, or names a field twice"
 
-# The validator's messages for these repeat what was submitted.
+_OBJECT, _WHOLE, _NUMBER, _TRUTH = (
+    "must be an object",
+    "must be a whole number",
+    "must be a number",
+    "must be true or false",
+)
 _RULES = {
-    "union_tag_invalid": "is not one of the known values",
+    "missing": "is missing",
+    "union_tag_not_found": "is missing",
     "extra_forbidden": "is not a known field",
     "json_invalid": NO_JSON,
-    "value_error": None,
+    "model_type": _OBJECT,
+    "model_attributes_type": _OBJECT,
+    "dict_type": _OBJECT,
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "bool_type": _TRUTH,
+    "bool_parsing": _TRUTH,
+    "int_type": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_from_float": _WHOLE,
+    "float_type": _NUMBER,
+    "float_parsing": _NUMBER,
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be below {lt}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must have at least {min_length} parts",
+    "too_long": "must have at most {max_length} parts",
+    "string_too_long": "must have at most {max_length} characters",
+    "string_pattern_mismatch": "must match {pattern}",
 }
+"""What is said of a kind of validation error: by limits of the interface, never by what was submitted."""
+
+_ONE_OF = "must be one of: "
 
 
-def faults_of(errors: Iterable[Any]) -> list[Fault]:
-    """The first validation errors without inputs: the place by known field names, and the rule."""
-    faults: list[Fault] = []
+def faults_of(errors: Iterable[Any], given: Any) -> list[Fault]:
+    """The first validation errors without inputs: the place by known field names, and the rule.
+
+    Args:
+        errors: as pydantic has them.
+        given: what was validated; of a request its body.
+    """
+    faults = dict[str | None, str]()
     for error in islice(errors, MOST_FAULTS):
-        place = [part for part in error["loc"] if part not in ("body", "query", "header", "path")]
-        if error["type"] == "extra_forbidden":
-            place = [*place[:-1], "(unknown field)"]
-        rule = _RULES.get(error["type"]) or error["msg"].removeprefix("Value error, ")
-        faults.append(Fault(location=".".join(map(str, place)) or None, rule=rule))
-    return faults
+        place, rule = _place(error, given), rule_of(error)
+        if place not in faults:
+            faults[place] = rule
+        elif rule.startswith(_ONE_OF) and faults[place].startswith(_ONE_OF):  # of two lists, both count
+            faults[place] += f", {rule.removeprefix(_ONE_OF)}"
+    return [Fault(location=place, rule=rule) for place, rule in faults.items()]
+
+
+def _place(error: Any, given: Any) -> str | None:
+    """Where an error is, by names of fields alone: pydantic puts those of alternatives between them."""
+    source, *rest = error["loc"] or ("",)
+    if source in ("query", "header", "path"):  # which hold no alternatives
+        return ".".join(map(str, rest)) or None
+    if error["type"] == "json_invalid":
+        return None
+    place, here = list[str](), given
+    for part in rest if source == "body" else error["loc"]:
+        if isinstance(here, dict) and part in here:
+            here = cast("dict[Any, Any]", here)[part]
+            place.append(str(part))
+        elif isinstance(here, list) and isinstance(part, int) and part < len(cast("list[Any]", here)):
+            here = cast("list[Any]", here)[part]
+            place.append(str(part))
+        elif error["type"] == "missing" and part == error["loc"][-1]:
+            place.append(str(part))
+    if error["type"] == "extra_forbidden":
+        place = [*place[:-1], "(unknown field)"]
+    elif error["type"].startswith("union_tag"):
+        place += _quoted(error["ctx"]["discriminator"])
+    return ".".join(place) or None
+
+
+def rule_of(error: Any) -> str:
+    """Which rule a validation error breaks, in plain words."""
+    limits = error.get("ctx", {})
+    for listed in ("expected_tags", "expected"):
+        if known := _quoted(str(limits.get(listed, ""))):
+            return _ONE_OF + ", ".join(known)
+    if limits.get("min_length") == 1:
+        return "must not be empty"
+    if rule := _RULES.get(error["type"]):
+        return rule.format(
+            **{name: f"{it:g}" if isinstance(it, float) else it for name, it in limits.items()}
+        )
+    return error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+
+
+def _quoted(text: str) -> list[str]:
+    return re.findall(r"'([^']*)'", text)
 
 
 def documented(*problems: type[Problem]) -> dict[int | str, dict[str, Any]]:
@@ -253,10 +339,13 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return Invalid(faults=faults_of(error.errors())).response()
+        return Invalid(faults=faults_of(error.errors(), error.body)).response()
 
     @app.exception_handler(HTTPException)
-    async def plain(_: Request, error: HTTPException) -> JSONResponse:
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == MethodNotAllowed.status:
+            allowed = ", ".join(_methods(app, request.scope))
+            return MethodNotAllowed(f"it takes {allowed}", headers={"Allow": allowed}).response()
         if known := _BY_STATUS.get(error.status_code):
             return known().response()
         return blank(error.status_code, dict(error.headers or {}))
@@ -277,6 +366,22 @@ def install(app: FastAPI) -> None:
 
     app.add_middleware(_too_large)
     app.add_middleware(_unforeseen)
+
+
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+_OF_FILES = ("GET", "HEAD")
+
+
+def _methods(app: FastAPI, scope: Scope) -> list[str]:
+    """All methods that a path takes: the framework tells those of the first route alone."""
+    at = {"type": "http", "path": scope["path"], "root_path": scope.get("app_root_path", scope["root_path"])}
+
+    def takes(route: BaseRoute, method: str) -> bool:
+        if isinstance(route, Mount) and method not in _OF_FILES:
+            return False
+        return route.matches({**at, "method": method})[0] is Match.FULL
+
+    return [method for method in _METHODS if any(takes(route, method) for route in app.routes)]
 
 
 def _too_large(inner: ASGIApp) -> ASGIApp:

@@ -20,7 +20,7 @@ JSON_SCHEMA = {"kind": "vectors", "dim": 3, "norm_bound": 2.0}
 GOOD: dict[str, tuple[dict[str, str], str, bytes]] = {
     "points": ({"dim": "2", "radius": "1.0", "center": "[[1, 0], [0, 1]]"}, "rows.npy", npy(spd(60, 2))),
     "vectors": ({"dim": "3", "norm_bound": "2"}, "rows.csv", csv_of(np.ones((20, 3)))),
-    "partial-vectors": ({"dim": "3", "known": "0.7"}, "rows.csv", b"1,,3\n,0.5,2\n" * 20),
+    "partial-vectors": ({"dim": "3", "known": "0.7"}, "rows.csv", b"a,b,c\n" + b"1,,3\n,0.5,2\n" * 20),
     "labelled": (
         {"features": "age, dose", "label": "ill", "classes": "no, yes", "mean": "50, 1", "scale": "10, 0.5"},
         "rows.csv",
@@ -114,6 +114,28 @@ def test_a_bad_file_is_refused_at_its_record(
         visitor.page.locator("input[name=file]").set_input_files(_file(right, whole))
         visitor.page.get_by_role("button", name="Upload").click()
         visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
+
+
+def test_the_first_line_of_a_csv_file_is_what_the_form_says(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Of years"), visit(site)
+    visitor.expects(422)
+    visitor.enter(owner.key)
+    years = _file("years.csv", b"2019,2020\n1,2\n3,4\n")
+    _fill(visitor, "vectors", {"dim": "2"}, years)
+    alert = visitor.page.get_by_role("alert")
+    alert.wait_for()
+    assert "first line names the columns" in alert.inner_text()
+    for chosen, n, said in (("true", 2, "names of its columns"), ("false", 3, "as the first record")):
+        visitor.open("/dashboard/datasets/new?kind=vectors")
+        visitor.page.locator("[name=dim]").fill("2")
+        visitor.page.locator("[name=header]").select_option(chosen)
+        visitor.page.locator("input[name=file]").set_input_files(years)
+        visitor.page.get_by_role("button", name="Upload").click()
+        visitor.page.wait_for_url("**/dashboard/datasets/ds_*")
+        told = visitor.page.get_by_role("status").inner_text()
+        assert f"All {n} records fit the schema" in told
+        assert said in told
+        visitor.check_accessibility()
 
 
 def test_a_form_without_a_file_is_explained(site: Server, visit: Visit) -> None:

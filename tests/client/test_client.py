@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from harness import HANG_GUARD, Caller, Server, slow_rows, spd
 from privest_client import (
+    AnswerWithheld,
     AsyncClient,
     BudgetExceeded,
     Client,
@@ -26,6 +28,7 @@ from privest_client import (
     UnexpectedAnswer,
     Unreachable,
     calls,
+    data,
     infer,
     operations,
 )
@@ -180,6 +183,103 @@ def test_what_does_not_fit_is_seen_before_it_is_sent(rows, schema, said) -> None
         client.datasets.upload(rows, schema)
 
 
+NUMBERS = np.arange(12.0).reshape(6, 2)
+PAIRS = {"kind": "vectors", "dim": 2}
+FRAMES = {
+    "no names": pd.DataFrame(NUMBERS),
+    "years": pd.DataFrame(NUMBERS, columns=["2019", "2020"]),
+    "whole numbers": pd.DataFrame(NUMBERS, columns=[2019, 2020]),
+    "fractions": pd.DataFrame(NUMBERS, columns=[400.5, 401.0]),
+    "two levels": pd.DataFrame(NUMBERS, columns=pd.MultiIndex.from_product([["dose"], [1, 2]])),
+    "an index": pd.DataFrame(NUMBERS, index=list("abcdef")).rename_axis("patient"),
+    "an index of two levels": pd.DataFrame(NUMBERS, index=pd.MultiIndex.from_product([range(3), range(2)])),
+    "no name at all": pd.DataFrame(NUMBERS, columns=["", None]),
+    "names over two lines": pd.DataFrame(NUMBERS, columns=["1\n2", '3,"4"']),
+    "the same name": pd.DataFrame(NUMBERS, columns=["1", "1"]),
+    "usual names": pd.DataFrame(NUMBERS, columns=["age", "dose"]),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_header_is_never_a_record(client: Client, name: str) -> None:
+    made = client.datasets.upload(FRAMES[name], PAIRS)
+    assert made.n == len(NUMBERS)
+    assert made.fingerprint == client.datasets.upload(NUMBERS, PAIRS).fingerprint
+
+
+def test_labelled_frames_are_found_by_names_of_every_kind(client: Client) -> None:
+    labels = ["no", "yes"] * 3
+    for columns in ([2019, 2020, 2021], pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1)])):
+        frame = pd.DataFrame(NUMBERS).assign(label=labels).set_axis(columns, axis=1)
+        *_, label = names = ["_".join(map(str, it)) if isinstance(it, tuple) else str(it) for it in columns]
+        made = client.datasets.upload(frame, label=label, classes=["no", "yes"], confirm=True)
+        assert made.n == 6
+        assert [each.root for each in made.schema_.features] == names[:2]
+    twice = pd.DataFrame(NUMBERS, columns=["y", "y"])
+    with pytest.raises(SchemaMismatch, match="several columns 'y'"):
+        client.datasets.upload(
+            twice, {"kind": "labelled", "features": ["y"], "label": "y", "classes": [0, 1]}
+        )
+
+
+@pytest.mark.parametrize(
+    "classes", [[0, 1], np.array([0, 1]), [False, True], np.array([False, True])], ids=str
+)
+def test_classes_may_be_numbers_and_truth_values(client: Client, classes: Any) -> None:
+    frame = ill(50)
+    marks = {
+        client.datasets.upload(
+            each, {"kind": "labelled", "features": ["age"], "label": "ill"}, classes=classes
+        ).fingerprint
+        for each in (frame, frame.astype({"ill": bool}), frame.astype({"ill": float}), frame.to_numpy())
+    }
+    assert len(marks) == 1
+
+
+def test_rows_of_a_unit_and_texts_and_empty_frames(client: Client) -> None:
+    who = pd.DataFrame(NUMBERS).assign(patient=[*"aabbcc"])
+    unit = PAIRS | {"unit": {"column": "patient", "rows": 2}}
+    assert client.datasets.upload(who, unit).n == 3
+    with pytest.raises(SchemaMismatch, match="no column 'patient'"):
+        client.datasets.upload(pd.DataFrame(NUMBERS), unit)
+    with pytest.raises(DatasetInvalid, match=r"record 0, \[1\]: must be a number"):
+        client.datasets.upload(pd.DataFrame({"a": [1.0, 2], "b": ["x", "y"]}), PAIRS)
+    for empty in (pd.DataFrame({"a": [], "b": []}), FRAMES["years"][:0]):
+        with pytest.raises(DatasetInvalid, match="at least 2 records"):
+            client.datasets.upload(empty, PAIRS)
+
+
+def test_a_file_of_numbers_needs_its_first_line_told(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "rows.csv"
+    pd.DataFrame(NUMBERS).to_csv(file, index=False)
+    with pytest.raises(DatasetInvalid, match="header: say whether the first line names the columns"):
+        client.datasets.upload(file, PAIRS)
+    assert client.datasets.upload(file, PAIRS, header=True).n == 6
+    assert client.datasets.upload(str(file), PAIRS, header=False).n == 7
+    with pytest.raises(SchemaMismatch, match="path of a csv file"):
+        client.datasets.upload(NUMBERS, PAIRS, header=True)
+    monkeypatch.setenv("PRIVEST_URL", str(client._http.base_url))
+    monkeypatch.setenv("PRIVEST_KEY", client._http.headers["Authorization"].removeprefix("Bearer "))
+    command = ["upload", str(file), "--schema", json.dumps(PAIRS)]
+    assert main(command) == 1
+    assert main([*command, "--header"]) == 0
+    assert main([*command, "--no-header"]) == 0
+    said = capsys.readouterr().err
+    assert "6 records are stored" in said
+    assert "7 records are stored" in said
+
+
+def test_a_service_that_counts_otherwise_is_told_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the service of before did, which took the names of these columns for a record."""
+    monkeypatch.setattr(data, "_line", lambda _: "0,1\n2,3\n")
+    with pytest.raises(SchemaMismatch, match="counted 7 records and the data have 6 rows") as told:
+        client.datasets.upload(FRAMES["no names"], PAIRS)
+    (stored,) = client.datasets.list()
+    assert repr(stored.id) in str(told.value)
+
+
 def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) -> None:
     dataset = client.datasets.upload(plane(), VECTORS)
     with pytest.raises(BudgetExceeded, match="smaller ε"):
@@ -208,6 +308,66 @@ def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) 
             other.budget(owner.id)
         client.datasets.grant(dataset.id, analyst.id, epsilon=1.0, delta=1e-4)
         assert other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5).basis.shape == (4, 2)
+
+
+def test_datasets_are_named_by_what_the_service_told_of_them_or_by_ids(
+    server: Server, client: Client
+) -> None:
+    analyst = server.analyst()
+    with Client(server.url, analyst.key, progress=False) as other:
+        made, ada = client.datasets.upload(plane(), VECTORS), other.me()
+        assert client.datasets.get(made) == client.datasets.get(made.id) == made
+        client.datasets.grant(made, ada, epsilon=1.0, delta=1e-4)
+        found = other.robust_pca(made, rank=2, epsilon=0.5, delta=1e-5)
+        np.testing.assert_array_equal(other.wait(found).basis, other.wait(found.id).basis)
+        client.datasets.revoke(made, ada)
+        with pytest.raises(NotFound):
+            other.datasets.get(made)
+    for wrong in (None, 5, {"id": made.id}, [made], plane(), "../owners", "", f"{made.id}/cap", client):
+        for call in (client.datasets.get, client.datasets.delete, client.wait):
+            with pytest.raises(InvalidRequest, match="pass an id"):
+                call(wrong)
+        with pytest.raises(InvalidRequest, match="pass an id"):
+            client.datasets.grant(made, wrong)
+    with pytest.raises(InvalidRequest, match="a ndarray is no id"):
+        client.robust_pca(plane(), rank=2, epsilon=1.0)
+    client.datasets.delete(made)
+    assert client.datasets.list() == []
+
+
+def test_an_owner_who_waits_for_an_analysts_job_is_told_that_the_answer_is_not_the_owners(
+    server: Server, client: Client, owner: Caller
+) -> None:
+    dataset, analyst = client.datasets.upload(plane(), VECTORS), server.analyst()
+    client.datasets.grant(dataset, analyst)
+    with Client(server.url, analyst.key, progress=False) as other:
+        found = other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5)
+    with pytest.raises(AnswerWithheld, match="for whoever asked alone") as told:
+        client.wait(found.id)
+    assert told.value.job.charges[0].epsilon == 0.5
+
+    async def wait() -> None:
+        async with AsyncClient(server.url, owner.key) as later:
+            with pytest.raises(AnswerWithheld):
+                await later.wait(found.id)
+
+    asyncio.run(wait())
+
+
+def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
+    for choices, said in (
+        ({"rank": 0}, "rank: must be at least 1"),
+        ({"rank": 2, "solver": "x"}, "solver: must be one of: ggd, "),
+        ({"rank": 2, "dataset": [{"id": 5}]}, r"dataset\.0\.id: must be a text"),
+        ({"rnak": 2}, "rnak: robust-pca has no such choice: its choices are center, "),
+        ({"rank": 2, "epsilon": float("nan")}, "a choice cannot be sent: "),
+        ({"rank": {2}}, "a choice cannot be sent: set is not JSON"),
+    ):
+        asked = {"dataset": "ds_1", "epsilon": 1.0} | choices
+        with pytest.raises(InvalidRequest, match=f"(?m)^  {said}") as told:
+            client.plan("robust-pca", **asked)
+        assert "Input should" not in str(told.value)
+        assert "DatasetRef" not in str(told.value)
 
 
 def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:

@@ -32,7 +32,7 @@ def test_sigterm_ends_the_service_with_0(tmp_path: Path, ready: bool) -> None:
     with log.open("wb") as file:
         process = subprocess.Popen(SERVE, env=environment, stderr=file)
     try:
-        until(lambda: b"startup complete" in log.read_bytes() if ready else catches(process))
+        until(lambda: b'"listening"' in log.read_bytes() if ready else catches(process))
         children = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(HANG_GUARD) == 0

@@ -87,6 +87,19 @@ def test_and_the_other_way_round_it_is_none_but_for_other_types(name: str) -> No
     assert not [each for each in found if allowed.get(name, "-") not in each], found
 
 
+def test_a_parameter_that_becomes_required_breaks_a_caller_unless_it_always_was() -> None:
+    now = NOW["paths"]["/v1/estimates/robust-pca"]["post"]["parameters"]
+    assert [each["name"] for each in now if each["required"]] == ["idempotency-key"]
+    mistaken = deepcopy(NOW)
+    for each in mistaken["paths"]["/v1/estimates/robust-pca"]["post"]["parameters"]:
+        each["required"], each["schema"] = False, {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert breaks(mistaken, NOW) == []
+    stricter = deepcopy(NOW)
+    for each in stricter["paths"]["/v1/estimates/robust-pca"]["post"]["parameters"]:
+        each["required"] = True
+    assert breaks(NOW, stricter) == ["POST /v1/estimates/robust-pca: header prefer is now required"]
+
+
 def test_a_limit_beyond_what_json_carries_breaks_nobody() -> None:
     unlimited = changed(*RANK, remove="maximum")
     assert breaks(unlimited, changed(*RANK, "maximum", to=2**53 - 1)) == []

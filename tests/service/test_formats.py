@@ -41,12 +41,19 @@ ROWS = np.random.default_rng(0).standard_normal((50, 3))
 SPDS = np.einsum("nij,nkj->nik", a := np.random.default_rng(1).standard_normal((50, 2, 2)), a) + np.eye(2)
 
 
-def taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any], limit: int = LIMIT) -> Any:
+def taken(
+    directory: Path,
+    content: bytes,
+    form: Format,
+    schema: dict[str, Any],
+    limit: int = LIMIT,
+    header: bool | None = None,
+) -> Any:
     """The fingerprint and the rows that were stored; nothing else is left."""
     source, target = directory / "some.upload", directory / "some.npy"
     source.write_bytes(content)
     target.unlink(missing_ok=True)
-    intake = SCHEMA.validate_json(json.dumps(schema)).intake()
+    intake = SCHEMA.validate_json(json.dumps(schema)).intake().of_csv(header)
     try:
         found = ingest(str(source), form, intake, str(target), "owner", b"s" * 32, limit)
         rows = np.load(target, allow_pickle=False)
@@ -56,10 +63,17 @@ def taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any],
         assert {file.name for file in directory.iterdir()} <= {"some.upload", "some.npy"}
 
 
-def refused(directory: Path, content: bytes, form: Format, schema: dict[str, Any], limit: int = LIMIT) -> Any:
+def refused(
+    directory: Path,
+    content: bytes,
+    form: Format,
+    schema: dict[str, Any],
+    limit: int = LIMIT,
+    header: bool | None = None,
+) -> Any:
     """The faults, as (record, field, rule)."""
     with pytest.raises(RefusedUploadError) as told:
-        taken(directory, content, form, schema, limit)
+        taken(directory, content, form, schema, limit, header)
     return [(fault.record, fault.field, fault.rule) for fault in told.value.faults]
 
 
@@ -157,7 +171,7 @@ def test_a_column_of_lists_holds_matrices(tmp_path: Path, form: Format, kind: pa
 
 def test_csv_takes_what_python_takes_for_numbers(tmp_path: Path) -> None:
     content = b"\xef\xbb\xbf 1,2e0 ,0x\n".replace(b"0x", b"3") + b"\n4e1, +5,\t6\r\n" + b'"7","8",9'
-    _, rows = taken(tmp_path, content, "csv", VECTORS)
+    _, rows = taken(tmp_path, content, "csv", VECTORS, header=False)
     np.testing.assert_array_equal(rows, [[1, 2, 3], [40, 5, 6], [7, 8, 9]])
 
 
@@ -165,7 +179,7 @@ def test_wide_lines_fit(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((3, 30_000))
     schema = {"kind": "vectors", "dim": 30_000}
     content = "\n".join(",".join(map(repr, row)) for row in rows.tolist()).encode()
-    np.testing.assert_array_equal(taken(tmp_path, content, "csv", schema)[1], rows)
+    np.testing.assert_array_equal(taken(tmp_path, content, "csv", schema, header=False)[1], rows)
 
 
 MEDIA = {
@@ -330,10 +344,122 @@ def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
     assert coded(pa.array([2**53 + 1, 0]), "0", str(2**53 + 1)) == [1, 0]
 
 
-@pytest.mark.parametrize("first", [b",", b"NA,NA", b"nan,nan", b"1,"])
-def test_a_first_record_with_gaps_is_no_header(tmp_path: Path, first: bytes) -> None:
-    schema = {"kind": "vectors", "dim": 2}
-    assert refused(tmp_path, first + b"\n1,2\n3,4\n", "csv", schema)[0][0] == 0
+DECLARED: tuple[list[Any], ...] = ([0, 1], ["0", "1"], [False, True], ["False", "TRUE"], [0.0, 1.0])
+"""Classes that mean the same cells."""
+
+TRUTHS: dict[str, tuple[Format, bytes]] = {
+    f"{form}, {kind}": (form, table_as(pa.table({"age": [5, 6, 7], "ill": cells}), form))
+    for form in TABLES
+    for kind, cells in {
+        "booleans": pa.array([False, True, True]),
+        "whole numbers": pa.array([0, 1, 1], pa.int8()),
+        "numbers": pa.array([0.0, 1.0, 1.0]),
+        "texts": pa.array(["0", "1", "1.0"]),
+        "words": pa.array(["False", "True", "true"]),
+    }.items()
+} | {"npy": ("npy", npy(np.array([[5.0, 0], [6, 1], [7, 1]])))}
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+@pytest.mark.parametrize("classes", DECLARED, ids=str)
+def test_classes_are_taken_by_their_string_form(tmp_path: Path, name: str, classes: list[Any]) -> None:
+    form, content = TRUTHS[name]
+    schema = {"kind": "labelled", "features": ["age"], "label": "ill", "classes": classes}
+    np.testing.assert_array_equal(taken(tmp_path, content, form, schema)[1][:, -1], [0, 1, 1])
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_categories_are_taken_by_their_string_form(tmp_path: Path, form: Format) -> None:
+    schema = {
+        "kind": "labelled",
+        "features": ["year", "smokes"],
+        "label": "grade",
+        "classes": [1, 2, 3],
+        "categories": {"year": [2019, 2020], "smokes": [True, False]},
+    }
+    table = pa.table({"year": [2020, 2019], "smokes": [True, False], "grade": [3, 1]})
+    _, rows = taken(tmp_path, table_as(table, form), form, schema)
+    np.testing.assert_array_equal(rows, [[0, 1, 1, 0, 2], [1, 0, 0, 1, 0]])
+    shape = SCHEMA.validate_python(schema).shape(2)
+    assert shape.features == ("year=2019", "year=2020", "smokes=true", "smokes=false")
+    assert shape.classes == ("1", "2", "3")
+
+
+def test_what_is_declared_of_both_is_told_apart(tmp_path: Path) -> None:
+    """1 is no other word for true where both are declared, whichever comes first."""
+    schema = {"kind": "labelled", "features": ["x"], "label": "y", "classes": ["1", "true", "True"]}
+    cells = [True, 1, 1.0, True, "True", "TRUE"]
+    for order in (cells, cells[::-1]):
+        content = json.dumps([{"x": 0, "y": cell} for cell in order]).encode()
+        found = taken(tmp_path, content, "json", schema)[1][:, -1].tolist()
+        assert found == ([1, 0, 0, 1, 2, 1] if order is cells else [1, 2, 1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("classes", [[0, None], [0, 0.5], [0, [1]], [0, "0"], [True, "true"], [1, 1.0]])
+def test_other_classes_are_refused(classes: list[Any]) -> None:
+    schema = {"kind": "labelled", "features": ["x"], "label": "y", "classes": classes}
+    with pytest.raises(ValueError, match="classes"):
+        SCHEMA.validate_python(schema)
+
+
+PAIRS = {"kind": "vectors", "dim": 2}
+MAYBE = {
+    "years": b"2019,2020",
+    "numbers of columns": b"0,1",
+    "quoted years": b'"2019","2020"',
+    "a mark of UTF-8": b"\xef\xbb\xbf2019,2020",
+    "a mark, quoted": b'\xef\xbb\xbf"2019","2020"',
+    "wavelengths": b"400.5,401",
+    "a name and a year": b"age,2019",
+    "nothing": b",",
+    "half": b"1,",
+    "missing": b"NA,NA",
+    "no number": b"nan,nan",
+}
+"""First lines that may name columns, and may be a record."""
+
+
+@pytest.mark.parametrize("name", MAYBE)
+def test_a_first_line_with_numbers_is_what_it_is_said_to_be(tmp_path: Path, name: str) -> None:
+    content = MAYBE[name] + b"\n1,2\n3,4\n"
+    ((record, field, rule),) = refused(tmp_path, content, "csv", PAIRS)
+    assert (record, field) == (None, None)
+    assert "first line" in rule
+    np.testing.assert_array_equal(taken(tmp_path, content, "csv", PAIRS, header=True)[1], [[1, 2], [3, 4]])
+    if name in (
+        "years",
+        "numbers of columns",
+        "quoted years",
+        "a mark of UTF-8",
+        "a mark, quoted",
+        "wavelengths",
+    ):
+        first = [float(part.strip(b'"\xef\xbb\xbf')) for part in MAYBE[name].split(b",")]
+        rows = taken(tmp_path, content, "csv", PAIRS, header=False)[1]
+        np.testing.assert_array_equal(rows, [first, [1, 2], [3, 4]])
+    else:
+        assert refused(tmp_path, content, "csv", PAIRS, header=False)[0][0] == 0
+
+
+def test_a_first_line_of_texts_is_a_header_and_one_of_names_always(tmp_path: Path) -> None:
+    for first in (b"a,b", b'"a","b"', b"\xef\xbb\xbfa,b", b"x1,x2", b"2019a,b"):
+        content = first + b"\n1,2\n3,4\n"
+        for header in (None, True):
+            assert len(taken(tmp_path, content, "csv", PAIRS, header=header)[1]) == 2
+        assert refused(tmp_path, content, "csv", PAIRS, header=False)[0][0] == 0
+    named = {"kind": "labelled", "features": ["2019", "2020"], "label": "2021", "classes": ["0", "1"]}
+    for header in (None, True):
+        rows = taken(tmp_path, b"2019,2020,2021\n1,2,0\n3,4,1\n", "csv", named, header=header)[1]
+        np.testing.assert_array_equal(rows, [[1, 2, 0], [3, 4, 1]])
+    ((_, _, rule),) = refused(tmp_path, b"1,2,0\n3,4,1\n", "csv", named, header=False)
+    assert "finds columns by the names" in rule
+    ((_, _, rule),) = refused(tmp_path, b"1,2,0\n3,4,1\n", "csv", named)
+    assert rule == "must name every column of the schema; missing: 2019, 2020, 2021"
+
+
+def test_a_name_that_goes_over_two_lines_makes_no_record(tmp_path: Path) -> None:
+    for header in (None, True):
+        assert refused(tmp_path, b'"a\n1",b\n1,2\n3,4\n', "csv", PAIRS, header=header)
 
 
 def test_blank_lines_before_a_header_are_passed_over(tmp_path: Path) -> None:
@@ -442,7 +568,7 @@ BAD: dict[str, tuple[bytes, Format, str]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_bad_files_are_refused_in_words(tmp_path: Path, name: str) -> None:
     content, form, word = BAD[name]
-    faults = refused(tmp_path, content, form, VECTORS)
+    faults = refused(tmp_path, content, form, VECTORS, header=False)
     assert any(word in rule for _, _, rule in faults), faults
     assert len(faults) <= 20
 
@@ -536,7 +662,7 @@ def test_any_csv_is_records_or_refused(tmp_path_factory: pytest.TempPathFactory,
     directory = tmp_path_factory.getbasetemp() / "any-csv"
     directory.mkdir(exist_ok=True)
     with suppress(RefusedUploadError):
-        assert np.isfinite(taken(directory, text.encode(), "csv", {"kind": "vectors", "dim": 2})[1]).all()
+        assert np.isfinite(taken(directory, text.encode(), "csv", PAIRS, header=False)[1]).all()
 
 
 def test_formats_are_known_by_their_endings() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from privest_service import inputs
 from privest_service.inputs import Id
@@ -46,6 +46,9 @@ def identifier(form: Mapping[str, Any], name: str) -> str:
     """The id of something.
 
     Raises:
-        ValidationError: nothing has such an id.
+        Invalid: nothing has such an id.
     """
-    return _ID.validate_python(form.get(name, ""))
+    try:
+        return _ID.validate_python(form.get(name, ""))
+    except ValidationError:
+        raise Invalid(faults=[Fault(location=name, rule="is not the id of anything")]) from None

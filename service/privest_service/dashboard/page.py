@@ -151,7 +151,7 @@ def _instead(request: Request, error: Exception) -> Response:
         case Problem():
             return _refused(request, error)
         case RequestValidationError() | ValidationError():
-            return _refused(request, Invalid(faults=faults_of(error.errors())))
+            return _refused(request, Invalid(faults=faults_of(error.errors(), getattr(error, "body", None))))
         case HTTPException():
             return _refused(request, by_status(error.status_code))
         case _ if full := full_disk(error):

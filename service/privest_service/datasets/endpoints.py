@@ -122,7 +122,13 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
         source = service.behind(services, connection, path)
         return await service.register(
-            services, owner_id, source, handle.declared, name=handle.name, rows_of=handle.rows_of
+            services,
+            owner_id,
+            source,
+            handle.declared,
+            name=handle.name,
+            rows_of=handle.rows_of,
+            header=handle.header,
         )
     # What is no file is kept in memory.
     async with request.form(
@@ -132,7 +138,13 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         schema = checked(SCHEMA.validate_python, parsed(upload.declared))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         return await service.register(
-            services, owner_id, source, schema, name=upload.name, rows_of=upload.rows_of
+            services,
+            owner_id,
+            source,
+            schema,
+            name=upload.name,
+            rows_of=upload.rows_of,
+            header=upload.has_header,
         )
 
 

@@ -1,6 +1,6 @@
 """How the raw records of a file become the records of a dataset."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from privest.shapes import Shape
 from privest.transforms import Transform
@@ -22,6 +22,10 @@ class Intake:
     shape: Shape
     transform: Transform | None = None
     places: int | None = None
+
+    def of_csv(self, header: bool | None) -> "Intake":
+        """The same for a csv file of which is known whether its first line names the columns."""
+        return replace(self, layout=replace(self.layout, header=header))
 
     @property
     def is_changed(self) -> bool:

@@ -20,8 +20,8 @@ from privest.records import MOST_PLACES
 from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
-from privest_service.datasets.readers import Layout
-from privest_service.inputs import Input, Point, few
+from privest_service.datasets.readers import Layout, string_form
+from privest_service.inputs import Input, Point, few, like
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 _MOST_FEATURES = 10_000
@@ -89,6 +89,7 @@ class ObliqueSpace(Input):
 Space = Annotated[
     EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace | ObliqueSpace,
     Field(discriminator="name"),
+    like({"name": "sphere", "dim": 3}),
 ]
 
 
@@ -96,7 +97,25 @@ Label = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
 ]
-"""Name of a column, or a class."""
+"""Name of a column."""
+
+
+def _category(given: object) -> object:
+    if isinstance(given, bool | int):
+        return string_form(given)
+    if isinstance(given, float) and given.is_integer():  # as JSON has it, 1.0 is a whole number
+        return string_form(given)
+    if not isinstance(given, str):
+        raise ValueError("must be a text, a whole number, true or false")
+    return given
+
+
+Category = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
+    BeforeValidator(_category, json_schema_input_type=Label | int | bool),
+]
+"""A class, or a category of a feature: a text, or what is taken by its string form."""
 
 
 class Unit(Input):
@@ -239,9 +258,16 @@ class LabelledSchema(Input):
     kind: Literal["labelled"]
     features: Annotated[list[Label], Field(min_length=1, max_length=_MOST_FEATURES)]
     label: Label
-    classes: Annotated[list[Label], Field(min_length=2, max_length=100, description="labels as strings")]
+    classes: Annotated[
+        list[Category],
+        Field(
+            min_length=2,
+            max_length=100,
+            description="all labels that there may be; whole numbers and truth values by their string form",
+        ),
+    ]
     categories: Annotated[
-        dict[Label, Annotated[list[Label], Field(min_length=2, max_length=1000)]],
+        dict[Label, Annotated[list[Category], Field(min_length=2, max_length=1000)]],
         _AS_FEATURES,
         Field(
             default_factory=dict,
@@ -328,7 +354,9 @@ def _intake(layout: Layout, shape: Shape, unit: Unit | None, transform: Transfor
 
 
 DatasetSchema = Annotated[
-    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema, Field(discriminator="kind")
+    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema,
+    Field(discriminator="kind"),
+    like({"kind": "vectors", "dim": 5}),
 ]
 """What an owner declares about records."""
 

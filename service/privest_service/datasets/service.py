@@ -104,6 +104,7 @@ async def register(
     *,
     name: str | None = None,
     rows_of: str | None = None,
+    header: bool | None = None,
     ephemeral: bool = False,
 ) -> Dataset:
     """Copy rows from their source, validate them in a worker and make them a dataset.
@@ -117,6 +118,7 @@ async def register(
         schema: what they must be.
         name: by which people know them.
         rows_of: a dataset of the owner's, deleted or not, that holds the same rows, as the owner declares.
+        header: whether the first line of a csv file names its columns, if anybody said so.
         ephemeral: for one question, after which `sweep` removes them.
 
     Raises:
@@ -138,7 +140,7 @@ async def register(
                 ingest,
                 str(arrived),
                 form,
-                schema.intake(),
+                schema.intake().of_csv(header),
                 str(draft),
                 owner_id,
                 services.settings.secret,

@@ -1,9 +1,9 @@
 """The two bodies by which a dataset is registered."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import UploadFile
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, Field, StringConstraints
 
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name
@@ -18,18 +18,38 @@ RowsOf = Annotated[
 """The declaration that two datasets hold the same rows."""
 
 
+def _file(given: object) -> object:
+    if isinstance(given, str):
+        raise ValueError("must be a file with a name, as `curl -F file=@rows.csv` sends it")
+    return given
+
+
+_HEADER = "of csv: whether the first line names the columns; needed where it holds numbers"
+
+
 class NewUpload(BaseModel):
     """A form with a file of records."""
 
-    file: Annotated[UploadFile, Field(description="npy, npz, csv, parquet, arrow or json")]
+    file: Annotated[
+        UploadFile, BeforeValidator(_file), Field(description="npy, npz, csv, parquet, arrow or json")
+    ]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     rows_of: RowsOf = None
+    header: Annotated[
+        Literal["true", "false"] | None,
+        Field(description=_HEADER),
+    ] = None
     sha256: Annotated[
         str | None,
         StringConstraints(pattern=r"^[0-9a-fA-F]{64}$"),
         Field(description="of the file, checked when it has arrived"),
     ] = None
+
+    @property
+    def has_header(self) -> bool | None:
+        """Whether the first line names the columns; None where nobody said so."""
+        return None if self.header is None else self.header == "true"
 
 
 class NewHandle(Input):
@@ -42,4 +62,8 @@ class NewHandle(Input):
     ]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
     rows_of: RowsOf = None
+    header: Annotated[
+        bool | None,
+        Field(description=_HEADER),
+    ] = None
     declared: Annotated[DatasetSchema, Field(alias="schema")]

@@ -39,6 +39,16 @@ _LONGEST_WAIT = 600.0
 """Seconds that an answer or a stream of states lasts at most: then callers ask again."""
 
 
+_IDEMPOTENCY_KEY = {
+    "name": "idempotency-key",
+    "in": "header",
+    "required": True,
+    "description": "a fresh random string of at most 200 characters; the same one again repeats the answer",
+    "schema": {"type": "string", "title": "Idempotency-Key"},
+}
+"""As the interface documents it: without it a request is answered with a problem of its own."""
+
+
 def _wait_of(prefer: str | None) -> float:
     """Seconds in `Prefer: wait=N` (RFC 7240); 0 without it, and unknown preferences are ignored."""
     for preference in (prefer or "").split(","):
@@ -76,13 +86,14 @@ def _routes(kind: Kind) -> None:
             Unavailable,
         )
         | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
+        openapi_extra={"parameters": [_IDEMPOTENCY_KEY]},
     )
     async def estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
         asker: EstimateDep,
         services: ServicesDep,
-        idempotency_key: Annotated[str | None, Header(description="required")] = None,
+        idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
         key, seconds, caller = _idempotency_key(idempotency_key), _wait_of(prefer), asker.principal

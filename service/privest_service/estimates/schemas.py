@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Count, Id, Input
+from privest_service.inputs import Count, Id, Input, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
@@ -98,6 +98,7 @@ About = Annotated[
     | Annotated[DatasetParts, Tag("several")]
     | Annotated[InlineRef, Tag("rows")],
     Discriminator(_way),
+    like({"id": "ds_1a2b3c"}, list),
 ]
 """What a question is about."""
 
@@ -118,7 +119,7 @@ class EstimateRequest(Input):
     """
 
     dataset: About
-    privacy: RequestedPrivacy
+    privacy: Annotated[RequestedPrivacy, like({"epsilon": 0.5})]
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
     ] = True

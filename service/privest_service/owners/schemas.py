@@ -1,8 +1,10 @@
 """Requests and answers about owners."""
 
+from typing import Annotated
+
 from pydantic import BaseModel
 
-from privest_service.inputs import Input, Name
+from privest_service.inputs import Input, Name, like
 from privest_service.ledger.schemas import NewBudget
 
 
@@ -10,7 +12,7 @@ class NewOwner(Input):
     """An owner to be made."""
 
     name: Name
-    budget: NewBudget
+    budget: Annotated[NewBudget, like({"epsilon": 3, "delta": 1e-5})]
 
 
 class CreatedOwner(BaseModel):

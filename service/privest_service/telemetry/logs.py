@@ -37,7 +37,6 @@ def configure() -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(handlers=[_OfLibraries(logging.INFO)], level=logging.WARNING, force=True)
-    logging.getLogger("uvicorn.error").setLevel(logging.INFO)
     warnings.showwarning = _warned
     threading.excepthook = _thread_failed
     sys.unraisablehook = _went_unheard

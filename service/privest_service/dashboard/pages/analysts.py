@@ -5,7 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -25,10 +24,11 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import NewCap
+from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
-from privest_service.problems import Fault, Invalid, NotFound, Problem, faults_of
+from privest_service.problems import Fault, Invalid, NotFound, Problem
 from privest_service.security.dependencies import ServicesDep
 from privest_service.security.service import require_analyst
 from privest_service.services import Services
@@ -154,8 +154,7 @@ def grant(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, fo
 
     try:
         services.database.run(change)
-    except (Invalid, ValidationError) as error:
-        problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+    except Invalid as problem:
         return _page(request, visitor, services, given, problem)
     return redirect(request, "/analysts")
 
@@ -164,11 +163,11 @@ def _cap(given: dict[str, str]) -> NewCap:
     """The cap in a form; both fields empty mean none.
 
     Raises:
-        Invalid: one holds no number.
-        ValidationError: they break a rule.
+        Invalid: one holds no number, or they break a rule.
     """
-    return NewCap.model_validate(
-        {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))}
+    return checked(
+        NewCap.model_validate,
+        {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))},
     )
 
 

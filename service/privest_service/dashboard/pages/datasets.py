@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from pydantic import ValidationError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -21,9 +20,9 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
-from privest_service.inputs import parsed
+from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
-from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem, faults_of
+from privest_service.problems import DatasetInvalid, Fault, Problem
 from privest_service.security.dependencies import ServicesDep
 from privest_service.security.models import Analyst
 from privest_service.services import Services
@@ -112,30 +111,37 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         file = form.get("file")
         if file is None or isinstance(file, str) or not file.filename:
             raise DatasetInvalid(faults=[Fault(location="file", rule="choose a file")])
-        told = {name: given.get(name) or None for name in ("name", "rows_of")}
-        new = NewUpload.model_validate({"file": file, "schema": "", **told})
-        source = service.uploaded(services, file.file, format_of(file))
+        optional = {name: given.get(name) or None for name in ("name", "header", "rows_of")}
+        new = checked(NewUpload.model_validate, {"file": file, "schema": "", **optional})
+        form_of_file = format_of(file)
+        source = service.uploaded(services, file.file, form_of_file)
         made = await service.register(
-            services, visitor.id, source, schema, name=new.name, rows_of=new.rows_of
+            services,
+            visitor.id,
+            source,
+            schema,
+            name=new.name,
+            rows_of=new.rows_of,
+            header=new.has_header,
         )
-    except (Problem, ValidationError) as error:
-        problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+    except Problem as problem:
         known = kind if kind in get_args(SchemaKind) else "points"
         return await services.engine.in_thread(_form, request, visitor, services, known, given, problem)
     finally:
         await form.close()
-    return redirect(request, f"/datasets/{made.id}?done=uploaded")
+    # A csv file was taken: its first line was a header unless the form said otherwise.
+    first = "" if form_of_file != "csv" else "&first=record" if new.has_header is False else "&first=header"
+    return redirect(request, f"/datasets/{made.id}?done=uploaded{first}")
 
 
 def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
     """What the fields of a form declare.
 
     Raises:
-        Invalid: a field holds no JSON, or no number.
-        ValidationError: they break a rule.
+        Invalid: a field holds no JSON or no number, or they break a rule.
     """
     if kind == "json":
-        return SCHEMA.validate_python(parsed(given.get("schema", "")))
+        return checked(SCHEMA.validate_python, parsed(given.get("schema", "")))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
@@ -156,7 +162,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
             if name in fields:
                 declared |= _numbers({name: f"[{fields[name]}]"}, name)
         declared |= _numbers(fields, "norm_bound")
-    return SCHEMA.validate_python(declared)
+    return checked(SCHEMA.validate_python, declared)
 
 
 def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:
@@ -211,6 +217,7 @@ def _one(
         shape=schema.shape(dataset.n).record,
         schema=schema.model_dump(mode="json", exclude_none=True),
         done=request.query_params.get("done") == "uploaded",
+        first=request.query_params.get("first"),
     )
 
 

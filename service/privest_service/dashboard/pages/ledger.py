@@ -20,6 +20,7 @@ from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
 from privest_service.dashboard.words import noise
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.kinds import KINDS
+from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported
 from privest_service.ledger.export import Form, write_out
@@ -40,7 +41,7 @@ _NAMED = 1000
 
 async def _search(request: Request) -> Search:
     """What is looked for, of the address."""
-    return Search.model_validate(dict(request.query_params))
+    return checked(Search.model_validate, dict(request.query_params))
 
 
 @router.get("")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.charts import error_curve, gauge
@@ -21,6 +21,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.service import Question
+from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
@@ -34,7 +35,6 @@ from privest_service.problems import (
     Problem,
     TooManyRequests,
     Unavailable,
-    faults_of,
 )
 from privest_service.security.dependencies import ServicesDep
 from privest_service.services import Services
@@ -74,9 +74,9 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     """The form and, once it is filled in, the plan."""
     given, problem, planned, wish = dict(request.query_params), None, None, Wish()
     try:
-        wish = Wish.model_validate(given)
-    except ValidationError as error:
-        problem = Invalid(faults=faults_of(error.errors()))
+        wish = checked(Wish.model_validate, given)
+    except Invalid as error:
+        problem = error
     with services.database.read() as session:
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
@@ -84,8 +84,8 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
     if chosen and problem is None:
         try:
             planned = _planned(services, visitor, account, wish, chosen.kind)
-        except (Problem, ValidationError) as error:
-            problem = error if isinstance(error, Problem) else Invalid(faults=faults_of(error.errors()))
+        except Problem as error:
+            problem = error
     limits = ledger.limits_of(account)
     return render(
         request,
@@ -110,12 +110,12 @@ def _planned(
     """All that the page says of a plan.
 
     Raises:
-        Problem, ValidationError: it cannot be planned.
+        Problem: it cannot be planned.
     """
     kind = KINDS.get(wish.kind or _USUAL[dataset_kind])
     if kind is None:
-        raise Invalid(faults=[Fault(location="kind", rule="is not one of the known values")])
-    body = kind.request.model_validate(_body(wish, kind))
+        raise Invalid(faults=[Fault(location="kind", rule=f"must be one of: {', '.join(KINDS)}")])
+    body = checked(kind.request.model_validate, _body(wish, kind))
     with services.database.read() as session:
         question = estimates.resolve(session, visitor.principal, kind, body)
         dataset = session.get_one(Dataset, question.about[0].dataset_id)

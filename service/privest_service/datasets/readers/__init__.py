@@ -6,9 +6,9 @@ from typing import Literal
 
 from privest_service.datasets.readers.arrays import read_npy, read_npz
 from privest_service.datasets.readers.json_rows import read_json
-from privest_service.datasets.readers.layout import Block, Layout, Texts
+from privest_service.datasets.readers.layout import Block, Layout, Texts, string_form
 
-__all__ = ["Block", "Format", "Layout", "Texts", "format_of_name", "read"]
+__all__ = ["Block", "Format", "Layout", "Texts", "format_of_name", "read", "string_form"]
 
 Format = Literal["npy", "npz", "csv", "parquet", "arrow", "json"]
 

@@ -30,7 +30,7 @@ def read_npy(source: Path, layout: Layout) -> Iterator[Block]:
         raise refusal("not a whole npy file of numbers (pickled objects are never read)") from None
     if not isinstance(rows, np.ndarray):
         raise refusal("not a whole npy file of numbers")
-    if rows.dtype.kind not in "fiu":
+    if rows.dtype.kind not in "fiub":  # truth values are 0 and 1
         raise refusal("entries must be real numbers")
     if rows.shape[1:] != layout.raw or rows.ndim == 0:
         raise refusal(f"the array must have shape (n, {', '.join(map(str, layout.raw))})")

@@ -107,8 +107,8 @@ def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> 
     found = [_texts([row[name] for row in rows]) for name in columns.names]
     if layout.partial:  # where null alone is missing
         for name, texts in zip(columns.names, found, strict=True):
-            for at in np.flatnonzero(texts == None).tolist():  # noqa: E711 - of each
-                if rows[at][name] is not None:
+            for at, text in enumerate(texts):
+                if isinstance(text, bool) or (text is None and rows[at][name] is not None):
                     raise refusal("must be a number or null", record=start + at, field=name)
     return block_of(found, units, layout, start)
 
@@ -122,9 +122,8 @@ def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
 
 
 def _texts(values: list[Any]) -> Texts:
-    """Strings and numbers as they are, None for anything else."""
+    """Strings, numbers and truth values as they are, None for anything else."""
     found = np.empty(len(values), dtype=object)
     for at, value in enumerate(values):
-        known = isinstance(value, str | int | float) and not isinstance(value, bool)
-        found[at] = value if known else None
+        found[at] = value if isinstance(value, str | int | float) else None
     return found

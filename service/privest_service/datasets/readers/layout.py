@@ -14,7 +14,10 @@ from privest_service.datasets.refusals import refusal
 from privest_service.problems import Fault
 
 Texts = NDArray[np.object_]
-"""Strings, of JSON also numbers, and None where there is none."""
+"""Strings, of some formats also numbers and truth values, and None where there is none."""
+
+_MOST_NAMES = 5
+"""Names of missing columns that one refusal lists."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Layout:
         categories: of columns that hold no numbers, by name: their places become the numbers.
         unit: the column that names whose row it is.
         partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
+        header: whether the first line of a csv file names its columns; None where nobody said so.
     """
 
     raw: tuple[int, ...]
@@ -34,6 +38,7 @@ class Layout:
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     unit: str | None = None
     partial: bool = False
+    header: bool | None = None
 
     @property
     def width(self) -> int:
@@ -53,8 +58,11 @@ class Layout:
         """
         found = {name.strip(): place for place, name in enumerate(header)}
         wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
-        if len(found) != len(header) or not found.keys() >= wanted:
-            raise refusal("must name every column once, and those of the schema")
+        if missing := sorted(wanted - found.keys()):
+            shown = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
+            raise refusal(f"must name every column of the schema; missing: {shown}")
+        if len(found) != len(header):
+            raise refusal("must name every column once")
         if self.names is not None:
             chosen = [found[name] for name in self.names]
         else:
@@ -74,16 +82,15 @@ class Layout:
         assert self.names is not None  # noqa: S101 - as is_text
         known = self.categories[self.names[place]]
         places = {category: float(at) for at, category in enumerate(known)}
-        for at, category in enumerate(known):
-            places.setdefault(_normal(category), float(at))
+        for form in (string_form, _other_form):  # no form of one category hides another
+            for at, category in enumerate(known):
+                places.setdefault(form(category), float(at))
 
         def code(given: str | float | None) -> float:
             if given is None:
                 return -1.0
-            if isinstance(given, bool):  # by their words, else as 0 and 1
-                return places.get(str(given).lower(), places.get(_short(given), -1.0))
-            text = given.strip() if isinstance(given, str) else _short(given)
-            return places.get(text, places.get(_normal(text), -1.0))
+            text = given.strip() if isinstance(given, str) else string_form(given)
+            return places.get(text, places.get(string_form(text), -1.0))
 
         return code
 
@@ -149,6 +156,29 @@ def unit_of(name: Any) -> str:
     return _short(name) if isinstance(name, int | float) and not isinstance(name, bool) else ""
 
 
+def string_form(given: str | float) -> str:
+    """The text that stands for a class or category, and for a cell that holds one.
+
+    A number is its shortest form, so that 1, 1.0 and "1.0" are "1". A truth value is "true" or "false", so
+    that True, "True" and "TRUE" are "true". Any other text is itself.
+    """
+    if isinstance(given, bool):
+        return str(given).lower()
+    if isinstance(given, int | float):
+        return _short(given)
+    text = _normal(given.strip())
+    return text.lower() if text.lower() in _TRUTH else text
+
+
+_TRUTH = {"true": "1", "false": "0", "1": "true", "0": "false"}
+
+
+def _other_form(category: str) -> str:
+    """The number of a truth value, and the truth value of 0 and 1: files often hold one for the other."""
+    form = string_form(category)
+    return _TRUTH.get(form, form)
+
+
 def _normal(text: str) -> str:
     """The shortest form of a number, whole numbers of any length, else the text itself."""
     try:
@@ -171,8 +201,9 @@ def _short(number: float) -> str:
 
 def _coded(column: Array | Texts, code: Callable[[Any], float]) -> Array:
     if column.dtype == object:
-        known: dict[Any, float] = {}
-        return np.array([known[v] if v in known else known.setdefault(v, code(v)) for v in column])
+        known: dict[tuple[type, Any], float] = {}  # True, 1 and 1.0 are equal keys
+        keys = [(type(v), v) for v in column]
+        return np.array([known[k] if k in known else known.setdefault(k, code(k[1])) for k in keys])
     values, places = np.unique(column, return_inverse=True)
     # What is not finite stays so: that is the rule it breaks.
     return np.array([code(v) if isfinite(v) else v for v in values.tolist()], dtype=np.float64)[places]
@@ -183,7 +214,7 @@ def _parsed(column: Array | Texts, layout: Layout) -> tuple[Array, list[int]]:
     found, wrong = np.full(len(column), nan), list[int]()
     for at, text in enumerate(column):
         try:
-            if isinstance(text, str) and "_" in text:  # of programs, not of data
+            if isinstance(text, bool) or (isinstance(text, str) and "_" in text):  # of programs, not of data
                 raise ValueError
             if layout.partial and isinstance(text, str) and not text.strip():
                 continue

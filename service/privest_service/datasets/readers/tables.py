@@ -13,7 +13,8 @@ from pyarrow import parquet
 
 from privest.arrays import Array
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
-from privest_service.datasets.refusals import refusal
+from privest_service.datasets.refusals import RefusedUploadError, refusal
+from privest_service.problems import Fault
 
 _BATCH_NUMBERS = 2**18
 """In a batch of rows, about."""
@@ -34,16 +35,16 @@ _STREAM_END = _CONTINUES + b"\0\0\0\0"
 def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
     """The records of a CSV file in UTF-8, one a line.
 
-    Where no column is named by the schema, a first line without a number is passed over.
+    The first line is a header unless the layout says that there is none.
 
     Raises:
-        RefusedUploadError: a line has too few columns or too many, or something in it is no number.
+        RefusedUploadError: the first line may be a record and nobody said what it is, a line has too few
+            columns or too many, or something in it is no number.
     """
     first, blank = _first_line(source, layout)
     if not first:
         return
-    headed = layout.named or not any(map(_is_missing_or_number, first))
-    skipped = blank + 1 if headed else 0
+    skipped = blank + 1 if _has_header(first, layout) else 0
     names = [f"{place}" for place in range(len(first))]
     chosen, unit = layout.places(first) if layout.named else (list(range(len(first))), None)
     if len(chosen) != layout.width:
@@ -119,8 +120,31 @@ def _first_line(source: Path, layout: Layout) -> tuple[list[str], int]:
         raise refusal("not a CSV file in UTF-8") from None
 
 
+def _has_header(first: list[str], layout: Layout) -> bool:
+    """Whether the first line names columns: as the layout says, else by the line alone.
+
+    Numbers may be names, such as years or the columns of a data frame without names, so that a line which
+    holds one is never taken for either without being told.
+
+    Raises:
+        RefusedUploadError: that is to be said, or the schema names columns and there is no header.
+    """
+    if layout.header is None and not layout.named and any(map(_is_missing_or_number, first)):
+        raise _of_the_header(
+            "say whether the first line names the columns (true) or is the first record (false): "
+            "it holds numbers or empty cells, and may be either"
+        )
+    if layout.header is False and layout.named:
+        raise _of_the_header("must not be false: this schema finds columns by the names in the first line")
+    return layout.header is not False
+
+
+def _of_the_header(rule: str) -> RefusedUploadError:
+    return RefusedUploadError([Fault(location="header", rule=rule)])
+
+
 def _is_missing_or_number(text: str) -> bool:
-    """Whether a field is a record's rather than a column's name."""
+    """Whether a field may be a record's rather than a column's name."""
     if text.strip().lower() in _MISSING:
         return True
     try:
