@@ -17,7 +17,14 @@ from starlette.exceptions import HTTPException
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.visitors import enter
-from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of, full_disk
+from privest_service.problems import (
+    Invalid,
+    Problem,
+    Unauthenticated,
+    by_status,
+    faults_of_request,
+    full_disk,
+)
 
 STATIC = Path(__file__).with_name("static")
 
@@ -96,7 +103,7 @@ class Page(APIRoute):
             except Problem as problem:
                 response = _refused(request, problem)
             except RequestValidationError as error:
-                response = _refused(request, Invalid(faults=faults_of(error.errors(), error.body)))
+                response = _refused(request, Invalid(faults=faults_of_request(error)))
             except HTTPException as error:
                 response = _refused(request, by_status(error.status_code))
             except Exception as error:

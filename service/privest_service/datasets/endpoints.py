@@ -115,7 +115,7 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         )
     async with request.form() as form:
         upload = checked(NewUpload.model_validate, dict(form))
-        schema = checked(SCHEMA.validate_python, parsed(upload.declared))
+        schema = checked(SCHEMA.validate_python, parsed(upload.declared, "schema"))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         return await service.register(
             services, owner_id, source, schema, name=upload.name, header=upload.has_header
