@@ -106,8 +106,12 @@ def from_json(text: str | bytes) -> Any:
     return json.loads(text, object_pairs_hook=_once)
 
 
-def parsed(text: str | bytes) -> Any:
-    """Likewise, of a document within a request.
+def parsed(text: str | bytes, location: str | None = None) -> Any:
+    """What a JSON document within a request says.
+
+    Args:
+        text: of the document.
+        location: field that holds it.
 
     Raises:
         Invalid: it is none.
@@ -115,7 +119,7 @@ def parsed(text: str | bytes) -> Any:
     try:
         return from_json(text)
     except (ValueError, RecursionError):
-        raise Invalid(faults=[Fault(rule=NO_JSON)]) from None
+        raise Invalid(faults=[Fault(location=location, rule=NO_JSON)]) from None
 
 
 def checked(validate: Callable[[Any], T], given: Any) -> T:

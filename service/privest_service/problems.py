@@ -255,32 +255,47 @@ _RULES = {
 _ONE_OF = "must be one of: "
 
 
+def faults_of_request(error: RequestValidationError) -> list[Fault]:
+    """The faults of a body, or of what stands in path, query and headers."""
+    if isinstance(error.body, bytes):
+        return [Fault(rule="must be JSON, sent with the header Content-Type: application/json")]
+    found = list(islice(error.errors(), MOST_FAULTS))
+    if error.body is None and any(each["loc"] == ("body",) for each in found):
+        return [Fault(rule="the body is missing")]
+    faults = list[Fault]()
+    for each in found:
+        source, *place = each["loc"]  # the first part says which of these it is in
+        given = error.body if source == "body" else dict.fromkeys(place)
+        faults += faults_of([each | {"loc": place}], given)
+    return _merged(faults)
+
+
 def faults_of(errors: Iterable[Any], given: Any) -> list[Fault]:
     """The first validation errors without inputs: the place by known field names, and the rule.
 
     Args:
         errors: as pydantic has them.
-        given: what was validated; of a request its body.
+        given: what was validated.
     """
-    faults = dict[str | None, str]()
-    for error in islice(errors, MOST_FAULTS):
-        place, rule = _place(error, given), rule_of(error)
-        if place not in faults:
-            faults[place] = rule
-        elif rule.startswith(_ONE_OF) and faults[place].startswith(_ONE_OF):  # of two lists, both count
-            faults[place] += f", {rule.removeprefix(_ONE_OF)}"
-    return [Fault(location=place, rule=rule) for place, rule in faults.items()]
+    return _merged(
+        Fault(location=_place(error, given), rule=rule_of(error)) for error in islice(errors, MOST_FAULTS)
+    )
+
+
+def _merged(faults: Iterable[Fault]) -> list[Fault]:
+    """One fault for each place: where a value fits none of several alternatives, all their values count."""
+    found = dict[str | None, Fault]()
+    for fault in faults:
+        first = found.setdefault(fault.location, fault)
+        if first is not fault and fault.rule.startswith(_ONE_OF) and first.rule.startswith(_ONE_OF):
+            first.rule += f", {fault.rule.removeprefix(_ONE_OF)}"
+    return list(found.values())
 
 
 def _place(error: Any, given: Any) -> str | None:
     """Where an error is, by names of fields alone: pydantic puts those of alternatives between them."""
-    source, *rest = error["loc"] or ("",)
-    if source in ("query", "header", "path"):  # which hold no alternatives
-        return ".".join(map(str, rest)) or None
-    if error["type"] == "json_invalid":
-        return None
     place, here = list[str](), given
-    for part in rest if source == "body" else error["loc"]:
+    for part in error["loc"]:
         if isinstance(here, dict) and part in here:
             here = cast("dict[Any, Any]", here)[part]
             place.append(str(part))
@@ -339,7 +354,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return Invalid(faults=faults_of(error.errors(), error.body)).response()
+        return Invalid(faults=faults_of_request(error)).response()
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:

@@ -110,6 +110,22 @@ def test_the_same_is_answered(server: Server) -> None:
     assert fault["location"] == "manifold"
     (fault,) = problem(owner.get(f"/v1/owners/{owner.id}/ledger?limit=many"), 422, "invalid")["faults"]
     assert fault == {"location": "limit", "rule": "must be a whole number"}
+    for content, kind, rule in (
+        (b"{}", "application/x-www-form-urlencoded", "sent with the header Content-Type: application/json"),
+        (b"{", "application/json", "is not JSON"),
+        (b"", "application/json", "the body is missing"),
+        (b"[]", "application/json", "must be an object"),
+    ):
+        sent = owner.post("/v1/estimates/robust-pca/plan", content=content, headers={"Content-Type": kind})
+        (fault,) = problem(sent, 422, "invalid")["faults"]
+        assert "location" not in fault
+        assert rule in fault["rule"]
+    table = owner.upload(b"1,2\n3,4\n", "{kind: vectors}", "rows.csv")
+    (fault,) = problem(table, 422, "invalid")["faults"]
+    assert fault == {"location": "schema", "rule": "is not JSON, or names a field twice"}
+    files, data = {"file": ("a.csv", b"1,2\n")}, {"schema": "{}", "header": "yes"}
+    (fault,) = problem(owner.post("/v1/datasets", files=files, data=data), 422, "invalid")["faults"]
+    assert fault == {"location": "header", "rule": "must be one of: true, false"}
     form = owner.post("/v1/datasets", files={"schema": (None, "{}")})
     told = problem(form, 422, "invalid")["faults"]
     assert {"location": "file", "rule": "is missing"} in told

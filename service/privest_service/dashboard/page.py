@@ -18,7 +18,15 @@ from starlette.types import Message, Receive, Scope, Send
 from privest_service.dashboard import words
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.visitors import enter, recognised
-from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, faults_of, full_disk
+from privest_service.problems import (
+    Invalid,
+    Problem,
+    Unauthenticated,
+    by_status,
+    faults_of,
+    faults_of_request,
+    full_disk,
+)
 from privest_service.security.admission import Admitting, Uploading
 from privest_service.security.principals import Credential
 from privest_service.services import Services
@@ -150,8 +158,10 @@ def _instead(request: Request, error: Exception) -> Response:
     match error:
         case Problem():
             return _refused(request, error)
-        case RequestValidationError() | ValidationError():
-            return _refused(request, Invalid(faults=faults_of(error.errors(), getattr(error, "body", None))))
+        case RequestValidationError():
+            return _refused(request, Invalid(faults=faults_of_request(error)))
+        case ValidationError():
+            return _refused(request, Invalid(faults=faults_of(error.errors())))
         case HTTPException():
             return _refused(request, by_status(error.status_code))
         case _ if full := full_disk(error):

@@ -135,7 +135,7 @@ async def _registered(request: Request, owner_id: str, services: Services) -> Da
         max_files=1, max_fields=_FIELDS, max_part_size=services.limiter.largest_body
     ) as form:
         upload = checked(NewUpload.model_validate, dict(form))
-        schema = checked(SCHEMA.validate_python, parsed(upload.declared))
+        schema = checked(SCHEMA.validate_python, parsed(upload.declared, "schema"))
         source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
         return await service.register(
             services,

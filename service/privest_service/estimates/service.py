@@ -189,7 +189,9 @@ def _subject(
     shape: Shape,
 ) -> Subject:
     if dataset_kind != kind.dataset_kind:
-        raise Invalid(f"{kind.name} needs a dataset of kind {kind.dataset_kind}")
+        raise Invalid(
+            f"{kind.name} needs a dataset of kind {kind.dataset_kind}, and this one is of kind {dataset_kind}"
+        )
     delta = privacy.delta
     if delta is None:
         account = ledger.owner_account(session, owner_id)

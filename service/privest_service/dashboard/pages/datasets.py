@@ -141,7 +141,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
         Invalid: a field holds no JSON or no number, or they break a rule.
     """
     if kind == "json":
-        return checked(SCHEMA.validate_python, parsed(given.get("schema", "")))
+        return checked(SCHEMA.validate_python, parsed(given.get("schema", ""), "schema"))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
