@@ -1,9 +1,12 @@
 """Datasets and grants: registered, found, shared, deleted."""
 
 import hashlib
+import hmac
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,7 +14,7 @@ import numpy as np
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
-from privest_service.connections.schemas import NewConnection
+from privest_service.connections.schemas import NewConnection, NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
@@ -42,8 +45,22 @@ _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 _UNASKED = timedelta(hours=1)
 """After which no question comes to rows that were brought for one: the service was killed between them."""
 
-Source = Callable[[Path], Awaitable[Format]]
-"""Fills an empty file with rows as they arrive, and tells their format."""
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a source says of the file that it filled.
+
+    Attributes:
+        form: the file's format.
+        ordered: whether the records stand in an order of the file's own: none decides another's place.
+    """
+
+    form: Format
+    ordered: bool = True
+
+
+Source = Callable[[Path], Awaitable[Arrived]]
+"""Fills an empty file with rows as they arrive."""
 
 
 def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | None = None) -> Source:
@@ -56,9 +73,9 @@ def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | N
         sha256: that the caller says it has, in hexadecimal digits.
     """
 
-    async def spool(target: Path) -> Format:
+    async def spool(target: Path) -> Arrived:
         await services.engine.in_thread(_spool, upload, target, sha256)
-        return form
+        return Arrived(form)
 
     return spool
 
@@ -66,9 +83,11 @@ def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | N
 def behind(services: Services, connection: NewConnection, path: str) -> Source:
     """What lies behind a connection."""
 
-    async def copy(target: Path) -> Format:
+    async def copy(target: Path) -> Arrived:
         limit, data_dir = services.settings.max_dataset_bytes, str(services.settings.data_dir.resolve())
-        return await services.engine.in_worker("fetch", fetch, connection, path, str(target), limit, data_dir)
+        form = await services.engine.in_worker("fetch", fetch, connection, path, str(target), limit, data_dir)
+        # A database sorts by a key that each record has a part in.
+        return Arrived(form, ordered=not isinstance(connection, NewDatabase))
 
     return copy
 
@@ -76,9 +95,9 @@ def behind(services: Services, connection: NewConnection, path: str) -> Source:
 def inline(services: Services, rows: list[Any]) -> Source:
     """Records that came in a request."""
 
-    async def write(target: Path) -> Format:
+    async def write(target: Path) -> Arrived:
         await services.engine.in_thread(target.write_text, json.dumps(rows))
-        return "json"
+        return Arrived("json")
 
     return write
 
@@ -115,16 +134,14 @@ async def register(
         async with services.engine.turn(owner_id):
             await services.engine.in_thread(_require_room, services, owner_id, 1)
             arrived.touch(0o600, exist_ok=False)
-            form = await source(arrived)
+            found = await source(arrived)
             accepted = await services.engine.in_worker(
                 "intake",
-                ingest,
+                partial(ingest, ordered=found.ordered),
                 str(arrived),
-                form,
+                found.form,
                 schema.intake(),
                 str(draft),
-                owner_id,
-                services.settings.secret,
                 services.settings.max_dataset_bytes,
             )
             return await services.engine.in_thread(
@@ -161,7 +178,7 @@ def _adopt(
             kind=schema.kind,
             dataset_schema=schema.model_dump_json(),
             n=accepted.n,
-            fingerprint=accepted.fingerprint,
+            fingerprint=fingerprint(services.settings.secret, owner_id, accepted.digest),
             ephemeral=ephemeral,
         )
         session.add(dataset)
@@ -178,6 +195,17 @@ def _adopt(
     except BaseException:
         store.remove(owner_id, dataset_id)
         raise
+
+
+def fingerprint(secret: bytes, owner_id: str, digest: str) -> str:
+    """By which an owner's same rows are recognised; nobody without the secret can compute it from rows.
+
+    Args:
+        secret: of the service, which the process that reads the rows does not have.
+        owner_id: whose rows they are, so that no two owners' can be compared.
+        digest: of the rows.
+    """
+    return hmac.new(secret, f"{owner_id}\0{digest}".encode(), hashlib.sha256).hexdigest()
 
 
 def _require_room(services: Services, owner_id: str, size: int) -> None:
