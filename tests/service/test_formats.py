@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pyarrow import parquet
 from harness import Server, npy, problem
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.ingest import ingest
-from privest_service.datasets.readers import Format, format_of_name
+from privest_service.datasets.readers import Format, arrays, format_of_name, room, tables
 from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import SCHEMA
 
@@ -517,7 +518,126 @@ except RefusedUploadError as refused:
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "memory" in done.stdout or "at most" in done.stdout
+    assert "memory" in done.stdout or "unpacks to more" in done.stdout
+
+
+def coded(n: int, *values: str) -> pa.Array:
+    """So many texts, all of them the first of these."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, dtype=np.int8)), pa.array(values))
+
+
+def _a_hundred_kilobytes_of_texts() -> bytes:
+    texts = coded(40_000_000, "no", "yes")
+    file = io.BytesIO()
+    parquet.write_table(pa.table({"age": texts, "dose": texts, "ill": texts}), file)
+    return file.getvalue()
+
+
+def one_batch(columns: dict[str, Any], **how: Any) -> bytes:
+    """An Arrow stream."""
+    file, batch = io.BytesIO(), pa.record_batch(columns)
+    with pa.ipc.new_stream(file, batch.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
+        writer.write_batch(batch)
+    return file.getvalue()
+
+
+def _nulls() -> bytes:
+    return one_batch({name: pa.nulls(10**9) for name in "ab"})
+
+
+def _zeros() -> bytes:
+    return one_batch({name: np.zeros(3_000_000) for name in "abc"}, compression="zstd")
+
+
+CODED = LABELLED | {"categories": {name: ["no", "yes"] for name in LABELLED["features"]}}
+GAPS = {"kind": "partial-vectors", "dim": 2}
+ENORMOUS: dict[str, tuple[Callable[[], bytes], Format, dict[str, Any]]] = {
+    "millions of coded texts": (_a_hundred_kilobytes_of_texts, "parquet", CODED),
+    "nulls": (_nulls, "arrow", GAPS),
+    "zeros in zstd": (_zeros, "arrow", VECTORS),
+    "zeros in npz": (lambda: zipped(a_npy=npy(np.zeros((2**21, 3)))), "npz", VECTORS),
+}
+"""Small files that unpack to enormous tables."""
+
+
+@pytest.mark.parametrize("what", ENORMOUS)
+def test_a_small_file_of_an_enormous_table_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
+    """By count: not a row of it is looked at, whatever the memory and the time that a worker may take."""
+    made, form, schema = ENORMOUS[what]
+    content = made()
+    assert len(content) < 2**20
+    with patch.object(tables, "_block") as read, patch.object(arrays, "coded_rows") as also:
+        [(record, field, rule)] = refused(tmp_path, content, form, schema, limit=2**34)
+    assert not read.called
+    assert not also.called
+    assert (record, field) == (None, None)
+    assert rule.startswith("unpacks to more than")
+    assert f"a file of {len(content)} bytes" in rule
+    assert "upload fewer rows at a time" in rule
+
+
+def whole(table: pa.Table, form: Format) -> bytes:
+    """In one piece."""
+    if form == "arrow":
+        return arrow_file(table)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_what_a_file_unpacks_to_is_counted_as_it_is_read(tmp_path: Path, form: Format) -> None:
+    """Of a file that tells less than it has."""
+    content = whole(pa.table({name: np.zeros(50_000) for name in "abc"}), form)
+    assert len(taken(tmp_path, content, form, VECTORS)[1]) == 50_000
+    free = patch.object(room, "_FREE", 2**19), patch.object(room, "_RATIO", 0)
+    with (
+        free[0],
+        free[1],
+        patch.object(tables.Room, "require", autospec=True),
+    ):  # what the file tells is believed
+        assert len(taken(tmp_path, content, form, VECTORS)[1]) == 50_000
+    asked, lies = room.Room.require, iter([0])
+
+    def lied_to(self: room.Room, more: int) -> None:
+        asked(self, next(lies, more))
+
+    with free[0], free[1], patch.object(room.Room, "require", lied_to):
+        [(_, _, rule)] = refused(tmp_path, content, form, VECTORS)
+    assert rule.startswith("unpacks to more than")
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_long_text_that_is_said_often_is_kept_once(tmp_path: Path, form: Format) -> None:
+    who = [f"{end}{'x' * 10**6}" for end in "ab"]
+    codes = pa.DictionaryArray.from_arrays(pa.array(np.arange(20_000) % 2), pa.array(who))
+    table = pa.table({"who": codes, "x": np.arange(20_000.0)})
+    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 3}}
+    content = whole(table, form)
+    tracemalloc.start()
+    try:
+        assert len(taken(tmp_path, content, form, schema)[1]) == 2
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_coded_columns_are_what_they_say(tmp_path: Path, form: Format) -> None:
+    """Texts, numbers and gaps behind codes; entries that no row has do not count."""
+    texts = pa.array(["yes", None, "no", "yes"]).dictionary_encode()
+    numbers = pa.array([2.5, 1.0, None, 2.5]).dictionary_encode()
+    table = pa.table({"age": numbers, "dose": range(4), "ill": texts})
+    assert refused(tmp_path, table_as(table, form), form, LABELLED) == [
+        (1, "ill", "must be labelled with one of the classes"),
+        (2, "age", "must be finite"),
+    ]
+    whole = table.take([0, 3])
+    rows = taken(tmp_path, table_as(whole, form), form, LABELLED)[1]
+    np.testing.assert_array_equal(rows, [[2.5, 0, 1], [2.5, 3, 1]])
+    odd = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["no", "yes", "neither"]))
+    spare = pa.table({"age": [1.0, 2], "dose": [1.0, 2], "ill": odd})
+    assert len(taken(tmp_path, table_as(spare, form), form, LABELLED)[1]) == 2
 
 
 # Fuzz

@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -59,9 +60,10 @@ def ingest(
     loose = Path(target).with_suffix(".loose")
     try:
         units = _Units() if intake.places else None
-        blocks = _checked(read(Path(source), form, intake.layout, limit), intake, units, mark)
         moved = units is not None or not ordered
-        rows = n = _write(blocks, loose if moved else Path(target), intake.shape.record, limit)
+        with closing(read(Path(source), form, intake.layout, limit)) as raw:  # which leaves nothing behind
+            blocks = _checked(raw, intake, units, mark)
+            rows = n = _write(blocks, loose if moved else Path(target), intake.shape.record, limit)
         if moved:
             records = _shuffled(loose) if units is None else _gathered(loose, units, intake)
             n = _write(records, Path(target), _stored(intake), limit)
