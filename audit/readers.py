@@ -178,7 +178,7 @@ def _taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any]
     begun, read.files = time.process_time(), read.files + 1
     intake = SCHEMA.validate_python(schema).intake()
     try:
-        found = ingest(str(source), form, intake, str(target), "owner", b"s" * 32, _BYTES)
+        found = ingest(str(source), form, intake, str(target), _BYTES)
     except RefusedUploadError as refused:
         found, why = None, refused.__context__
         if why is not None and not isinstance(why, (*_KNOWN, *_ALSO.get(form, ()))):

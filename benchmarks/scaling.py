@@ -143,7 +143,7 @@ told = os.dup(1)
 begin(int(sys.argv[1]))
 begun = time.perf_counter()
 intake = SCHEMA.validate_json(sys.argv[4]).intake()
-ingest(sys.argv[2], sys.argv[3], intake, sys.argv[5], "owner", b"s" * 32, 2**40)
+ingest(sys.argv[2], sys.argv[3], intake, sys.argv[5], 2**40)
 os.write(told, str(time.perf_counter() - begun).encode())
 """
 

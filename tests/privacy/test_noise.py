@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
+from randomgen import UserBitGenerator
 from scipy import stats
 
 from privest.privacy import noise
@@ -198,3 +199,55 @@ def test_indices_are_uniform_whatever_was_asked_before(keyed):
         ]
     )
     assert stats.chisquare(np.bincount(found, minlength=9)).pvalue > ALARM
+
+
+# How far the samplers reach: what docs/privacy.md says of δ = 0
+
+TAIL = 0xFFFFFFFFFFFFF800
+"""A random word whose ziggurat layer is the base, and whose number in it lies beyond the layer's edge."""
+
+EXPONENTIAL, NORMAL = 7.69711747013104972, 3.6541528853610088
+"""Where the samplers' tails begin."""
+
+
+def scripted(*words):
+    """A generator to which the operating system gave these words, over and over."""
+    given = itertools.cycle(words)
+    return np.random.Generator(UserBitGenerator(lambda _: next(given), 64))
+
+
+def uniform(rest):
+    """The word of 1 - rest·2^-53, as a uniform number."""
+    return (2**53 - rest) << 11
+
+
+def test_the_largest_laplace_noise_and_the_steps_below_it():
+    """The noise is made of the logarithm of 1 - U, U one of 2^53 numbers: it ends at 53·log 2, in steps."""
+    drawn = [scripted(TAIL, uniform(rest)).standard_gamma(1) for rest in (1, 2, 2**21, 2**32, 2**32 + 1)]
+    assert drawn[0] == pytest.approx(44.43391803980815, abs=1e-13)
+    assert drawn[0] == pytest.approx(EXPONENTIAL + 53 * np.log(2), abs=1e-13)
+    assert drawn[0] - drawn[1] == pytest.approx(np.log(2))
+    assert stats.expon.sf(drawn[0]) == pytest.approx(5.0e-20, rel=0.01)
+    # Where steps become as long as the finest cell.
+    assert drawn[3] == pytest.approx(22.253208, abs=1e-6)
+    assert drawn[3] - drawn[4] == pytest.approx(2.0**-32, rel=1e-4)
+    assert stats.expon.sf(drawn[3]) == pytest.approx(2.2e-10, rel=0.02)
+
+
+def test_the_longest_laplace_noise_of_vectors():
+    """Its length is a Gamma variate, made of a normal one whose tail is cut by the same 2^53 numbers."""
+    longest = NORMAL + np.sqrt(2 * 53 * np.log(2))
+    rest = int(np.ceil(2.0**53 * np.exp(-NORMAL * (longest - NORMAL))))
+    words = TAIL, uniform(rest), uniform(1)
+    assert scripted(*words).standard_normal() == pytest.approx(-longest, abs=1e-3)
+    # One step further it is refused, and what comes next is taken.
+    further = TAIL, uniform(rest // 2), uniform(1), *words[1:]
+    assert scripted(*further).standard_normal() == scripted(*words).standard_normal()
+    assert longest == pytest.approx(12.226, abs=1e-3)
+    for size, told, beyond in ((2, 119.7, -49), (10, 119.3, -38), (100, 278.3, -34)):
+        third = size - 1 / 3
+        largest = third * (1 + longest / (3 * np.sqrt(third))) ** 3
+        assert largest == pytest.approx(told, abs=0.1)
+        assert stats.gamma(size).logsf(largest) / np.log(10) < beyond
+        positive = words[0] & ~(1 << 17), *words[1:], 0
+        assert scripted(*positive).standard_gamma(size) == pytest.approx(largest, rel=1e-3)

@@ -249,6 +249,10 @@ def test_a_table_and_a_view(server: Server, tables: Tables) -> None:
     whole = registered(owner, f"{name}:rows", {"kind": "vectors", "dim": 3})
     by_key = np.column_stack([np.arange(400), ROWS])
     assert whole["fingerprint"] == uploaded(owner, by_key, {"kind": "vectors", "dim": 3})["fingerprint"]
+    # Each record decides the places of others by its key, so that the key decides where none is stored.
+    stored = np.load(server.data_dir / "rows" / owner.id / f"{whole['id']}.npy")
+    assert not np.array_equal(stored, by_key)
+    np.testing.assert_array_equal(stored[np.argsort(stored[:, 0])], by_key)
     # Names that need quotes, in a schema; nothing missing is taken for a number.
     tables.run('INSERT INTO "Clinic"."Points" SELECT x, y FROM rows')
     assert registered(owner, f"{name}:Clinic.Points")["n"] == 400

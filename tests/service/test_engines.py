@@ -41,7 +41,6 @@ from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
@@ -437,11 +436,11 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
     held = list[int]()
 
-    async def source(arrived: Path) -> Format:
+    async def source(arrived: Path) -> datasets.Arrived:
         arrived.write_bytes(bytes(10))
         await asyncio.sleep(0.01)
         held.append(sum(path.stat().st_size for path in store.incoming.iterdir()))
-        return "npy"
+        return datasets.Arrived("npy")
 
     async def refused(*owners: str) -> set[type]:
         schema = SCHEMA.validate_python(SPD3)

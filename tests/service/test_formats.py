@@ -7,9 +7,11 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -20,8 +22,9 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from harness import HANG_GUARD, Server, npy, problem
+from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.ingest import ingest
-from privest_service.datasets.readers import Format, format_of_name
+from privest_service.datasets.readers import Format, arrays, format_of_name, room, tables
 from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import SCHEMA
 
@@ -49,16 +52,16 @@ def taken(
     limit: int = LIMIT,
     header: bool | None = None,
 ) -> Any:
-    """The fingerprint and the rows that were stored; nothing else is left."""
+    """The digest and the rows that were stored; nothing else is left."""
     source, target = directory / "some.upload", directory / "some.npy"
     source.write_bytes(content)
     target.unlink(missing_ok=True)
     intake = SCHEMA.validate_json(json.dumps(schema)).intake().of_csv(header)
     try:
-        found = ingest(str(source), form, intake, str(target), "owner", b"s" * 32, limit)
+        found = ingest(str(source), form, intake, str(target), limit)
         rows = np.load(target, allow_pickle=False)
         assert len(rows) == found.n
-        return found.fingerprint, rows
+        return found.digest, rows
     finally:
         assert {file.name for file in directory.iterdir()} <= {"some.upload", "some.npy"}
 
@@ -225,11 +228,12 @@ def test_rows_of_a_unit_are_one_record(tmp_path: Path, form: Format) -> None:
     table = pa.table({"x": range(7), "who": who, "z": range(10, 17), "w": range(7)})
     _, rows = taken(tmp_path, table_as(table, form), form, VECTORS | {"unit": {"column": "who", "rows": 3}})
     assert rows.shape == (3, 3, 3)
-    np.testing.assert_array_equal(rows[:, :, 0], [[0, 2, 4], [1, 1, 5], [3, 3, 3]])
+    np.testing.assert_array_equal(sorted(rows[:, :, 0].tolist()), [[0, 2, 4], [1, 1, 5], [3, 3, 3]])
     np.testing.assert_array_equal(rows[:, :, 1], rows[:, :, 0] + 10)
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@patch.object(ingest_module, "_random_order", np.arange)
 @given(
     who=st.lists(st.sampled_from("abcdef"), min_size=2, max_size=40).filter(lambda w: len(set(w)) > 1),
     places=st.integers(1, 7),
@@ -244,7 +248,7 @@ def test_a_units_record_knows_nothing_of_other_units(
     def records(names: list[str], values: list[float]) -> dict[str, list[float]]:
         content = table_as(pa.table({"who": names, "x": values}), "csv")
         rows = taken(tmp_path, content, "csv", schema)[1]
-        return dict(zip(sorted(set(names)), rows[:, :, 0].tolist(), strict=True))
+        return dict(zip(dict.fromkeys(names), rows[:, :, 0].tolist(), strict=True))
 
     values = [float(at) for at in range(len(who))]
     found = records(who, values)
@@ -261,16 +265,6 @@ def test_a_units_record_knows_nothing_of_other_units(
     mine = iter(own)
     now = [next(mine) if each is None else each for each in mixed]
     assert records([name for name, _ in now], [value for _, value in now])[kept] == found[kept]
-
-
-@pytest.mark.parametrize("form", TABLES)
-def test_records_of_units_stand_in_the_order_of_names(tmp_path: Path, form: Format) -> None:
-    """Which rows a unit has, and where they stand, moves no other record to another chunk."""
-    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 1}}
-    before = pa.table({"who": ["b", "c", "a"], "x": [2.0, 3, 1]})
-    after = pa.table({"who": ["c", "a", "b", "b"], "x": [3.0, 1, 7, 8]})
-    rows = [taken(tmp_path, table_as(table, form), form, schema)[1].ravel() for table in (before, after)]
-    np.testing.assert_array_equal(rows, [[1, 2, 3], [1, 7, 3]])
 
 
 def test_units_are_told_apart_by_their_names_as_they_are_written(tmp_path: Path) -> None:
@@ -643,14 +637,133 @@ resource.setrlimit(resource.RLIMIT_DATA, (400_000_000,) * 2)
 intake = SCHEMA.validate_json('{{"kind": "vectors", "dim": 1}}').intake()
 try:
     source, target = {str(tmp_path / "bomb")!r}, {str(tmp_path / "rows.npy")!r}
-    ingest(source, {form!r}, intake, target, "o", b"s" * 32, 10**6)
+    ingest(source, {form!r}, intake, target, 10**6)
 except RefusedUploadError as refused:
     print(refused.faults[0].rule)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=HANG_GUARD
     )
-    assert "memory" in done.stdout or "at most" in done.stdout
+    assert "memory" in done.stdout or "unpacks to more" in done.stdout
+
+
+def coded(n: int, *values: str) -> pa.Array:
+    """So many texts, all of them the first of these."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, dtype=np.int8)), pa.array(values))
+
+
+def _a_hundred_kilobytes_of_texts() -> bytes:
+    texts = coded(40_000_000, "no", "yes")
+    file = io.BytesIO()
+    parquet.write_table(pa.table({"age": texts, "dose": texts, "ill": texts}), file)
+    return file.getvalue()
+
+
+def one_batch(columns: dict[str, Any], **how: Any) -> bytes:
+    """An Arrow stream."""
+    file, batch = io.BytesIO(), pa.record_batch(columns)
+    with pa.ipc.new_stream(file, batch.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
+        writer.write_batch(batch)
+    return file.getvalue()
+
+
+def _nulls() -> bytes:
+    return one_batch({name: pa.nulls(10**9) for name in "ab"})
+
+
+def _zeros() -> bytes:
+    return one_batch({name: np.zeros(3_000_000) for name in "abc"}, compression="zstd")
+
+
+CODED = LABELLED | {"categories": {name: ["no", "yes"] for name in LABELLED["features"]}}
+GAPS = {"kind": "partial-vectors", "dim": 2}
+ENORMOUS: dict[str, tuple[Callable[[], bytes], Format, dict[str, Any]]] = {
+    "millions of coded texts": (_a_hundred_kilobytes_of_texts, "parquet", CODED),
+    "nulls": (_nulls, "arrow", GAPS),
+    "zeros in zstd": (_zeros, "arrow", VECTORS),
+    "zeros in npz": (lambda: zipped(a_npy=npy(np.zeros((2**21, 3)))), "npz", VECTORS),
+}
+"""Small files that unpack to enormous tables."""
+
+
+@pytest.mark.parametrize("what", ENORMOUS)
+def test_a_small_file_of_an_enormous_table_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
+    """By count: not a row of it is looked at, whatever the memory and the time that a worker may take."""
+    made, form, schema = ENORMOUS[what]
+    content = made()
+    assert len(content) < 2**20
+    with patch.object(tables, "_block") as read, patch.object(arrays, "coded_rows") as also:
+        [(record, field, rule)] = refused(tmp_path, content, form, schema, limit=2**34)
+    assert not read.called
+    assert not also.called
+    assert (record, field) == (None, None)
+    assert rule.startswith("unpacks to more than")
+    assert f"a file of {len(content)} bytes" in rule
+    assert "upload fewer rows at a time" in rule
+
+
+def whole(table: pa.Table, form: Format) -> bytes:
+    """In one piece."""
+    if form == "arrow":
+        return arrow_file(table)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_what_a_file_unpacks_to_is_counted_as_it_is_read(tmp_path: Path, form: Format) -> None:
+    """Of a file that tells less than it has."""
+    content = whole(pa.table({name: np.zeros(50_000) for name in "abc"}), form)
+    assert len(taken(tmp_path, content, form, VECTORS)[1]) == 50_000
+    free = patch.object(room, "_FREE", 2**19), patch.object(room, "_RATIO", 0)
+    with (
+        free[0],
+        free[1],
+        patch.object(tables.Room, "require", autospec=True),
+    ):  # what the file tells is believed
+        assert len(taken(tmp_path, content, form, VECTORS)[1]) == 50_000
+    asked, lies = room.Room.require, iter([0])
+
+    def lied_to(self: room.Room, more: int) -> None:
+        asked(self, next(lies, more))
+
+    with free[0], free[1], patch.object(room.Room, "require", lied_to):
+        [(_, _, rule)] = refused(tmp_path, content, form, VECTORS)
+    assert rule.startswith("unpacks to more than")
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_a_long_text_that_is_said_often_is_kept_once(tmp_path: Path, form: Format) -> None:
+    who = [f"{end}{'x' * 10**6}" for end in "ab"]
+    codes = pa.DictionaryArray.from_arrays(pa.array(np.arange(20_000) % 2), pa.array(who))
+    table = pa.table({"who": codes, "x": np.arange(20_000.0)})
+    schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 3}}
+    content = whole(table, form)
+    tracemalloc.start()
+    try:
+        assert len(taken(tmp_path, content, form, schema)[1]) == 2
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_coded_columns_are_what_they_say(tmp_path: Path, form: Format) -> None:
+    """Texts, numbers and gaps behind codes; entries that no row has do not count."""
+    texts = pa.array(["yes", None, "no", "yes"]).dictionary_encode()
+    numbers = pa.array([2.5, 1.0, None, 2.5]).dictionary_encode()
+    table = pa.table({"age": numbers, "dose": range(4), "ill": texts})
+    assert refused(tmp_path, table_as(table, form), form, LABELLED) == [
+        (1, "ill", "must be labelled with one of the classes"),
+        (2, "age", "must be finite"),
+    ]
+    whole = table.take([0, 3])
+    rows = taken(tmp_path, table_as(whole, form), form, LABELLED)[1]
+    np.testing.assert_array_equal(rows, [[2.5, 0, 1], [2.5, 3, 1]])
+    odd = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["no", "yes", "neither"]))
+    spare = pa.table({"age": [1.0, 2], "dose": [1.0, 2], "ill": odd})
+    assert len(taken(tmp_path, table_as(spare, form), form, LABELLED)[1]) == 2
 
 
 # Fuzz

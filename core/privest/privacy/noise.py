@@ -69,7 +69,15 @@ class SystemNoise:
         return self._block[self._used - size : self._used]
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
-        """One noise vector of length `size` (see `NoisySum`)."""
+        """One noise vector of length `size` (see `NoisySum`).
+
+        Both laws come from numpy's ziggurat samplers, whose tails are logarithms of one of 2^53 numbers.
+        Laplace noise of one number is at most r + 53·ln 2 = 44.434 scales long, where r = 7.697 is where the
+        tail begins. The exact law is longer with probability 5.0e-20. From r + 21·ln 2 = 22.253 scales on,
+        the values that can be drawn are further apart than the points of the finest grid, so that some of
+        these cannot be drawn at all. The exact law is there with probability 2.2e-10. What that leaves of a
+        promise with δ = 0 is said in docs/privacy.md, "What is left open".
+        """
         normal = self._normal(size)
         if noise == "gaussian":
             return scale * normal

@@ -11,7 +11,6 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,7 +22,6 @@ from privest_service.problems import (
     Problem,
     Unauthenticated,
     by_status,
-    faults_of,
     faults_of_request,
     full_disk,
 )
@@ -160,8 +158,6 @@ def _instead(request: Request, error: Exception) -> Response:
             return _refused(request, error)
         case RequestValidationError():
             return _refused(request, Invalid(faults=faults_of_request(error)))
-        case ValidationError():
-            return _refused(request, Invalid(faults=faults_of(error.errors())))
         case HTTPException():
             return _refused(request, by_status(error.status_code))
         case _ if full := full_disk(error):

@@ -5,9 +5,9 @@ What is wrong is told by record index, field and rule, to the owner who uploads;
 
 import errno
 import hashlib
-import hmac
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -33,14 +33,14 @@ _AT_ONCE = 2**20
 
 @dataclass(frozen=True)
 class Ingested:
-    """Public size and the owner's fingerprint of accepted rows."""
+    """Public size of accepted rows, and their SHA-256, which the service keys before anybody sees it."""
 
     n: int
-    fingerprint: str
+    digest: str
 
 
 def ingest(
-    source: str, form: Format, intake: Intake, target: str, owner_id: str, secret: bytes, limit: int
+    source: str, form: Format, intake: Intake, target: str, limit: int, *, ordered: bool = True
 ) -> Ingested:
     """Validate a file of records and write them as a float64 npy file.
 
@@ -49,21 +49,24 @@ def ingest(
         form: its format.
         intake: what the schema says of it.
         target: where the rows go.
-        owner_id: whose rows they are; keys the fingerprint together with `secret`.
-        secret: of the service.
         limit: bytes that the rows may take.
+        ordered: whether the records stand in an order of the file's own. Where a record may decide the
+            places of others, as in a table that a database sorts, they are stored in a random order.
 
     Raises:
         RefusedUploadError: with the first faults, by record.
     """
-    mark = hmac.new(secret, f"{owner_id}\0".encode(), hashlib.sha256)
+    mark = hashlib.sha256()
     loose = Path(target).with_suffix(".loose")
     try:
         units = _Units() if intake.places else None
-        blocks = _checked(read(Path(source), form, intake.layout, limit), intake, units, mark)
-        rows = n = _write(blocks, Path(target) if units is None else loose, intake.shape.record, limit)
-        if units is not None:
-            n = _write(_gathered(loose, units, intake), Path(target), _stored(intake), limit)
+        moved = units is not None or not ordered
+        with closing(read(Path(source), form, intake.layout, limit)) as raw:  # which leaves nothing behind
+            blocks = _checked(raw, intake, units, mark)
+            rows = n = _write(blocks, loose if moved else Path(target), intake.shape.record, limit)
+        if moved:
+            records = _shuffled(loose) if units is None else _gathered(loose, units, intake)
+            n = _write(records, Path(target), _stored(intake), limit)
     except RefusedUploadError:
         raise
     except MemoryError:
@@ -80,6 +83,18 @@ def ingest(
     mark.update(f"\0{rows}".encode())
     os.chmod(target, 0o600)  # noqa: PTH101
     return Ingested(n, mark.hexdigest())
+
+
+def _random_order(n: int) -> NDArray[np.int64]:
+    """The numbers below n, in an order that nobody chose.
+
+    Where a record's own value decides its place, replacing it moves others to other chunks, whose float sums
+    then change. With an order drawn at random it does not: give every other record the place that it has in
+    the one world, and both orders are still equally likely.
+    """
+    from privest.privacy.noise import SystemNoise  # noqa: PLC0415 - randomgen, for workers alone
+
+    return SystemNoise(0).permutation(n)
 
 
 def _stored(intake: Intake) -> tuple[int, ...]:
@@ -110,7 +125,7 @@ def _head(file: IO[bytes], n: int, record: tuple[int, ...]) -> None:
 
 
 def _checked(
-    blocks: Iterator[Block], intake: Intake, units: "_Units | None", mark: hmac.HMAC
+    blocks: Iterator[Block], intake: Intake, units: "_Units | None", mark: "hashlib._Hash"
 ) -> Iterator[Array]:
     """The records of blocks, as far as no rule is broken.
 
@@ -197,7 +212,7 @@ def _field(record: Array, intake: Intake) -> str | None:
 
 
 class _Units:
-    """Which row is whose. Records stand in the order of their units' names, which no row decides."""
+    """Which row is whose. Records stand in a random order, which neither rows nor names decide."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}
@@ -210,11 +225,19 @@ class _Units:
 
     def groups(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Rows by unit, and where in that order each unit's begin, and how many they are."""
-        ranks = np.empty(len(self._places), dtype=np.int64)
-        ranks[[self._places[name] for name in sorted(self._places)]] = np.arange(len(ranks))
+        ranks = _random_order(len(self._places))
         codes = ranks[np.concatenate([*self._codes, np.empty(0, dtype=np.int64)])]
         counts = np.bincount(codes, minlength=len(self._places))
         return np.argsort(codes, kind="stable"), np.cumsum(counts) - counts, counts
+
+
+def _shuffled(loose: Path) -> Iterator[Array]:
+    """Records in a random order."""
+    rows = np.load(loose, mmap_mode="r")
+    order = _random_order(len(rows))
+    step = max(1, _AT_ONCE // (8 * prod(rows.shape[1:])))
+    for at in range(0, len(order), step):
+        yield rows[order[at : at + step]]
 
 
 def _gathered(loose: Path, units: _Units, intake: Intake) -> Iterator[Array]:

@@ -1,9 +1,12 @@
 """Datasets and grants: registered, found, shared, deleted."""
 
 import hashlib
+import hmac
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,7 +15,7 @@ import numpy as np
 from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from privest_service.connections.schemas import NewConnection
+from privest_service.connections.schemas import NewConnection, NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
@@ -55,8 +58,22 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
 """What a list's cursor looks like."""
 
-Source = Callable[[Path], Awaitable[Format]]
-"""Fills an empty file with rows as they arrive, and tells their format."""
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a source says of the file that it filled.
+
+    Attributes:
+        form: the file's format.
+        ordered: whether the records stand in an order of the file's own: none decides another's place.
+    """
+
+    form: Format
+    ordered: bool = True
+
+
+Source = Callable[[Path], Awaitable[Arrived]]
+"""Fills an empty file with rows as they arrive."""
 
 
 def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | None = None) -> Source:
@@ -69,9 +86,9 @@ def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | N
         sha256: that the caller says it has, in hexadecimal digits.
     """
 
-    async def spool(target: Path) -> Format:
+    async def spool(target: Path) -> Arrived:
         await services.engine.in_thread(_spool, upload, target, sha256)
-        return form
+        return Arrived(form)
 
     return spool
 
@@ -79,9 +96,11 @@ def uploaded(services: Services, upload: BinaryIO, form: Format, sha256: str | N
 def behind(services: Services, connection: NewConnection, path: str) -> Source:
     """What lies behind a connection."""
 
-    async def copy(target: Path) -> Format:
+    async def copy(target: Path) -> Arrived:
         limit, data_dir = services.settings.max_dataset_bytes, str(services.settings.data_dir.resolve())
-        return await services.engine.in_worker("fetch", fetch, connection, path, str(target), limit, data_dir)
+        form = await services.engine.in_worker("fetch", fetch, connection, path, str(target), limit, data_dir)
+        # A database sorts by a key that each record has a part in.
+        return Arrived(form, ordered=not isinstance(connection, NewDatabase))
 
     return copy
 
@@ -89,9 +108,9 @@ def behind(services: Services, connection: NewConnection, path: str) -> Source:
 def inline(services: Services, rows: list[Any]) -> Source:
     """Records that came in a request."""
 
-    async def write(target: Path) -> Format:
+    async def write(target: Path) -> Arrived:
         await services.engine.in_thread(lambda: target.write_text(json.dumps(rows)))
-        return "json"
+        return Arrived("json")
 
     return write
 
@@ -134,16 +153,14 @@ async def register(
         async with services.engine.turn(owner_id):
             await services.engine.in_thread(_require_room, services, owner_id, 1)
             arrived.touch(0o600, exist_ok=False)
-            form = await source(arrived)
+            found = await source(arrived)
             accepted = await services.engine.in_worker(
                 "intake",
-                ingest,
+                partial(ingest, ordered=found.ordered),
                 str(arrived),
-                form,
+                found.form,
                 schema.intake().of_csv(header),
                 str(draft),
-                owner_id,
-                services.settings.secret,
                 services.settings.max_dataset_bytes,
             )
             return await services.engine.in_thread(
@@ -181,7 +198,7 @@ def _adopt(
             kind=schema.kind,
             dataset_schema=schema.model_dump_json(),
             n=accepted.n,
-            fingerprint=accepted.fingerprint,
+            fingerprint=fingerprint(services.settings.secret, owner_id, accepted.digest),
             lineage=lineage,
             ephemeral=ephemeral,
         )
@@ -214,6 +231,17 @@ def _lineage(services: Services, owner_id: str, rows_of: str | None) -> str | No
         if of is None or of.owner_id != owner_id or of.ephemeral:
             raise Invalid(faults=[Fault(location="rows_of", rule="is not the id of a dataset of yours")])
         return of.lineage
+
+
+def fingerprint(secret: bytes, owner_id: str, digest: str) -> str:
+    """By which an owner's same rows are recognised; nobody without the secret can compute it from rows.
+
+    Args:
+        secret: of the service, which the process that reads the rows does not have.
+        owner_id: whose rows they are, so that no two owners' can be compared.
+        digest: of the rows.
+    """
+    return hmac.new(secret, f"{owner_id}\0{digest}".encode(), hashlib.sha256).hexdigest()
 
 
 def _require_room(services: Services, owner_id: str, size: int) -> None:

@@ -1,12 +1,13 @@
 """The formats in which rows arrive, each read in blocks of bounded size by a module of its own."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path, PurePath
 from typing import Literal
 
 from privest_service.datasets.readers.arrays import read_npy, read_npz
 from privest_service.datasets.readers.json_rows import read_json
 from privest_service.datasets.readers.layout import Block, Layout, Texts, string_form
+from privest_service.datasets.readers.room import Room
 
 __all__ = ["Block", "Format", "Layout", "Texts", "format_of_name", "read", "string_form"]
 
@@ -29,7 +30,7 @@ def format_of_name(name: str) -> Format | None:
     return _ENDINGS.get(PurePath(name.lower()).suffix)
 
 
-def read(source: Path, form: Format, layout: Layout, limit: int) -> Iterator[Block]:
+def read(source: Path, form: Format, layout: Layout, limit: int) -> Generator[Block]:
     """The raw records of a file, in blocks.
 
     Args:
@@ -39,17 +40,28 @@ def read(source: Path, form: Format, layout: Layout, limit: int) -> Iterator[Blo
         limit: bytes that what is packed in it may unpack to.
 
     Raises:
-        RefusedUploadError: it breaks a rule of the layout.
+        RefusedUploadError: it breaks a rule of the layout, or unpacks to more than its size allows.
         Exception: whatever the format's library meets in a file that is none; its words may quote the file.
     """
     if form == "npy":
-        return read_npy(source, layout)
+        return read_npy(source, layout)  # mapped as it is
+    room = Room(source.stat().st_size, limit)
     if form == "npz":
-        return read_npz(source, layout, limit)
+        return read_npz(source, layout, room)
+    return _counted(_packed(source, form, layout, room), room)
+
+
+def _packed(source: Path, form: Format, layout: Layout, room: Room) -> Generator[Block]:
     if form == "json":
         return read_json(source, layout)
     from privest_service.datasets.readers import tables  # noqa: PLC0415 - pyarrow, for workers alone
 
-    return {"csv": tables.read_csv, "parquet": tables.read_parquet, "arrow": tables.read_arrow}[form](
-        source, layout
-    )
+    if form == "csv":
+        return tables.read_csv(source, layout)
+    return (tables.read_parquet if form == "parquet" else tables.read_arrow)(source, layout, room)
+
+
+def _counted(blocks: Iterator[Block], room: Room) -> Generator[Block]:
+    for block in blocks:
+        room.take(8 * block.rows.size)
+        yield block

@@ -1,13 +1,14 @@
 """Arrays: npy, and npz with one array in it."""
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 import numpy as np
 
 from privest.records import blocks
 from privest_service.datasets.readers.layout import Block, Layout, coded_rows
+from privest_service.datasets.readers.room import Room
 from privest_service.datasets.refusals import refusal
 
 _PIECE = 2**20
@@ -15,7 +16,7 @@ _CHUNK = 2**24
 """Bytes of an array that are looked at together."""
 
 
-def read_npy(source: Path, layout: Layout) -> Iterator[Block]:
+def read_npy(source: Path, layout: Layout) -> Generator[Block]:
     """The records of an npy file.
 
     Raises:
@@ -40,29 +41,27 @@ def read_npy(source: Path, layout: Layout) -> Iterator[Block]:
             yield Block(coded_rows(np.array(block, dtype=np.float64), layout))
 
 
-def read_npz(source: Path, layout: Layout, limit: int) -> Iterator[Block]:
+def read_npz(source: Path, layout: Layout, room: Room) -> Generator[Block]:
     """The records of the one array in an npz file.
 
     Raises:
-        RefusedUploadError: there are several, or it is larger than allowed, whatever its header says.
+        RefusedUploadError: there are several, or it unpacks to more than it may, whatever its header says.
     """
     member = source.with_suffix(".member")
     try:
-        _extract(source, member, limit)
+        _extract(source, member, room)
         yield from read_npy(member, layout)
     finally:
         member.unlink(missing_ok=True)
 
 
-def _extract(source: Path, target: Path, limit: int) -> None:
+def _extract(source: Path, target: Path, room: Room) -> None:
     with zipfile.ZipFile(source) as archive:
-        names = archive.namelist()
-        if len(names) != 1 or not names[0].endswith(".npy"):
+        members = archive.infolist()
+        if len(members) != 1 or not members[0].filename.endswith(".npy"):
             raise refusal("an npz file must hold one array")
-        left = limit
-        with archive.open(names[0]) as packed, target.open("xb") as file:
+        room.require(members[0].file_size)
+        with archive.open(members[0]) as packed, target.open("xb") as file:
             while piece := packed.read(_PIECE):
-                left -= len(piece)
-                if left < 0:
-                    raise refusal(f"the array must have at most {limit} bytes")
+                room.take(len(piece))
                 file.write(piece)

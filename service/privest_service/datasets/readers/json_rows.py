@@ -1,7 +1,7 @@
 """JSON: a list of records, each nested lists of numbers, a list of a table's row, or an object by columns."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -18,7 +18,7 @@ _MOST_BYTES = 2**25
 _AT_ONCE = 4096
 
 
-def read_json(source: Path, layout: Layout) -> Iterator[Block]:
+def read_json(source: Path, layout: Layout) -> Generator[Block]:
     """The records of a JSON document.
 
     Raises:

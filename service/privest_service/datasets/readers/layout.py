@@ -132,7 +132,9 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
         else:
             rows[:, place] = column
     if units is not None:
-        units = np.array([unit_of(name) for name in [*units, None]], dtype=object)[:-1]
+        known: dict[Any, str] = {}  # a name may be long, and said often
+        names = [known[name] if name in known else known.setdefault(name, unit_of(name)) for name in units]
+        units = np.array([*names, None], dtype=object)[:-1]
         empty = np.flatnonzero(units == "").tolist()
         faults.extend(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
     return Block(rows.reshape(-1, *layout.raw), units, tuple(faults))

@@ -1,18 +1,21 @@
 """Tables, by pyarrow: csv, parquet and Arrow IPC, a batch of rows at a time."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from privest.arrays import Array
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
+from privest_service.datasets.readers.room import Room
 from privest_service.datasets.refusals import RefusedUploadError, refusal
 from privest_service.problems import Fault
 
@@ -32,7 +35,7 @@ _STREAM_END = _CONTINUES + b"\0\0\0\0"
 """Without it a stream that was cut between two batches looks like a whole one."""
 
 
-def read_csv(source: Path, layout: Layout) -> Iterator[Block]:
+def read_csv(source: Path, layout: Layout) -> Generator[Block]:
     """The records of a CSV file in UTF-8, one a line.
 
     The first line is a header unless the layout says that there is none.
@@ -154,30 +157,49 @@ def _is_missing_or_number(text: str) -> bool:
     return True
 
 
-def read_parquet(source: Path, layout: Layout) -> Iterator[Block]:
+def read_parquet(source: Path, layout: Layout, room: Room) -> Generator[Block]:
     """The records of a parquet file.
 
     Raises:
-        RefusedUploadError: its columns are others.
+        RefusedUploadError: its columns are others, or it says that it holds more than it may.
     """
-    with parquet.ParquetFile(
-        source,
-        memory_map=True,
-        thrift_string_size_limit=_MOST_PARTS * 64,
-        thrift_container_size_limit=_MOST_PARTS,
-    ) as file:
-        schema = file.schema_arrow
+    limits = {
+        "memory_map": True,
+        "thrift_string_size_limit": _MOST_PARTS * 64,
+        "thrift_container_size_limit": _MOST_PARTS,
+    }
+    with parquet.ParquetFile(source, **limits) as file:
+        schema, about = file.schema_arrow, file.metadata
         chosen, unit = _chosen(schema, layout)
         wanted = [schema.names[place] for place in (*chosen, *([unit] if unit is not None else []))]
+        room.require(max(8 * about.num_rows * _width(layout), _unpacked(about, set(wanted))))
+    # Texts stay codes of the ones that occur: else a long one, said often, would be copied as often.
+    texts = [name for name in wanted if _is_text(schema.field(name).type)]
+    with parquet.ParquetFile(source, **limits, metadata=about, read_dictionary=texts) as file:
         rows = max(1, _BATCH_NUMBERS // layout.width)
         yield from _blocks(file.iter_batches(batch_size=rows, columns=wanted, use_threads=False), layout)
 
 
-def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
+def _unpacked(about: parquet.FileMetaData, wanted: set[str]) -> int:
+    """Bytes to which the columns that are read unpack, as the file says."""
+    size = 0
+    for group in map(about.row_group, range(about.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            if column.path_in_schema in wanted or column.path_in_schema.split(".", 1)[0] in wanted:
+                size += max(column.total_uncompressed_size, 8 * column.num_values)
+    return size
+
+
+def _width(layout: Layout) -> int:
+    """Numbers and texts that are read of a row."""
+    return layout.width + (layout.unit is not None)
+
+
+def read_arrow(source: Path, layout: Layout, room: Room) -> Generator[Block]:
     """The records of an Arrow IPC file or stream.
 
     Raises:
-        RefusedUploadError: its columns are others.
+        RefusedUploadError: its columns are others, or a batch holds more than it may.
     """
     with pa.memory_map(str(source)) as mapped:
         begins = mapped.read(6)
@@ -191,21 +213,27 @@ def read_arrow(source: Path, layout: Layout) -> Iterator[Block]:
             batches = map(reader.get_batch, range(reader.num_record_batches))
         else:
             batches = iter(reader)
-        yield from _blocks(_pieces(batches, max(1, _BATCH_NUMBERS // layout.width)), layout)
+        yield from _blocks(_pieces(batches, layout, room), layout)
         if not is_file:
             mapped.seek(max(0, mapped.tell() - len(_STREAM_END)))
             if mapped.read(len(_STREAM_END)) != _STREAM_END:
                 raise refusal("not a whole Arrow stream: its writer must close it")
 
 
-def _pieces(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+def _pieces(batches: Iterator[pa.RecordBatch], layout: Layout, room: Room) -> Iterator[pa.RecordBatch]:
+    rows = max(1, _BATCH_NUMBERS // layout.width)
     for batch in batches:
+        room.require(
+            cells := 8 * batch.num_rows * _width(layout)
+        )  # of nulls there may be any number in no bytes
+        # What was unpacked of columns that nobody asked for; dictionaries are shared by batches.
+        room.take(max(0, sum(each.nbytes for each in batch.columns if not _is_coded(each)) - cells))
         batch.validate(full=True)  # offsets of a hostile file lead anywhere
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
 
-def _blocks(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[Block]:
+def _blocks(batches: Iterator[pa.RecordBatch], layout: Layout) -> Generator[Block]:
     start = 0
     for batch in batches:
         chosen, unit = _chosen(batch.schema, layout)
@@ -238,7 +266,8 @@ def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: L
 def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array | Texts:
     """Numbers, with NaN for what is missing; texts where they are wanted, or are all there is."""
     if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
+        values, codes = _used(column)
+        return _spread(_column(values, layout, place, start), codes)
     kind = column.type
     if _is_text(kind) or (layout.is_text(place) and not pa.types.is_floating(kind)):
         return _texts(column, start)
@@ -251,13 +280,35 @@ def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array |
 
 def _texts(column: pa.Array, start: int) -> Texts:
     if isinstance(column, pa.DictionaryArray):
-        column = column.dictionary_decode()
+        values, codes = _used(column)
+        return _spread(_texts(values, start), codes)
     if not (_is_text(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)):
         try:
             column = pc.cast(column, pa.string())
         except pa.ArrowException:
             raise refusal("categories and units must be texts or numbers", record=start) from None
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
+def _is_coded(column: pa.Array) -> bool:
+    return isinstance(column, pa.DictionaryArray)
+
+
+def _used(column: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64]]:
+    """The entries of a dictionary that occur, and where each row's is among them; -1 where it has none.
+
+    So that an entry is looked at once, however long it is and however many rows have it.
+    """
+    codes = np.asarray(pc.cast(column.indices, pa.int64()).fill_null(-1))
+    used, places = np.unique(codes, return_inverse=True)
+    gaps = int(bool(len(used)) and used[0] < 0)
+    return column.dictionary.take(pa.array(used[gaps:])), places - gaps
+
+
+def _spread(found: Array | Texts, codes: NDArray[np.int64]) -> Any:
+    """What each row has of what was found; NaN or None for -1."""
+    missing = np.array([None if found.dtype == object else nan], dtype=found.dtype)
+    return np.concatenate([found, missing])[codes]
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -1,0 +1,46 @@
+"""How much a file may unpack to: small files that hold enormous tables are refused by count, not by clock."""
+
+from privest_service.datasets.refusals import RefusedUploadError, refusal
+
+_FREE = 2**25
+"""Bytes to which any file may unpack, however small it is."""
+
+_RATIO = 512
+"""Bytes for each of a larger file's. Tables of plain numbers and texts unpack to less than a hundred."""
+
+
+class Room:
+    """What is left of the bytes that one file may unpack to, 8 for each number and text.
+
+    Args:
+        size: of the file.
+        limit: bytes that no file may unpack to.
+    """
+
+    def __init__(self, size: int, limit: int) -> None:
+        self._size, self._used = size, 0
+        self._most = max(_FREE, min(limit, _RATIO * size))
+
+    def require(self, more: int) -> None:
+        """Refuse what a file says that it holds, before any of it is unpacked.
+
+        Raises:
+            RefusedUploadError: so many bytes more have no room.
+        """
+        if self._used + more > self._most:
+            raise self._refusal()
+
+    def take(self, more: int) -> None:
+        """Count what was unpacked.
+
+        Raises:
+            RefusedUploadError: it is more than there was room for.
+        """
+        self.require(more)
+        self._used += more
+
+    def _refusal(self) -> RefusedUploadError:
+        return refusal(
+            f"unpacks to more than {self._most} bytes, 8 for each number or text, which is what a file of "
+            f"{self._size} bytes may: upload fewer rows at a time, or a format that packs less, as csv or npy"
+        )
