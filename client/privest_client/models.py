@@ -348,6 +348,26 @@ class Feature(RootModel[str]):
     ]
 
 
+class Classes(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Categories(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class NormBound(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')] = None
+
+
+class Scale(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0)]
+
+
 class Class(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -360,12 +380,8 @@ class Category(RootModel[str]):
     ]
 
 
-class NormBound(RootModel[float]):
+class NormBound1(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')]
-
-
-class Scale(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0)]
 
 
 class LedgerPage(BaseModel):
@@ -739,7 +755,7 @@ class StepSize2(RootModel[float]):
     """
 
 
-class Scale1(RootModel[float]):
+class Scale2(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
     c of the losses `bounded` and `redescending`
@@ -1041,6 +1057,10 @@ class NewUpload(BaseModel):
     """
     by which people know it; public
     """
+    header: Annotated[Literal['true', 'false'] | None, Field(title='Header')] = None
+    """
+    of csv: whether the first line names the columns; needed where it holds numbers
+    """
     sha256: Annotated[Sha256 | None, Field(title='Sha256')] = None
     """
     of the file, checked when it has arrived
@@ -1097,14 +1117,6 @@ class ImagesToDescriptorsInput(BaseModel):
     """
     of the gradient, as one more feature
     """
-
-
-class NormBound1(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')] = None
-
-
-class Scale2(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0)]
 
 
 class LorentzSpaceInput(BaseModel):
@@ -1341,7 +1353,53 @@ class KeyList(BaseModel):
     keys: Annotated[list[KeyView], Field(title='Keys')]
 
 
-class LabelledSchema(BaseModel):
+class LabelledSchemaInput(BaseModel):
+    """
+    Feature vectors with labels; a table's columns by their names, of an array the label last.
+
+    `categories` names the features that hold no numbers, and what they may hold: each becomes as many
+    indicators, called `feature=category`. `mean` and `scale` are public knowledge about the features, never
+    read off the rows; null for features with categories, whose indicators have those of k categories that are
+    equally frequent. `norm_bound` is a clip on a vector once it is standardised, applied by the gate: by
+    default the square root of the number of features where their scale is known, else 1.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['labelled'], Field(title='Kind')]
+    features: Annotated[
+        list[Feature], Field(max_length=10000, min_length=1, title='Features')
+    ]
+    label: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern='^[^\\x00-\\x1f\\x7f]*$',
+            title='Label',
+        ),
+    ]
+    classes: Annotated[
+        list[Classes | int | bool], Field(max_length=100, min_length=2, title='Classes')
+    ]
+    """
+    all labels that there may be; whole numbers and truth values by their string form
+    """
+    categories: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Categories | int | bool]] | None,
+        Field(title='Categories'),
+    ] = None
+    """
+    of features that hold no numbers: the public list of what they may hold
+    """
+    norm_bound: Annotated[NormBound | None, Field(title='Norm Bound')] = None
+    mean: Annotated[list[float | None] | None, Field(title='Mean')] = None
+    scale: Annotated[list[Scale | None] | None, Field(title='Scale')] = None
+    unit: UnitInput | None = None
+
+
+class LabelledSchemaOutput(BaseModel):
     """
     Feature vectors with labels; a table's columns by their names, of an array the label last.
 
@@ -1372,7 +1430,7 @@ class LabelledSchema(BaseModel):
         list[Class], Field(max_length=100, min_length=2, title='Classes')
     ]
     """
-    labels as strings
+    all labels that there may be; whole numbers and truth values by their string form
     """
     categories: Annotated[
         dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Category]] | None,
@@ -1381,7 +1439,7 @@ class LabelledSchema(BaseModel):
     """
     of features that hold no numbers: the public list of what they may hold
     """
-    norm_bound: Annotated[NormBound | None, Field(title='Norm Bound')] = None
+    norm_bound: Annotated[NormBound1 | None, Field(title='Norm Bound')] = None
     mean: Annotated[list[float | None] | None, Field(title='Mean')] = None
     scale: Annotated[list[Scale | None] | None, Field(title='Scale')] = None
     unit: Unit | None = None
@@ -1543,52 +1601,6 @@ class RobustPCAPlanView(BaseModel):
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
 
 
-class LabelledSchemaInput(BaseModel):
-    """
-    Feature vectors with labels; a table's columns by their names, of an array the label last.
-
-    `categories` names the features that hold no numbers, and what they may hold: each becomes as many
-    indicators, called `feature=category`. `mean` and `scale` are public knowledge about the features, never
-    read off the rows; null for features with categories, whose indicators have those of k categories that are
-    equally frequent. `norm_bound` is a clip on a vector once it is standardised, applied by the gate: by
-    default the square root of the number of features where their scale is known, else 1.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['labelled'], Field(title='Kind')]
-    features: Annotated[
-        list[Feature], Field(max_length=10000, min_length=1, title='Features')
-    ]
-    label: Annotated[
-        str,
-        Field(
-            max_length=200,
-            min_length=1,
-            pattern='^[^\\x00-\\x1f\\x7f]*$',
-            title='Label',
-        ),
-    ]
-    classes: Annotated[
-        list[Class], Field(max_length=100, min_length=2, title='Classes')
-    ]
-    """
-    labels as strings
-    """
-    categories: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Category]] | None,
-        Field(title='Categories'),
-    ] = None
-    """
-    of features that hold no numbers: the public list of what they may hold
-    """
-    norm_bound: Annotated[NormBound1 | None, Field(title='Norm Bound')] = None
-    mean: Annotated[list[float | None] | None, Field(title='Mean')] = None
-    scale: Annotated[list[Scale2 | None] | None, Field(title='Scale')] = None
-    unit: UnitInput | None = None
-
-
 class PartialVectorsSchemaInput(BaseModel):
     """
     Vectors of `dim` numbers of which some are not known; a table's columns in file order.
@@ -1653,6 +1665,10 @@ class NewHandle(BaseModel):
     name: Annotated[Name | None, Field(title='Name')] = None
     """
     by which people know it; public
+    """
+    header: Annotated[bool | None, Field(title='Header')] = None
+    """
+    of csv: whether the first line names the columns; needed where it holds numbers
     """
     schema_: Annotated[
         PointsSchemaInput | VectorsSchemaInput | PartialVectorsSchemaInput | LabelledSchemaInput,
@@ -1729,7 +1745,7 @@ class DatasetView(BaseModel):
     shape of all records together
     """
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaOutput,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
@@ -1802,7 +1818,7 @@ class InlineRows(BaseModel):
         extra='forbid',
     )
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaInput,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     rows: Annotated[list[Any], Field(min_length=2, title='Rows')]
@@ -2112,7 +2128,7 @@ class RobustPCARequest(BaseModel):
     """
     of its first step
     """
-    scale: Annotated[Scale1 | None, Field(title='Scale')] = None
+    scale: Annotated[Scale2 | None, Field(title='Scale')] = None
     """
     c of the losses `bounded` and `redescending`
     """
