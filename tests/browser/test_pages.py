@@ -133,7 +133,7 @@ def test_a_plan_of_nonsense_is_explained(site: Server, visit: Visit) -> None:
     visitor.enter(owner.key)
     for asked, words in {
         "epsilon=much": "number",
-        "epsilon=-1": "greater than 0",
+        "epsilon=-1": "above 0",
         "epsilon=0.1&options={": "must be a JSON object",
         'epsilon=0.1&options={"steps": -1}': "steps",
         "epsilon=0.1&kind=robust-pca&rank=2": "",
@@ -200,7 +200,7 @@ def test_a_grant_that_cannot_be_is_explained(site: Server, visit: Visit) -> None
         (analyst.id, "nan", "1e-5", "must be a number"),
         (analyst.id, "1_0", "1e-5", "must be a number"),
         (analyst.id, "٣", "1e-5", "must be a number"),
-        (analyst.id, "-1", "1e-5", "greater than"),
+        (analyst.id, "-1", "1e-5", "above"),
         (analyst.id, "1", "", "both"),
     ):
         page.get_by_label("Analyst's id").fill(who)
