@@ -142,6 +142,12 @@ class Settings(BaseSettings):
     job_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a run is stopped and, being claimed, stays charged."""
 
+    intake_workers: Annotated[int, Field(ge=2, le=64)] = 2
+    """Uploads that are parsed at a time, of different owners; as many sources are fetched at a time."""
+
+    intake_timeout: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds after which the parsing of an upload is stopped; never longer than a job may run."""
+
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 256 * 2**20
     """Largest request body that holds a dataset."""
 

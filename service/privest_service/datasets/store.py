@@ -1,6 +1,7 @@
 """Rows on disk, one float64 npy file for each dataset in a folder for each owner; permits to read them."""
 
 import os
+import shutil
 import time
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -27,7 +28,7 @@ class Store:
         for left in self.incoming.iterdir():
             # What a killed service left behind; another replica's uploads are younger.
             if time.time() - left.stat().st_mtime > _LONGEST_UPLOAD:
-                left.unlink(missing_ok=True)
+                shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
 
     def path(self, owner_id: str, dataset_id: str) -> Path:
         """The file of a dataset's rows."""
