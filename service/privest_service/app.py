@@ -58,6 +58,8 @@ def create_app(settings: Settings | None) -> FastAPI:
             job_timeout=settings.job_timeout,
             engine=settings.engine,
             memory=settings.worker_memory,
+            intake_workers=settings.intake_workers,
+            intake_timeout=settings.intake_timeout,
             tidy=partial(sweep, database, store),
             limiter=limiter,
         )

@@ -105,6 +105,8 @@ def _serve(host: str, port: int) -> int:
     listening = _bound(host, port)
     _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
     _bring_up_to_date(settings)
+    for name in [name for name in os.environ if name.startswith("PRIVEST_")]:
+        del os.environ[name]  # which no process that is started from here needs to see
     logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
     traces.configure()
     if settings.metrics_address:

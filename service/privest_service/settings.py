@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
-from limits import parse
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
+from limits import parse
 from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
 
@@ -144,6 +144,12 @@ class Settings(BaseSettings):
 
     job_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds after which a run is stopped and, being claimed, stays charged."""
+
+    intake_workers: Annotated[int, Field(ge=2, le=64)] = 2
+    """Uploads that are parsed at a time, of different owners; as many sources are fetched at a time."""
+
+    intake_timeout: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds after which the parsing of an upload is stopped; never longer than a job may run."""
 
     max_upload_bytes: Annotated[int, Field(ge=1024)] = 256 * 2**20
     """Largest request body that holds a dataset."""

@@ -22,6 +22,7 @@ import httpx
 import numpy as np
 import pytest
 import remotely
+import shut_in
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -34,13 +35,14 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
-from harness import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
+from harness import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
 from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
+from privest_service.datasets.confinement import missing
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
@@ -322,12 +324,16 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
 
 
 def in_engine(
-    database: Database, directory: Path, use: Callable[[Engine], Coroutine[None, None, None]]
+    database: Database,
+    directory: Path,
+    use: Callable[[Engine], Coroutine[None, None, None]],
+    job_timeout: float = 30.0,
+    **how: float,
 ) -> None:
     """Use an engine as the web process does, in its event loop."""
 
     async def life() -> None:
-        engine = Engine(database, Store(directory), workers=1, job_timeout=30.0)
+        engine = Engine(database, Store(directory), workers=1, job_timeout=job_timeout, **how)
         engine.start()
         try:
             await use(engine)
@@ -426,6 +432,87 @@ def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_pa
 
 
 @on_one_database
+def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path: Path) -> None:
+    """Two of one owner never hold both intake processes; the slow one ends when the test lets it."""
+    store, ended = Store(tmp_path), tmp_path / "ended"
+    settings = SimpleNamespace(max_owner_bytes=2**30, max_dataset_bytes=2**30, secret=b"s" * 32)
+    rows, slow = npy(spd(60)), [tmp_path / name for name in ("first", "second")]
+
+    async def use(engine: Engine) -> None:
+        services: Any = SimpleNamespace(store=store, engine=engine, settings=settings, database=database)
+        schema = SCHEMA.validate_python(SPD3)
+
+        async def hostile(number: int) -> None:
+            async with engine.turn("a"):
+                await engine.in_worker("intake", remotely.waits, str(slow[number]), str(ended))
+
+        async def source(arrived: Path) -> datasets.Arrived:
+            arrived.write_bytes(rows)
+            return datasets.Arrived("npy")
+
+        world = World.make(database)
+        held = [asyncio.create_task(hostile(number)) for number in range(2)]
+        while not slow[0].exists():
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            assert (await datasets.register(services, world.owner, source, schema)).n == 60
+        assert not slow[1].exists()
+        assert not any(task.done() for task in held)
+        ended.touch()
+        await asyncio.gather(*held)
+        assert slow[1].exists()
+
+    in_engine(database, tmp_path, use, 600.0)
+
+
+@on_one_database
+def test_uploads_have_a_time_limit_of_their_own(database: Database, tmp_path: Path) -> None:
+    """It ends the one that takes too long and nothing else, and is never longer than that of jobs."""
+    engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0, intake_timeout=90.0)
+    assert engine._intake_timeout == 30.0
+
+    async def use(engine: Engine) -> None:
+        both = [
+            asyncio.create_task(engine.in_worker(work, remotely.waits, str(tmp_path / work), ""))
+            for work in ("intake", "fetch")
+        ]
+        with pytest.raises(Unavailable):
+            await both[0]
+        while not (tmp_path / "fetch").exists():
+            await asyncio.sleep(0.01)
+        assert not both[1].done()
+        (tmp_path / "fetch").unlink()
+        await both[1]
+
+    in_engine(database, tmp_path, use, 600.0, intake_timeout=0.5)
+
+
+@on_one_database
+def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(
+    database: Database, tmp_path: Path
+) -> None:
+    """As `test_confinement`, in the engine's own worker, where one owner's rows and the secrets lie."""
+    if missing(tmp_path):
+        pytest.skip("this machine offers less")
+    store = Store(tmp_path)
+    others = store.path("ow_other", "ds_other")
+    others.parent.mkdir(mode=0o700)
+    others.write_bytes(npy(spd(60)))
+    (tmp_path / "secret").write_bytes(b"s" * 32)
+    folder = store.incoming / "ds_own"
+    folder.mkdir(mode=0o700)
+
+    async def use(engine: Engine) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            about = os.getpid(), listener.getsockname()[1]
+            for file in (others, tmp_path / "secret"):
+                found = await engine.in_worker("intake", shut_in.try_all, str(folder), [], str(file), *about)
+                assert found["ways"] == []
+
+    in_engine(database, tmp_path, use)
+
+
+@on_one_database
 def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     database: Database, tmp_path: Path
 ) -> None:
@@ -439,7 +526,7 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     async def source(arrived: Path) -> datasets.Arrived:
         arrived.write_bytes(bytes(10))
         await asyncio.sleep(0.01)
-        held.append(sum(path.stat().st_size for path in store.incoming.iterdir()))
+        held.append(sum(path.stat().st_size for path in store.incoming.glob("*/upload")))
         return datasets.Arrived("npy")
 
     async def refused(*owners: str) -> set[type]:

@@ -24,7 +24,7 @@ async def create_connection(body: NewConnection, caller: ManageDep, services: Se
     caller.must_be("admin")
     try:
         await services.engine.in_worker(
-            "intake", sources.check, body, str(services.settings.data_dir.resolve())
+            "fetch", sources.check, body, str(services.settings.data_dir.resolve())
         )
     except RefusedUploadError as refused:
         raise Invalid(faults=refused.faults) from None

@@ -5,13 +5,13 @@ What is wrong is told by record index, field and rule, to the owner who uploads;
 
 import errno
 import hashlib
+import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +66,13 @@ def ingest(
             rows = n = _write(blocks, loose if moved else Path(target), intake.shape.record, limit)
         if moved:
             records = _shuffled(loose) if units is None else _gathered(loose, units, intake)
-            n = _write(records, Path(target), _stored(intake), limit)
+            n = _write(records, Path(target), stored_shape(intake), limit)
     except RefusedUploadError:
         raise
     except MemoryError:
         raise refusal("needs more memory to be read than is allowed: upload smaller blocks") from None
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _OF_THE_DISK:
+        if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in _OF_THE_DISK):
             raise
         # Whatever a reader's library met in a hostile file: its own words may quote what is in it.
         raise refusal(f"not a whole {form} file") from None
@@ -97,7 +97,7 @@ def _random_order(n: int) -> NDArray[np.int64]:
     return SystemNoise(0).permutation(n)
 
 
-def _stored(intake: Intake) -> tuple[int, ...]:
+def stored_shape(intake: Intake) -> tuple[int, ...]:
     """Shape of a record in the store."""
     return (*([intake.places] if intake.places else []), *intake.shape.record)
 
@@ -106,7 +106,7 @@ def _write(blocks: Iterator[Array], target: Path, record: tuple[int, ...], limit
     """Write blocks of records as one npy file; how many there were."""
     n = 0
     with target.open("xb") as file:
-        _head(file, 0, record)
+        file.write(header(0, record))
         for block in blocks:
             content = np.ascontiguousarray(block).tobytes()
             if file.tell() + len(content) > limit:
@@ -114,14 +114,16 @@ def _write(blocks: Iterator[Array], target: Path, record: tuple[int, ...], limit
             file.write(content)
             n += len(block)
         file.seek(0)
-        _head(file, n, record)
+        file.write(header(n, record))
     return n
 
 
-def _head(file: IO[bytes], n: int, record: tuple[int, ...]) -> None:
-    """The header of an npy file, of the same length whatever n is: numpy leaves room for its digits."""
+def header(n: int, record: tuple[int, ...]) -> bytes:
+    """With which the npy file of n records begins, as long for any n: numpy leaves room for its digits."""
+    file = io.BytesIO()
     described = {"descr": "<f8", "fortran_order": False, "shape": (n, *record)}
     np.lib.format.write_array_header_1_0(file, described)
+    return file.getvalue()
 
 
 def _checked(
@@ -250,7 +252,7 @@ def _gathered(loose: Path, units: _Units, intake: Intake) -> Iterator[Array]:
     rows = np.load(loose, mmap_mode="r")
     order, starts, counts = units.groups()
     places = np.arange(intake.places)
-    step = max(1, _AT_ONCE // (8 * prod(_stored(intake))))
+    step = max(1, _AT_ONCE // (8 * prod(stored_shape(intake))))
     for at in range(0, len(counts), step):
         begin, count = starts[at : at + step, None], counts[at : at + step, None]
         yield rows[order[begin + places * count // intake.places]]

@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,8 +20,9 @@ from privest_service.connections.schemas import NewConnection, NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
-from privest_service.datasets.ingest import Ingested, ingest
+from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import IS_LEFT, Dataset, Grant
+from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.readers import Format
 from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import DatasetSchema
@@ -147,32 +149,40 @@ async def register(
     """
     store, dataset_id = services.store, new_id("ds")
     lineage = await services.engine.in_thread(_lineage, services, owner_id, rows_of) or dataset_id
-    arrived, draft = (store.incoming / f"{dataset_id}.{end}" for end in ("upload", "npy"))
+    folder = store.incoming / dataset_id
     try:
         # From the source on: else one owner's files, or copies, would take the disk or the turn of all.
         async with services.engine.turn(owner_id):
             await services.engine.in_thread(_require_room, services, owner_id, 1)
-            arrived.touch(0o600, exist_ok=False)
-            found = await source(arrived)
+            folder.mkdir(mode=0o700)
+            (folder / UPLOAD).touch(0o600)
+            found = await source(folder / UPLOAD)
             accepted = await services.engine.in_worker(
                 "intake",
-                partial(ingest, ordered=found.ordered),
-                str(arrived),
+                partial(parse, ordered=found.ordered),
+                str(folder),
                 found.form,
                 schema.intake().of_csv(header),
-                str(draft),
                 services.settings.max_dataset_bytes,
             )
             return await services.engine.in_thread(
-                _adopt, services, draft, dataset_id, owner_id, schema, accepted, name, lineage, ephemeral
+                _adopt,
+                services,
+                folder / ROWS,
+                dataset_id,
+                owner_id,
+                schema,
+                accepted,
+                name,
+                lineage,
+                ephemeral,
             )
     except RefusedUploadError as refused:
         raise DatasetInvalid(faults=refused.faults) from None
     except OSError:
         raise Unavailable("there is no room for this at present; nothing was stored") from None
     finally:
-        for left in store.incoming.glob(f"{dataset_id}.*"):  # of a worker that was stopped, too
-            left.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)  # with what a worker left that was stopped
 
 
 def _adopt(

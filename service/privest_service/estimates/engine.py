@@ -6,6 +6,7 @@ What runs jobs may begin one twice: its permit lets one of the runs open the row
 """
 
 import asyncio
+import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -17,7 +18,7 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
-from typing import Any, Literal, ParamSpec, TypeVar, get_args
+from typing import Any, Literal, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 import structlog
@@ -25,6 +26,8 @@ from pebble import ProcessExpired, ProcessFuture
 from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
+from privest_service.datasets.confinement import missing
+from privest_service.datasets.parsing import prepare
 from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
 from privest_service.estimates.runners import runners
@@ -61,6 +64,11 @@ _LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, 
 log = structlog.get_logger()
 
 
+def _of_drivers() -> dict[str, str]:
+    """The environment, in which drivers of sources may look, without the service's own part of it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+
+
 @dataclass(frozen=True)
 class Claimed:
     """A job whose charge is final, and all that its run needs.
@@ -86,6 +94,8 @@ class Engine:
         job_timeout: seconds that one run may take.
         engine: what runs them, as the settings name it.
         memory: bytes that a worker process may take.
+        intake_workers: uploads that are parsed at a time, and sources that are fetched.
+        intake_timeout: seconds that parsing one may take.
         tidy: called now and then, by the thread that feeds jobs.
         limiter: of what callers may hold.
     """
@@ -99,13 +109,16 @@ class Engine:
         job_timeout: float,
         engine: str = "local",
         memory: int = 2**31,
+        intake_workers: int = 2,
+        intake_timeout: float = 300.0,
         tidy: Callable[[], None] | None = None,
         limiter: Limiter | None = None,
     ) -> None:
         self._database = database
         self._store = store
         self._job_timeout = job_timeout
-        self._memory = memory
+        self._memory, self._intake_workers = memory, intake_workers
+        self._intake_timeout = min(intake_timeout, job_timeout)
         self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
         self._running, self._counting = Counter[str](), threading.Lock()
@@ -127,9 +140,18 @@ class Engine:
     def start(self) -> None:
         """Start the workers and take up whatever waits; to be called in the running event loop."""
         self._loop = asyncio.get_running_loop()
-        # Each kind of work has a worker of its own, so that none waits behind another, and no claimed job
-        # behind any of them while its lease runs. No process starts before it is needed.
-        self._pools = {work: Processes(1, self._memory) for work in get_args(Work)}
+        # Each kind of work has workers of its own, so that none waits behind another, and no claimed job
+        # behind any of them while its lease runs. No process starts before it is needed. Of what an owner
+        # sends one thing at a time is worked on (`turn`), so that no owner ever has all of two workers.
+        several = self._intake_workers
+        self._pools = {
+            "intake": Processes(several, self._memory, prepare),
+            "fetch": Processes(several, self._memory, environment=_of_drivers()),
+            "plan": Processes(1, self._memory),
+            "verify": Processes(1, self._memory),
+        }
+        if left_out := missing(self._store.incoming):
+            log.warning("uploads are parsed with less confinement than could be", missing=left_out)
         self._runners.start()
         self._feeder.start()
 
@@ -178,7 +200,8 @@ class Engine:
 
     def _start(self, work: Work, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
         try:
-            return self._pools[work].call(self._job_timeout, function, *args)
+            seconds = self._intake_timeout if work == "intake" else self._job_timeout
+            return self._pools[work].call(seconds, function, *args)
         except (KeyError, RuntimeError):  # not started yet, or no more
             raise Unavailable(retry_after=1) from None
 

@@ -4,11 +4,12 @@ import os
 import resource
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from multiprocessing import forkserver, get_context
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pebble import ProcessFuture, ProcessPool
@@ -25,6 +26,11 @@ _PRELOADED = [
 ]
 """Loaded once, before workers are forked from it."""
 
+_KEPT = ("HOME", "LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PATH", "PYTHON", "TMPDIR", "TZ")
+"""How variables begin that workers have."""
+
+_environment_lock = threading.Lock()
+
 _STALLED = 60.0
 """Seconds in which calls wait and no process is busy: far more than one needs to start."""
 
@@ -39,14 +45,22 @@ class Processes:
     Args:
         workers: at most.
         memory: bytes that each may take.
+        prepare: done in each of them before its first call.
+        environment: variables that each gets besides the few that Python needs.
     """
 
-    def __init__(self, workers: int, memory: int) -> None:
+    def __init__(
+        self,
+        workers: int,
+        memory: int,
+        prepare: Callable[[], None] | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
-        self._workers, self._memory = workers, memory
+        self._workers, self._begun = workers, (memory, prepare, dict(environment))
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
-        forkserver.ensure_running()  # before uploads go elsewhere: a socket's path must be short
+        _ensure_forkserver()  # before uploads go elsewhere: a socket's path must be short
         self._lock = threading.Lock()
         self._pool: ProcessPool | None = None
         self._calls = set[ProcessFuture[Any]]()
@@ -65,7 +79,7 @@ class Processes:
                 raise RuntimeError("stopped")
             if self._pool is None:
                 self._pool = ProcessPool(
-                    self._workers, initializer=begin, initargs=(self._memory,), context=self._context
+                    self._workers, initializer=begin, initargs=self._begun, context=self._context
                 )
             call = self._pool.schedule(function, args=args, timeout=seconds)
             self._calls.add(call)
@@ -126,7 +140,28 @@ def require_worker() -> None:
         raise RuntimeError("a process that does nothing failed")
 
 
-def begin(allowed: int) -> None:
+def _ensure_forkserver() -> None:
+    """Start the process from which workers are forked, without the service's environment.
+
+    It holds keys and passwords, and stays readable in the memory of every process that was started with it,
+    whatever is removed from `os.environ` later.
+    """
+    with _environment_lock:
+        whole = dict(os.environ)
+        for name in whole:
+            if not name.startswith(_KEPT):
+                del os.environ[name]
+        try:
+            forkserver.ensure_running()
+        finally:
+            os.environ.update(whole)
+
+
+def begin(
+    allowed: int,
+    prepare: Callable[[], None] | None = None,
+    environment: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Make this process a worker, which says nothing and may take so many bytes.
 
     Whatever a library would print here, a warning or none, may tell of the rows. Beyond those bytes it meets
@@ -139,6 +174,9 @@ def begin(allowed: int) -> None:
     os.close(nowhere)
     resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     keep_freed()  # of what it may take
+    os.environ.update(environment)
+    if prepare is not None:
+        prepare()
 
 
 class LocalRunners:

@@ -1,0 +1,105 @@
+"""Has an upload parsed where a hostile one can do little, and believes little of what comes back."""
+
+import errno
+import os
+import stat
+import sys
+from functools import partial
+from importlib import import_module
+from math import prod
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from privest_service.datasets import confinement
+from privest_service.datasets.ingest import LEAST_RECORDS, Ingested, header, ingest, stored_shape
+from privest_service.datasets.intake import Intake
+from privest_service.datasets.readers import Format
+from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.problems import Fault
+
+UPLOAD, ROWS = "upload", "rows.npy"
+"""Names in the folder of an upload: of what came, and of the validated rows."""
+
+
+_LOADED = (
+    "encodings.utf_8_sig",
+    "privest.privacy.noise",
+    "privest_service.datasets.readers.tables",
+    "pyarrow.pandas_compat",
+    "pyarrow.vendored.version",
+)
+"""What only parsing needs, and some of it only now and then."""
+
+
+class _Answer(BaseModel):
+    """What the parser tells, on a pipe, as JSON: objects from there would be code that runs here."""
+
+    n: int = 0
+    digest: str = ""
+    faults: list[Fault] = []
+    errno: int | None = None
+
+
+def prepare() -> None:
+    """Make a worker ready: load all that parsing needs, as nothing is loaded where it is done."""
+    # Arrow looks for it, and would load it anew for each upload.
+    sys.modules["pandas"] = None  # pyright: ignore[reportArgumentType]
+    for name in _LOADED:
+        import_module(name)
+    confinement.prepare()
+
+
+def parse(folder: str, form: Format, intake: Intake, limit: int, *, ordered: bool = True) -> Ingested:
+    """Validate the upload in a folder and leave its rows beside it; for a worker, which does not read it.
+
+    Args:
+        folder: of this upload alone.
+        form: the upload's format.
+        intake: what the schema says of it.
+        limit: bytes that the rows may take.
+        ordered: whether the records stand in an order of the file's own (see `ingest`).
+
+    Raises:
+        RefusedUploadError: with the first faults, by record.
+        OSError: this machine could not do it, or the parser told what is not so.
+    """
+    place = Path(folder)
+    told = confinement.confined(place, partial(_told, form, intake, limit, ordered))
+    try:
+        answer = _Answer.model_validate_json(told)
+    except ValidationError:
+        raise ChildProcessError("the parser told nothing that can be read") from None
+    if answer.errno is not None:
+        raise OSError(answer.errno, os.strerror(answer.errno))
+    if answer.faults:
+        raise RefusedUploadError(answer.faults)
+    _require_rows(place / ROWS, answer.n, intake)
+    return Ingested(answer.n, answer.digest)
+
+
+def _told(form: Format, intake: Intake, limit: int, ordered: bool) -> bytes:
+    """Of the upload in the present folder, told as JSON."""
+    try:
+        found = ingest(UPLOAD, form, intake, ROWS, limit, ordered=ordered)
+        answer = _Answer(n=found.n, digest=found.digest)
+    except RefusedUploadError as refused:
+        answer = _Answer(faults=refused.faults)
+    except OSError as error:
+        answer = _Answer(errno=error.errno or errno.EIO)
+    return answer.model_dump_json().encode()
+
+
+def _require_rows(path: Path, n: int, intake: Intake) -> None:
+    """Look whether a file is one of so many records, and no link to somebody else's.
+
+    Raises:
+        OSError: it is not.
+    """
+    begin, record = header(n, stored_shape(intake)), 8 * prod(stored_shape(intake))
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
+        about = os.fstat(file.fileno())
+        plain = stat.S_ISREG(about.st_mode) and about.st_nlink == 1
+        whole = about.st_size == len(begin) + n * record and file.read(len(begin)) == begin
+        if not (plain and whole and n >= LEAST_RECORDS):
+            raise ChildProcessError("the parser left other rows than it told of")
