@@ -44,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     upload.add_argument("file", type=Path)
     upload.add_argument("--schema", required=True, metavar="JSON", help="what everybody may know")
     upload.add_argument("--name", help="for people")
+    upload.add_argument("--rows-of", metavar="DATASET", help="id of a dataset of yours with the same rows")
     upload.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
@@ -77,7 +78,9 @@ def _budget(client: Client, given: argparse.Namespace) -> None:
 
 def _upload(client: Client, given: argparse.Namespace) -> None:
     schema = _json(given.schema, "--schema")
-    made = client.datasets.upload(given.file, schema, name=given.name, header=given.header)
+    made = client.datasets.upload(
+        given.file, schema, name=given.name, header=given.header, rows_of=given.rows_of
+    )
     print(f"{made.n:,} records are stored", file=sys.stderr)
     print(made.id)
 

@@ -191,6 +191,7 @@ class Datasets:
         label: str | None = None,
         confirm: bool | Callable[[data.Schema], bool] | None = None,
         header: bool | None = None,
+        rows_of: Any = None,
         **declared: Any,
     ) -> models.DatasetView:
         """Register rows under a public schema.
@@ -205,6 +206,8 @@ class Datasets:
                 terminal.
             header: of the path of a csv file, whether its first line names the columns; needed where that
                 line holds numbers.
+            rows_of: a dataset of yours, or its id, that holds the same rows: both are counted together, and a
+                cap on either holds for both. The answer's `same_rows` names those that could be.
             declared: parts that the schema gets besides, as `classes` and `norm_bound`.
 
         Returns:
@@ -221,7 +224,7 @@ class Datasets:
             confirmed(whole, confirm)
         file = data.opened(rows, whole, header)
         with file.file, progress_of_upload(file, self._client._progress) as sent:
-            return self._client.run(operations.upload(file, whole, name, sent))
+            return self._client.run(operations.upload(file, whole, name, rows_of, sent))
 
     def list(self) -> list[models.DatasetView]:
         """All that may be asked about."""
@@ -361,6 +364,7 @@ class AsyncDatasets:
         *,
         name: str | None = None,
         header: bool | None = None,
+        rows_of: Any = None,
         **declared: Any,
     ) -> models.DatasetView:
         """See `Datasets.upload`; the schema is to be stated, as nobody is there to confirm one."""
@@ -368,7 +372,7 @@ class AsyncDatasets:
         data.check(rows, whole)
         file = data.opened(rows, whole, header)
         with file.file:
-            return await self._client.run(operations.upload(file, whole, name, lambda _: None))
+            return await self._client.run(operations.upload(file, whole, name, rows_of, lambda _: None))
 
     async def list(self) -> list[models.DatasetView]:
         """See `Datasets.list`."""

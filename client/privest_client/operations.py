@@ -184,7 +184,7 @@ def _read(model: type[M], response: Any) -> M:
 
 
 def upload(
-    rows: Upload, schema: Schema, name: str | None, sent: Callable[[int], None]
+    rows: Upload, schema: Schema, name: str | None, rows_of: Any, sent: Callable[[int], None]
 ) -> Conversation[models.DatasetView]:
     """Register rows.
 
@@ -192,6 +192,7 @@ def upload(
         rows: as a file.
         schema: public.
         name: for people.
+        rows_of: a dataset, or its id, that is declared to hold the same rows.
         sent: is told of bytes that are on their way.
 
     Raises:
@@ -200,6 +201,8 @@ def upload(
     """
     file = (rows.name, Counted(rows.file, sent), rows.media)
     fields = {"schema": json.dumps(schema, default=_plain)} | ({} if name is None else {"name": name})
+    if rows_of is not None:
+        fields["rows_of"] = id_of(rows_of)
     if rows.header is not None:
         fields["header"] = json.dumps(rows.header)
     content = {"files": {"file": file}, "data": fields}

@@ -90,6 +90,15 @@ def test_from_rows_to_an_estimate_its_uncertainty_and_the_bill(client: Client, o
         assert shown._repr_html_().startswith("<table>")
 
 
+def test_datasets_are_joined_by_what_their_owner_says(client: Client) -> None:
+    first = client.datasets.upload(plane(), VECTORS)
+    apart = client.datasets.upload(plane(), VECTORS)
+    joined = client.datasets.upload(plane(), VECTORS, rows_of=first)
+    assert (apart.rows_of, joined.rows_of) == (None, first.id)
+    assert first.id in (apart.same_rows or ())
+    assert {first.id, apart.id} <= set(joined.same_rows or ())
+
+
 def test_every_kind_comes_as_arrays(client: Client) -> None:
     rng = np.random.default_rng(2)
     points = rng.standard_normal((400, 3)) * 0.1 + [1.0, 0, 0]
