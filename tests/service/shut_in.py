@@ -128,12 +128,13 @@ def remembered(pattern: str) -> list[str]:
 
 
 def loads(folder: str, form: Format, intake: Intake) -> list[str]:
-    """In a worker: which modules the parsing of an upload would load."""
-    known = set(sys.modules)
+    """In a worker: which modules the parsing of an upload looks for, whether or not it finds them."""
 
     def parsed() -> bytes:
+        looked_for = list[str]()
+        sys.addaudithook(lambda event, about: looked_for.append(about[0]) if event == "import" else None)
         parsing._told(form, intake, 2**30, True)
-        return json.dumps(sorted(set(sys.modules) - known)).encode()
+        return json.dumps(looked_for).encode()
 
     return json.loads(confinement.confined(Path(folder), parsed))
 

@@ -165,7 +165,7 @@ def test_nothing_is_loaded_while_an_upload_is_parsed(worker: Processes, folder: 
             found = worker.call(
                 60.0, shut_in.loads, str(folder), form, SCHEMA.validate_python(schema).intake()
             )
-            assert found.result() == []
+            assert set(found.result()) <= {"pandas"}  # which is not there for it
             (folder / ROWS).unlink(missing_ok=True)
 
 

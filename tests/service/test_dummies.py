@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,9 @@ from sqlalchemy import func, select
 
 from harness import SPD3, Caller, Server, books_balance, csv_of, npy, problem, spd, until
 from privest_service.database import Database
+from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import SCHEMA
 from privest_service.ledger.models import Account, Job
 
 LABELLED: dict[str, Any] = {
@@ -69,6 +72,45 @@ def test_a_dummy_answers_like_the_dataset_and_costs_nothing(server: Server, kind
         name: np.shape(value) for name, value in body["estimate"].items()
     }
     assert books_balance(server)
+
+
+WIDE: dict[str, dict[str, Any]] = {
+    "vectors": {"kind": "vectors", "dim": 100_000},
+    "partial vectors": {"kind": "partial-vectors", "dim": 100_000},
+    **{
+        name: {"kind": "points", "manifold": {"name": name, "dim": 10_000}}
+        for name in ("euclidean", "sphere", "poincare-ball", "lorentz")
+    },
+    **{
+        name: {"kind": "points", "manifold": {"name": name, "dim": 10_000, "rank": 10}}
+        for name in ("stiefel", "grassmann", "oblique")
+    },
+}
+"""As wide as a dummy may be, or nearly."""
+
+
+@pytest.mark.parametrize("what", WIDE)
+def test_a_dummy_takes_memory_by_its_own_numbers(what: str) -> None:
+    """Not by the square of a record's: points of a sphere in 10,000 dimensions took 1.6 GB."""
+    schema = SCHEMA.validate_python(WIDE[what])
+    tracemalloc.start()
+    try:
+        rows = np.array(datasets.dummy_rows(schema), dtype=np.float64)
+        assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert 2 <= len(rows) <= 20
+    assert rows.size <= 200_000
+
+
+@pytest.mark.parametrize("rank", [11, 100])
+def test_records_that_are_too_wide_are_not_made_up(server: Server, rank: int) -> None:
+    owner, n = server.owner(), 2
+    frames = {"kind": "points", "manifold": {"name": "stiefel", "dim": 10_000, "rank": rank}}
+    points = np.broadcast_to(np.eye(10_000, rank), (n, 10_000, rank))
+    dataset = owner.dataset(points, frames)
+    refused = problem(owner.get(f"/v1/datasets/{dataset}/dummy"), 422, "invalid")
+    assert "too wide to be shown, 100000 is the most" in refused["detail"]
 
 
 def test_no_row_moves_a_dummy(server: Server) -> None:

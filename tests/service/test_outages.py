@@ -305,7 +305,7 @@ def test_rows_stay_where_nobody_knows_whether_they_were_noted(database: Database
 
     services: Any = SimpleNamespace(
         store=store,
-        settings=SimpleNamespace(max_owner_bytes=1),
+        settings=SimpleNamespace(max_owner_bytes=1, secret=b""),
         database=SimpleNamespace(run=lost),
     )
     schema = SCHEMA.validate_json(SCHEMA_TEXT)

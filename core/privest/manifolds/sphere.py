@@ -58,7 +58,7 @@ class Sphere(Embedded):
 
     @property
     def reference(self) -> Array:
-        return np.eye(self.size)[0]
+        return np.eye(1, self.size)[0]
 
     @property
     def natural_radius(self) -> float:

@@ -23,7 +23,8 @@ UPLOAD, ROWS = "upload", "rows.npy"
 
 
 _LOADED = (
-    "encodings.utf_8_sig",
+    *(f"encodings.{name}" for name in ("cp437", "utf_8_sig")),  # of names in zip files, and of csv
+    *(f"encodings.utf_{bits}{order}" for bits in (16, 32) for order in ("", "_be", "_le")),  # as JSON may be
     "privest.privacy.noise",
     "privest_service.datasets.readers.tables",
     "pyarrow.pandas_compat",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -44,7 +45,7 @@ from privest_service.security.principals import Principal
 from privest_service.services import Services
 
 _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
-"""At most so many, and of wide records so few that they make a small answer."""
+"""At most so many, and of wide records so few that they make a small answer: two at least, or none."""
 
 _UNASKED = timedelta(hours=1)
 """After which no question comes to rows that were brought for one: the service was killed between them."""
@@ -462,8 +463,17 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
 
 
 def dummy_rows(schema: DatasetSchema) -> list[object]:
-    """Synthetic records; the schema is all they know."""
-    width = int(np.prod(schema.shape(1).record))
-    count = max(2, min(_DUMMY_ROWS, _DUMMY_NUMBERS // width))
+    """Synthetic records; the schema is all they know.
+
+    Raises:
+        Invalid: records are so wide that two of them are more than an answer should hold.
+    """
+    width = prod(schema.shape(1).record)
+    if 2 * width > _DUMMY_NUMBERS:
+        raise Invalid(
+            f"records of {width} numbers are too wide to be shown, {_DUMMY_NUMBERS // 2} is the most: "
+            'ask for an estimate with "dummy": true instead'
+        )
+    count = min(_DUMMY_ROWS, _DUMMY_NUMBERS // width)
     rows = schema.shape(count).dummy(count, np.random.default_rng(0))
     return np.where(np.isnan(rows), np.array(None), rows).tolist()  # JSON has no NaN
