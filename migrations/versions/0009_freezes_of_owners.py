@@ -19,7 +19,7 @@ _IN_FORCE = "accounts.owner_id = owners.id AND accounts.window = owners.window A
 def upgrade() -> None:
     op.execute(
         "ALTER TABLE owners ADD frozen_by VARCHAR(10)"
-        " CONSTRAINT ck_owners_known_freezer CHECK (frozen_by IN ('owner', 'admin'))"
+        " CONSTRAINT ck_owners_known_freezer CHECK (frozen_by IN ('owner', 'admin', 'both'))"
     )
     # Whose freeze it was is not told; until now an owner ended any.
     frozen = f"SELECT 1 FROM accounts WHERE {_IN_FORCE} AND accounts.frozen"  # noqa: S608

@@ -116,6 +116,19 @@ def test_a_refusal_names_its_scope_to_those_who_may_know(server: Server) -> None
     assert owner.budget()["queries"] == 0
 
 
+def test_a_refusal_by_an_own_cap_tells_nothing_of_freezes(server: Server) -> None:
+    owner, analyst = server.owner(5.0, 1e-4), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst, epsilon=0.1, delta=1e-5)
+    answers = list[bytes]()
+    for frozen in (False, True):
+        owner.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": frozen})
+        answer = ask(analyst, dataset, 1.0)
+        refused_by(answer, "analyst")
+        answers.append(answer.content)
+    assert len(set(answers)) == 1
+
+
 def test_a_question_on_several_datasets_tells_of_own_caps_alone(server: Server) -> None:
     """Its own caps are looked at first, of all datasets; who else refuses is not told."""
     poor, rich, analyst = server.owner(0.5, 1e-4, "basic"), server.owner(5.0, 1e-4, "basic"), server.analyst()

@@ -466,6 +466,26 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
     assert books[0].faults() == []
 
 
+@pytest.mark.parametrize("poor", [0, 1])
+def test_nothing_is_written_before_all_parts_are_known_to_be_covered(
+    database: Database, monkeypatch: pytest.MonkeyPatch, poor: int
+) -> None:
+    """Else the time that a refusal takes would tell which of the owners refused."""
+    books = [Books(database), Books(database)]
+    limits = [Limits("gdp", 1, 1, 9 if place == poor else 100, 10) for place in range(2)]
+    with database.write() as session:
+        opened = [
+            ledger.open_account(session, each.owner, "dataset", limit, subject="rows").id
+            for each, limit in zip(books, limits, strict=True)
+        ]
+    written = list[str]()
+    for name in ("_append", "_keep", "reserve_free"):
+        monkeypatch.setattr(ledger, name, lambda *_, name=name: written.append(name))
+    with pytest.raises(BudgetExceeded):
+        reserve_on_both(books, opened)
+    assert written == []
+
+
 def test_a_charge_that_one_of_two_does_not_cover_leaves_no_trace(database: Database) -> None:
     books = [Books(database), Books(database)]
     accounts = [books[0].open(Limits("gdp", 1, 1, 100, 10)), books[1].open(Limits("gdp", 1, 1, 9, 10))]

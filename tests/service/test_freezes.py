@@ -66,8 +66,10 @@ def test_what_an_administrator_froze_only_an_administrator_lets_go_on(server: Se
     owner = server.owner()
     dataset, path = owner.dataset(), f"/v1/owners/{owner.id}/budget"
     assert owner.patch(path, json={"frozen": True}).json()["frozen_by"] == "owner"
-    assert server.admin.patch(path, json={"frozen": True}).json()["frozen_by"] == "admin"
-    assert owner.patch(path, json={"frozen": True}).json()["frozen_by"] == "admin"
+    assert server.admin.patch(path, json={"frozen": True}).json()["frozen_by"] == "both"
+    assert server.admin.patch(path, json={"frozen": False}).json()["frozen_by"] == "owner"  # whose own stays
+    assert server.admin.patch(path, json={"frozen": True}).json()["frozen_by"] == "both"
+    assert owner.patch(path, json={"frozen": False}).json()["frozen_by"] == "admin"
     refused = problem(owner.patch(path, json={"frozen": False, "window": "new"}), 409, "account-frozen")
     assert "only an administrator can end that" in refused["detail"]
     assert owner.budget()["window"] == 1  # all of a change or none of it

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
@@ -243,6 +244,14 @@ def test_a_frozen_budget_is_not_charged_and_can_be_thawed(server: Server) -> Non
     assert analyst.estimate(dataset).json() == earlier | {"reused": True}
     assert not server.admin.patch(path, json={"frozen": False}).json()["frozen"]
     assert analyst.estimate(dataset, reuse=False, key="k").status_code == 200
+
+
+def test_plans_are_remembered_for_who_asked_alone() -> None:
+    """Else a plan that comes at once would tell that somebody else has asked the same."""
+    mine = estimates.Question("anl_1", KINDS["frechet-mean"], (), {})
+    theirs = replace(mine, caller_id="anl_2")
+    assert mine.digest == theirs.digest
+    assert mine.name != theirs.name
 
 
 # Revocation

@@ -99,8 +99,11 @@ class Question:
 
     @property
     def name(self) -> str:
-        """Likewise, but for the order of the datasets, which the digest knows nothing of."""
-        return " ".join([self.digest, *(subject.dataset_id for subject in self.about)])
+        """By which its plan is remembered: the caller's own, or the time would tell what others asked.
+
+        It tells the order of the datasets, too, of which the digest knows nothing.
+        """
+        return " ".join([self.caller_id, self.digest, *(subject.dataset_id for subject in self.about)])
 
 
 def resolve(

@@ -77,8 +77,8 @@ class Budget(BaseModel):
     window: Annotated[int, Field(description="counted from 1; each promises (ε, δ) for itself")]
     frozen: bool
     frozen_by: Annotated[
-        Literal["owner", "admin"] | None,
-        Field(description="who froze it; an administrator ends its own freeze"),
+        Literal["owner", "admin", "both"] | None,
+        Field(description="who froze it; an administrator alone ends an administrator's freeze"),
     ] = None
     limit: Amount
     spent: Annotated[Spent, Field(description="for gdp: the least ε that all charges guarantee at δ")]

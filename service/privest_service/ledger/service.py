@@ -34,6 +34,8 @@ In this order accounts are shown. Their numbers are random.
 Freezer = Literal["owner", "admin"]
 """The role of whoever freezes."""
 
+_OTHER: dict[Freezer, Freezer] = {"owner": "admin", "admin": "owner"}
+
 _KEEP = {
     "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
     "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
@@ -197,15 +199,19 @@ def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) ->
     A freeze is in force from the moment that this is committed: reservations and claims hold the owner, and
     are over then, or see it.
 
+    An administrator may end an owner's freeze too, but where both froze, each ends its own.
+
     Raises:
-        AccountFrozen: an administrator froze it, and this is the owner who would end that.
+        AccountFrozen: an administrator alone froze it, and this is the owner who would end that.
     """
     owner = held_owner(session, owner_id)
-    if owner.frozen_by == "admin" and by == "owner":
-        if not frozen:
-            raise AccountFrozen("an administrator froze this budget, and only an administrator can end that")
-        return
-    owner.frozen_by = by if frozen else None
+    former, other = owner.frozen_by, _OTHER[by]
+    if frozen:
+        owner.frozen_by = by if former in (None, by) else "both"
+    elif former == "admin" and by == "owner":
+        raise AccountFrozen("an administrator froze this budget, and only an administrator can end that")
+    else:
+        owner.frozen_by = other if former == "both" else None
     session.flush()
 
 
@@ -350,9 +356,18 @@ def require_room(accounts: Sequence[Account], charges: Sequence[Charge]) -> None
         AccountFrozen: nothing may be charged at present.
         BudgetExceeded: an account does not cover its charge; the first that does not is named.
     """
+    if any(account.frozen for account in accounts):
+        raise AccountFrozen
+    _require_sums(accounts, charges)
+
+
+def _require_sums(accounts: Sequence[Account], charges: Sequence[Charge]) -> None:
+    """Whether the sums of accounts leave room for their charges, frozen or not.
+
+    Raises:
+        BudgetExceeded: those of an account do not; the first is named.
+    """
     for account, charge in zip(accounts, charges, strict=True):
-        if account.frozen:
-            raise AccountFrozen
         for name in limits_of(account).counted:
             spent = getattr(account, f"{name}_spent") + getattr(charge, name)
             if spent > getattr(account, f"{name}_limit"):
@@ -418,7 +433,9 @@ def reserve_free(session: Session, job: Job, key: IdempotencyKey, parts: Sequenc
 def reserve(session: Session, job: Job, debits: Sequence[Debits], key: IdempotencyKey) -> None:
     """Write a job with its parts, its idempotency key and all debits: all of it or nothing.
 
-    Caps of grants are looked at first, for all parts: a submitter whose own cap refuses hears of that alone.
+    Caps of grants are looked at first, for all parts: a submitter whose own cap refuses hears of that alone,
+    and not of freezes either. All else is looked at before anything is written: else the time would tell
+    which part is refused.
 
     Args:
         session: of the caller's transaction, which holds all accounts.
@@ -432,7 +449,10 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
     """
     for each in debits:
         with _named(each, debits):
-            require_room(*each.of_grants)
+            _require_sums(*each.of_grants)
+    for each in debits:
+        with _named(each, debits):
+            require_room(each.accounts, each.charges)
     for each in debits:
         _keep(session, each.mechanism)
     reserve_free(session, job, key, [each.job for each in debits if each.job is not job])

@@ -11,12 +11,13 @@ from privest_service.database import Base, Moment, now
 class Owner(Base):
     """Somebody who holds records, with one budget for all of them in each window.
 
-    `frozen_by` tells the role of whoever froze all of its budgets. It is changed under the row's lock, which
-    whatever charges or claims holds in share: so no charge and no claim is later than a freeze's answer.
+    `frozen_by` tells the role of whoever froze all of its budgets, or that both did. It is changed under the
+    row's lock, which whatever charges or claims holds: so no charge and no claim is later than a freeze's
+    answer.
     """
 
     __tablename__ = "owners"
-    __table_args__ = (CheckConstraint("frozen_by IN ('owner', 'admin')", name="known_freezer"),)
+    __table_args__ = (CheckConstraint("frozen_by IN ('owner', 'admin', 'both')", name="known_freezer"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
