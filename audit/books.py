@@ -144,11 +144,15 @@ class Case:
 
 
 def _cases(long: bool) -> list[Case]:
-    """Return every combination of caps; the quick form has a few, with one budget and one sequence each."""
+    """Return every combination of caps with every sequence, budgets and compositions in turn.
+
+    The quick form has a few of the caps, with one sequence each.
+    """
     if long:
         capped = ["".join(each) for size in range(5) for each in itertools.combinations("ABab", size)]
-        every = itertools.product(capped, ("wide", "narrow"), ("gdp", "basic"), SEQUENCES)
-        return [Case(*each) for each in every]
+        limits = itertools.cycle(itertools.product(("wide", "narrow"), ("gdp", "basic")))
+        every = zip(itertools.product(capped, SEQUENCES), limits, strict=False)
+        return [Case(caps, *limit, asks) for (caps, asks), limit in every]
     return [
         Case(capped, "narrow" if capped == "b" else "wide", "gdp", SEQUENCES[place % 3])
         for place, capped in enumerate(("", "A", "B", "ab", "ABab", "b"))
