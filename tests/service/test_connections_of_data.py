@@ -485,7 +485,7 @@ def test_more_than_was_said(start_server: Callable[..., Server], folder: Path) -
 @on_one_database
 def test_a_source_that_takes_too_long(start_server: Callable[..., Server], tables: Tables) -> None:
     """The worker is stopped, and nothing is left of what it had begun."""
-    server = start_server(job_timeout=2)
+    server = start_server(job_timeout=6)
     owner = server.owner()
     name = connected(server, owner, **tables.config)
     problem(register(owner, f"{name}:sleeps", {"kind": "vectors", "dim": 3}), 503, "unavailable")
