@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
+from tests.harness import HANG_GUARD, LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
@@ -68,7 +68,7 @@ def under(attack: Attack, server: Server) -> Iterator[Any]:
         yield answers
     finally:
         stop.set()
-        process.join(10)
+        process.join(HANG_GUARD)
         if process.is_alive():
             process.kill()
             process.join()

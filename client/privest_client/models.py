@@ -1305,11 +1305,11 @@ class Budget(BaseModel):
     counted from 1; each promises (ε, δ) for itself
     """
     frozen: Annotated[bool, Field(title='Frozen')]
-    frozen_by: Annotated[Literal['owner', 'admin'] | None, Field(title='Frozen By')] = (
-        None
-    )
+    frozen_by: Annotated[
+        Literal['owner', 'admin', 'both'] | None, Field(title='Frozen By')
+    ] = None
     """
-    who froze it; an administrator ends its own freeze
+    who froze it; an administrator alone ends an administrator's freeze
     """
     limit: Amount
     spent: Spent

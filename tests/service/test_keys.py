@@ -211,7 +211,7 @@ def test_a_key_that_is_issued_while_its_issuer_is_revoked_is_revoked_too(databas
             child = issue_key(session, "owner", "own_1", issued_by=issuer)[0].id
             revoking = pool.submit(database.run, lambda other: revoke_key(other, "own_1", issuer))
             until(lambda: blocked() or revoking.done())
-        revoking.result(30)
+        revoking.result(HANG_GUARD)
     with database.write() as session:
         assert session.get_one(ApiKey, child).revoked_at
         with pytest.raises(Unauthenticated):

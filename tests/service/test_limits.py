@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from tests.attackers import ATTACKS, beside
 
-from harness import Server
+from harness import HANG_GUARD, Server
 from privest_service.limits import THREADS, Limit, Limiter, in_thread
 from privest_service.problems import TooManyRequests, Unavailable
 
@@ -62,7 +62,7 @@ def test_a_caller_holds_few_threads_and_others_go_on() -> None:
 
         async def call(who: str) -> None:
             with limiter.on_behalf_of(who):
-                await in_thread(lambda: begun.append(who) or go_on.wait(30))
+                await in_thread(lambda: begun.append(who) or go_on.wait(HANG_GUARD))
 
         greedy = [asyncio.create_task(call("ann")) for _ in range(4 * THREADS)]
         while begun.count("ann") < THREADS:
@@ -82,7 +82,7 @@ def _answered_without_a_body(server: Server, path: str, *fields: str) -> bytes:
     """What comes after a head that promises a body, of which no byte is ever sent."""
     where = urlsplit(server.url)
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *fields, "", ""]
-    with socket.create_connection((where.hostname, where.port), timeout=8) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=HANG_GUARD) as connection:
         connection.sendall("\r\n".join(lines).encode())
         return connection.recv(65536)
 
@@ -114,7 +114,9 @@ def test_bodies_beyond_a_callers_share_are_refused_unread(server: Server) -> Non
 
     with ExitStack() as held:
         for length in (f"Content-Length: {largest}", "Transfer-Encoding: chunked") * 2:
-            slow = held.enter_context(socket.create_connection((where.hostname, where.port), timeout=8))
+            slow = held.enter_context(
+                socket.create_connection((where.hostname, where.port), timeout=HANG_GUARD)
+            )
             fields = [
                 f"POST {path} HTTP/1.1",
                 "Host: x",
