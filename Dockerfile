@@ -23,8 +23,10 @@ RUN uv pip uninstall --python /opt/privest matplotlib contourpy fonttools kiwiso
   && find pyarrow scipy -type d -name tests -prune -exec rm -rf {} +
 
 FROM python:3.13-slim-trixie@${PYTHON_DIGEST}
+# Uploads are parsed in a process that libseccomp shuts in. It comes with the base's apt: no image is made without.
 # The base has no bytecode of Python's own library, and a read-only container would make it anew at each start.
-RUN python -m compileall -q --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|/(idlelib|test|turtledemo)/' \
+RUN python -c 'import ctypes; ctypes.CDLL("libseccomp.so.2")' \
+  && python -m compileall -q --invalidation-mode unchecked-hash -x '/(site|dist)-packages/|/(idlelib|test|turtledemo)/' \
     "$(python -c 'import os; print(os.path.dirname(os.__file__))')" \
   && groupadd --gid 10001 privest \
   && useradd --uid 10001 --gid 10001 --home-dir /data --no-create-home --shell /usr/sbin/nologin privest \

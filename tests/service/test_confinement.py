@@ -98,6 +98,20 @@ def test_each_fence_stands_for_itself(ways: Any) -> None:
         "a signal",
         "another owner's rows",
         "a secret of the machine",
+        "rights of a file",
+        "rights of a file by a young call",
+        "rights of its own rows",
+        "an owner of a file",
+        "times of a file",
+        "limits of a process",
+        "its own limits",
+        "a priority",
+        "a schedule",
+        "processors",
+        "a signal to a thread",
+        "a signal by a file",
+        "outliving the worker",
+        "a folder",
     } <= open_ways
     assert {"an environment", "open files"}.isdisjoint(open_ways)  # of every kernel
 
@@ -129,7 +143,7 @@ if __name__ == "__main__":
 def test_rows_are_parsed_there_and_belong_to_the_service(worker: Processes, folder: Path) -> None:
     rows = np.random.default_rng(0).standard_normal((50, 2))
     (folder / UPLOAD).write_bytes(npy(rows))
-    found = worker.call(60.0, parse, str(folder), "npy", INTAKE, 2**20).result()
+    found = worker.call(60.0, parse, str(folder), "npy", INTAKE, 2**20, 60.0).result()
     assert found.n == 50
     np.testing.assert_array_equal(np.load(folder / ROWS), rows)
     about = (folder / ROWS).stat()
@@ -143,7 +157,7 @@ def test_what_is_no_file_is_refused_in_the_words_of_the_parser(
 ) -> None:
     (folder / UPLOAD).write_bytes(b"\xff\x00no file")
     with pytest.raises(RefusedUploadError) as refused:
-        worker.call(60.0, parse, str(folder), form, INTAKE, 2**20).result()
+        worker.call(60.0, parse, str(folder), form, INTAKE, 2**20, 60.0).result()
     assert len(refused.value.faults) == 1
 
 
@@ -171,7 +185,7 @@ def test_nothing_is_loaded_while_an_upload_is_parsed(worker: Processes, folder: 
 
 def test_what_this_machine_could_not_do_is_told_apart(worker: Processes, folder: Path) -> None:
     with pytest.raises(FileNotFoundError):  # the upload was withdrawn
-        worker.call(60.0, parse, str(folder), "csv", INTAKE, 2**20).result()
+        worker.call(60.0, parse, str(folder), "csv", INTAKE, 2**20, 60.0).result()
 
 
 @pytest.mark.parametrize("told", [b"", b"x" * (2**20 + 1)])
@@ -213,22 +227,57 @@ def test_what_a_parser_tells_is_not_believed(
         (folder / ROWS).write_bytes(left)
     monkeypatch.setattr(confinement, "confined", lambda *_: told)
     with pytest.raises(OSError, check=lambda error: error.errno in (None, errno.ENOENT, errno.ELOOP)):
-        parse(str(folder), "npy", INTAKE, 2**20)
+        parse(str(folder), "npy", INTAKE, 2**20, 60.0)
     (folder / ROWS).unlink(missing_ok=True)
     (folder / ROWS).write_bytes(rows_file(2))
+    (folder / ROWS).chmod(0o666)
     monkeypatch.setattr(confinement, "confined", lambda *_: b'{"n": 2, "digest": "x"}')
-    assert parse(str(folder), "npy", INTAKE, 2**20).n == 2
+    assert parse(str(folder), "npy", INTAKE, 2**20, 60.0).n == 2
+    assert (folder / ROWS).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_parser_ends_with_its_worker(folder: Path) -> None:
+@pytest.mark.parametrize("tries_to", [False, pytest.param(True, marks=offered("seccomp"))])
+def test_a_parser_ends_with_its_worker(folder: Path, tries_to: bool) -> None:
     """However that ended: here it took too long."""
     processes = Processes(1, 2**31, parsing.prepare)
-    call = processes.call(1.0, shut_in.outlived, str(folder))
+    call = processes.call(1.0, shut_in.outlived, str(folder), tries_to)
     with pytest.raises(WorkerTimeoutError):
         call.result()
     child = int((folder / "child").read_text())
     until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
     processes.stop()
+
+
+def test_a_parser_computes_no_longer_than_it_may(worker: Processes, folder: Path) -> None:
+    """Also if nobody waits for it any more; or this would take as long as the call may."""
+    with pytest.raises(ChildProcessError):
+        worker.call(120.0, shut_in.spins, str(folder)).result()
+
+
+def test_a_parser_writes_no_file_longer_than_it_may(worker: Processes, folder: Path) -> None:
+    assert worker.call(60.0, shut_in.fills, str(folder), 12_345).result() == (12_345, "EFBIG")
+
+
+@offered("user")
+def test_what_a_parser_left_beside_its_rows_is_not_looked_at(worker: Processes, folder: Path) -> None:
+    (folder / UPLOAD).touch()
+    owned = worker.call(60.0, shut_in.leaves, str(folder), 100).result()
+    assert owned == [UPLOAD, folder.name, folder.name, ROWS]
+    assert (folder / "99").stat().st_uid != os.geteuid() == (folder / ROWS).stat().st_uid
+
+
+@offered("user")
+@pytest.mark.parametrize(
+    "rights", [[0], [5], [6], [7], [1, 2]], ids=["chown", "kill", "setgid", "setuid", "dac"]
+)
+def test_no_user_is_lent_by_halves(folder: Path, rights: list[int]) -> None:
+    """A container may have some of the rights that it takes: then no other user is lent."""
+    (folder / UPLOAD).touch()
+    processes = Processes(1, 2**31, parsing.prepare)
+    user, missing = processes.call(60.0, shut_in.without_rights, str(folder), rights).result()
+    processes.stop()
+    assert (user, "user" in missing) == (os.geteuid(), True)
+    assert {path.stat().st_uid for path in (folder, folder / UPLOAD)} == {os.geteuid()}
 
 
 @pytest.mark.parametrize("lacks", ALL)

@@ -4,9 +4,11 @@ import asyncio
 import io
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anyio
 import dask
 import httpx
 import numpy as np
@@ -519,7 +522,7 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     """The engine is not started, so that each registration ends behind its source."""
     store = Store(tmp_path)
     engine = Engine(database, store, workers=1, job_timeout=30.0)
-    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, secret=b"")
+    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, intake_timeout=30.0, secret=b"")
     services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
     held = list[int]()
 
@@ -542,6 +545,47 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     store.path("a", "ds_full").write_bytes(bytes(100))
     assert asyncio.run(refused("a")) == {TooLarge}
     assert len(held) == 6
+    assert not list(store.incoming.iterdir())
+
+
+@on_one_database
+def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parser may have left files without number in it; also if the caller goes away meanwhile."""
+    store, arriving = Store(tmp_path), asyncio.Event()
+    engine = Engine(database, store, workers=1, job_timeout=30.0)
+    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, intake_timeout=30.0, secret=b"")
+    services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
+    threads = list[tuple[str, int]]()
+
+    def noted(where: Any, name: str) -> None:
+        done = getattr(where, name)
+
+        def note(*args: Any, **kwargs: Any) -> Any:
+            threads.append((name, threading.get_ident()))
+            return done(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, note)
+
+    async def source(arrived: Path) -> datasets.Arrived:
+        arriving.set()
+        await asyncio.Event().wait()
+        return datasets.Arrived("npy")
+
+    async def left() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(datasets.register, services, "a", source, SCHEMA.validate_python(SPD3))
+            await arriving.wait()
+            assert list(store.incoming.iterdir())
+            group.cancel_scope.cancel()
+
+    noted(Path, "mkdir")
+    noted(Path, "touch")
+    noted(shutil, "rmtree")
+    asyncio.run(left())
+    assert {name for name, _ in threads} >= {"mkdir", "touch", "rmtree"}
+    assert threading.get_ident() not in {thread for _, thread in threads}
     assert not list(store.incoming.iterdir())
 
 

@@ -10,9 +10,13 @@ import errno
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
+from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
@@ -26,10 +30,31 @@ _FIRST_USER, _USERS = 61_184, 4_336
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def confined(folder: Path, work: Callable[[], bytes]) -> bytes:
+@dataclass(frozen=True)
+class Bounds:
+    """How much some work may take, whatever becomes of whoever waits for it.
+
+    Attributes:
+        seconds: of computing, on each processor.
+        largest: bytes of each file that it writes.
+    """
+
+    seconds: float
+    largest: int
+
+
+def confined(folder: Path, work: Callable[[], bytes], bounds: Bounds, leaves: str) -> bytes:
     """What some work tells that is done in a child of this process, within `folder`.
 
-    The child has no environment, no open file but the one to tell on, and ends with this process.
+    The child has no environment and ends with this process. It has one open file, to tell on, beside the
+    standard streams, which lead nowhere in a worker.
+
+    Args:
+        folder: the only one in which it may write.
+        work: to be done.
+        bounds: of what it may take.
+        leaves: the name of the file that this process wants of it. What else the child left, however much, is
+            not looked at.
 
     Raises:
         ChildProcessError: the child told nothing, or too much.
@@ -38,7 +63,7 @@ def confined(folder: Path, work: Callable[[], bytes]) -> bytes:
     reader, writer = os.pipe()
     parent, child = os.getpid(), os.fork()
     if not child:
-        _child(folder, user, parent, writer, work)
+        _child(folder, user, parent, writer, work, bounds)
     os.close(writer)
     try:
         with open(reader, "rb") as pipe:  # noqa: PTH123 - of a descriptor
@@ -47,7 +72,7 @@ def confined(folder: Path, work: Callable[[], bytes]) -> bytes:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
     if user is not None:
-        _take_back(folder)
+        _take_back(folder, folder / leaves)
     if not 0 < len(told) <= _LONGEST:
         raise ChildProcessError("the work came to no end")
     return told
@@ -73,9 +98,11 @@ def prepare() -> None:
     _libseccomp()
 
 
-def _child(folder: Path, user: int | None, parent: int, writer: int, work: Callable[[], bytes]) -> NoReturn:
+def _child(
+    folder: Path, user: int | None, parent: int, writer: int, work: Callable[[], bytes], bounds: Bounds
+) -> NoReturn:
     try:
-        _shut_in(folder, user, parent, writer)
+        _shut_in(folder, user, parent, writer, bounds)
         told = memoryview(work())
         while told:
             told = told[os.write(writer, told) :]
@@ -83,14 +110,17 @@ def _child(folder: Path, user: int | None, parent: int, writer: int, work: Calla
         os._exit(0)
 
 
-def _shut_in(folder: Path, user: int | None, parent: int, writer: int) -> None:
+def _shut_in(folder: Path, user: int | None, parent: int, writer: int, bounds: Bounds) -> None:
     """Give up, for ever, all that the work does not need."""
     os.chdir(folder)
     highest = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     os.closerange(3, writer)
     os.closerange(writer + 1, highest if highest > 0 else 2**20)
     os.environ.clear()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # which would hold the file
+    _limit(resource.RLIMIT_CORE, 0)  # which would hold the file
+    _limit(resource.RLIMIT_FSIZE, bounds.largest)
+    # Threads compute at the same time: what whoever waits counts is the clock's seconds.
+    _limit(resource.RLIMIT_CPU, ceil(bounds.seconds) * len(os.sched_getaffinity(0)))
     _checked(_libc.prctl(38, 1, 0, 0, 0))  # PR_SET_NO_NEW_PRIVS
     if _landlock_version() > 0:
         _restrict_files(folder)
@@ -105,6 +135,13 @@ def _shut_in(folder: Path, user: int | None, parent: int, writer: int) -> None:
         _restrict_calls(seccomp)
 
 
+def _limit(which: int, most: int) -> None:
+    """Allow so much, or less where less is allowed already."""
+    allowed = resource.getrlimit(which)[1]
+    most = most if allowed == resource.RLIM_INFINITY else min(most, allowed)
+    resource.setrlimit(which, (most, most))
+
+
 def _checked(result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
@@ -116,19 +153,40 @@ def _checked(result: int) -> int:
 
 
 def _lend(folder: Path) -> int | None:
-    """Give a folder to a user that nobody else has; None where this process may not."""
+    """Give a folder to a user that nobody else has; None where this process may not, or only by halves."""
     user = _FIRST_USER + os.getpid() % _USERS
-    try:
-        for path in (folder, *folder.iterdir()):
-            os.chown(path, user, user, follow_symlinks=False)
-    except OSError:
+    if not _may_lend(user):
         return None
-    return user
+    paths = [*folder.iterdir(), folder]
+    try:
+        for path in paths:
+            os.chown(path, user, user, follow_symlinks=False)
+        # The child goes there before it is that user.
+        lent = os.access(folder, os.X_OK, effective_ids=True)
+    except OSError:
+        lent = False
+    if not lent:
+        _take_back(*reversed(paths))
+    return user if lent else None
 
 
-def _take_back(folder: Path) -> None:
-    for path in (folder, *folder.iterdir()):
-        os.chown(path, os.geteuid(), os.getegid(), follow_symlinks=False)
+@cache
+def _may_lend(user: int) -> bool:
+    """Whether this process can begin one of another user, and end it: each takes a right of its own."""
+    try:
+        with subprocess.Popen(
+            ["/bin/cat"], stdin=subprocess.PIPE, cwd="/", env={}, user=user, group=user, extra_groups=[]
+        ) as tried:
+            tried.kill()
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return True
+
+
+def _take_back(*paths: Path) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            os.chown(path, os.geteuid(), os.getegid(), follow_symlinks=False)
 
 
 # Landlock (see landlock(7)): every file but those below a few folders, every TCP port, others' processes
@@ -198,12 +256,31 @@ io_uring_setup io_uring_enter io_uring_register bpf perf_event_open userfaultfd
 fanotify_init inotify_init inotify_init1 add_key request_key keyctl
 init_module finit_module delete_module kexec_load kexec_file_load reboot swapon swapoff
 acct quotactl syslog settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname personality
-iopl ioperm modify_ldt memfd_secret msgget semget shmget mq_open
+iopl ioperm modify_ldt memfd_secret mq_open mq_unlink
+msgget msgsnd msgrcv msgctl semget semop semtimedop semctl shmget shmat shmctl
+mkdir mkdirat chmod fchmod fchmodat chown fchown lchown fchownat utime utimes futimesat utimensat
+setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr
+setrlimit setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam sched_setattr
+migrate_pages move_pages
 """
-"""Calls that lead out of a process, and none of which reading a file needs."""
+"""Calls that lead out of a process, or to its user's files and processes where Landlock does not look.
+
+Reading a file needs none of them.
+"""
+
+_YOUNG = {
+    "fchmodat2": 452,
+    "setxattrat": 463,
+    "removexattrat": 466,
+    "open_tree_attr": 467,
+    "file_setattr": 469,
+}
+"""More of them, which libseccomp may not know yet: each has one number on every architecture."""
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
-_MASKED_EQUAL, _THREAD = 7, 0x00010000
+_NOT_EQUAL, _MASKED_EQUAL, _THREAD = 1, 7, 0x00010000
+_WORD = 0xFFFFFFFF
+"""What the kernel looks at of an argument that is an int."""
 
 
 class _Argument(ctypes.Structure):
@@ -229,10 +306,22 @@ def _restrict_calls(library: Any) -> None:
         number = library.seccomp_syscall_resolve_name(name.encode())
         if number >= 0:  # else this architecture has none of this name
             _accepted(library.seccomp_rule_add_array(rules, refused, number, 0, None))
-    # Threads may begin, processes not. What the newer call is for cannot be seen: then the older is tried.
-    clone, clone3 = map(library.seccomp_syscall_resolve_name, (b"clone", b"clone3"))
-    no_thread = _Argument(0, _MASKED_EQUAL, _THREAD, 0)
-    _accepted(library.seccomp_rule_add_array(rules, refused, clone, 1, ctypes.byref(no_thread)))
+    for number in _YOUNG.values():
+        _accepted(library.seccomp_rule_add_array(rules, refused, number, 0, None))
+    for name, at, how, *about in (
+        ("clone", 0, _MASKED_EQUAL, _THREAD, 0),  # threads may begin, processes not
+        ("tgkill", 0, _NOT_EQUAL, os.getpid()),  # abort() sends a signal to itself
+        ("fcntl", 1, _MASKED_EQUAL, _WORD, 8),  # F_SETOWN, and F_SETOWN_EX: signals once a file is ready
+        ("fcntl", 1, _MASKED_EQUAL, _WORD, 15),
+        ("prlimit64", 0, _NOT_EQUAL, 0),  # another process, or anything but a look
+        ("prlimit64", 2, _NOT_EQUAL, 0),
+        ("prctl", 0, _NOT_EQUAL, 15),  # PR_SET_NAME, of threads: all else might undo what was set
+    ):
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        if_so = _Argument(at, how, *about)
+        _accepted(library.seccomp_rule_add_array(rules, refused, number, 1, ctypes.byref(if_so)))
+    # What the newer call is for cannot be seen: then the older is tried.
+    clone3 = library.seccomp_syscall_resolve_name(b"clone3")
     if clone3 >= 0:
         _accepted(library.seccomp_rule_add_array(rules, _ERRNO | errno.ENOSYS, clone3, 0, None))
     _accepted(library.seccomp_load(rules))

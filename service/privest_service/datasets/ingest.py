@@ -6,7 +6,6 @@ What is wrong is told by record index, field and rule, to the owner who uploads;
 import errno
 import hashlib
 import io
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -81,7 +80,6 @@ def ingest(
     if n < LEAST_RECORDS:
         raise refusal(f"a dataset has at least {LEAST_RECORDS} records")
     mark.update(f"\0{rows}".encode())
-    os.chmod(target, 0o600)  # noqa: PTH101
     return Ingested(n, mark.hexdigest())
 
 

@@ -21,6 +21,8 @@ from privest_service.problems import Fault
 UPLOAD, ROWS = "upload", "rows.npy"
 """Names in the folder of an upload: of what came, and of the validated rows."""
 
+_SPARE = 2**26
+"""Bytes by which a file may be longer than all rows may: small uploads always unpack to 32 MiB."""
 
 _LOADED = (
     *(f"encodings.{name}" for name in ("cp437", "utf_8_sig")),  # of names in zip files, and of csv
@@ -51,7 +53,9 @@ def prepare() -> None:
     confinement.prepare()
 
 
-def parse(folder: str, form: Format, intake: Intake, limit: int, *, ordered: bool = True) -> Ingested:
+def parse(
+    folder: str, form: Format, intake: Intake, limit: int, seconds: float, *, ordered: bool = True
+) -> Ingested:
     """Validate the upload in a folder and leave its rows beside it; for a worker, which does not read it.
 
     Args:
@@ -59,6 +63,7 @@ def parse(folder: str, form: Format, intake: Intake, limit: int, *, ordered: boo
         form: the upload's format.
         intake: what the schema says of it.
         limit: bytes that the rows may take.
+        seconds: that it may compute, on each processor.
         ordered: whether the records stand in an order of the file's own (see `ingest`).
 
     Raises:
@@ -66,7 +71,8 @@ def parse(folder: str, form: Format, intake: Intake, limit: int, *, ordered: boo
         OSError: this machine could not do it, or the parser told what is not so.
     """
     place = Path(folder)
-    told = confinement.confined(place, partial(_told, form, intake, limit, ordered))
+    bounds = confinement.Bounds(seconds, limit + _SPARE)
+    told = confinement.confined(place, partial(_told, form, intake, limit, ordered), bounds, ROWS)
     try:
         answer = _Answer.model_validate_json(told)
     except ValidationError:
@@ -92,7 +98,7 @@ def _told(form: Format, intake: Intake, limit: int, ordered: bool) -> bytes:
 
 
 def _require_rows(path: Path, n: int, intake: Intake) -> None:
-    """Look whether a file is one of so many records, and no link to somebody else's.
+    """Look whether a file is one of so many records, and no link to somebody else's; keep it to the service.
 
     Raises:
         OSError: it is not.
@@ -104,3 +110,4 @@ def _require_rows(path: Path, n: int, intake: Intake) -> None:
         whole = about.st_size == len(begin) + n * record and file.read(len(begin)) == begin
         if not (plain and whole and n >= LEAST_RECORDS):
             raise ChildProcessError("the parser left other rows than it told of")
+        os.fchmod(file.fileno(), 0o600)  # which the parser may not do, nor be trusted with

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
+from anyio import CancelScope
 from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
@@ -155,8 +156,7 @@ async def register(
         # From the source on: else one owner's files, or copies, would take the disk or the turn of all.
         async with services.engine.turn(owner_id):
             await services.engine.in_thread(_require_room, services, owner_id, 1)
-            folder.mkdir(mode=0o700)
-            (folder / UPLOAD).touch(0o600)
+            await services.engine.in_thread(_begin, folder)
             found = await source(folder / UPLOAD)
             accepted = await services.engine.in_worker(
                 "intake",
@@ -165,6 +165,7 @@ async def register(
                 found.form,
                 schema.intake().of_csv(header),
                 services.settings.max_dataset_bytes,
+                services.settings.intake_timeout,
             )
             return await services.engine.in_thread(
                 _adopt,
@@ -183,7 +184,15 @@ async def register(
     except OSError:
         raise Unavailable("there is no room for this at present; nothing was stored") from None
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # with what a worker left that was stopped
+        # With what a worker left that was stopped, or a parser without number: also if the caller went away.
+        with CancelScope(shield=True):
+            await services.engine.in_thread(partial(shutil.rmtree, folder, ignore_errors=True))
+
+
+def _begin(folder: Path) -> None:
+    """Make the folder of an upload, with an empty file in it."""
+    folder.mkdir(mode=0o700)
+    (folder / UPLOAD).touch(0o600)
 
 
 def _adopt(
