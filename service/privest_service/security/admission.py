@@ -164,12 +164,13 @@ class Route(Admitting):
         try:
             given = from_json(body)
         except json.JSONDecodeError as error:
-            raise RequestValidationError([{"type": "json_invalid", "loc": ("body", error.pos)}]) from None
+            fault = {"type": "json_invalid", "loc": ("body", error.pos)}
+            raise RequestValidationError([fault], body=error.doc) from None
         except (ValueError, RecursionError):
             raise Invalid from None
         read, errors = self.body_field.validate(given, {}, loc=("body",))
         if errors:
-            raise RequestValidationError(errors)
+            raise RequestValidationError(errors, body=given)
         return read
 
 
