@@ -1,12 +1,13 @@
 """Exports of the ledger, read on another machine: what was done to one shows, and one key is trusted."""
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 import pytest
 from directly import Books
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -24,6 +27,9 @@ from privest_service.database import Database, now
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import (
     LINE,
+    AccountLine,
+    EntryLine,
+    Head,
     Heads,
     JobLine,
     Line,
@@ -33,10 +39,11 @@ from privest_service.ledger.export import (
     ended,
     heads,
     lines,
+    read,
 )
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Job
-from privest_service.ledger.receipts import Signer
+from privest_service.ledger.receipts import Receipt, ReceiptEntry, Signer
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import Trusted, verify
 
@@ -120,7 +127,7 @@ def test_a_mechanism_of_nonsense_is_no_crash() -> None:
     told = mechanism("frechet-mean", "ds_x", PrivacyTarget(1.0, 1e-6), (noiseless,)).content
     for content in (told, "[]", "{}", "not json"):
         digest = hashlib.sha256(content.encode()).hexdigest()
-        told = ended([MechanismLine(digest=digest, content=content)], SIGNER)
+        told = ended([MechanismLine(digest=digest, content=content), heads(SIGNER, [])], SIGNER)
         assert verify(told, [SIGNER.public_key]).faults == []  # of no entry
 
 
@@ -201,6 +208,206 @@ def test_what_was_done_to_an_export_shows(exported: Any, forgery: str) -> None:
     assert any(words in fault for fault in faults(forged, key)), faults(forged, key)
 
 
+def ends_of(told: Iterable[Line]) -> Heads:
+    """Signed heads of the accounts of a ledger, as these say themselves."""
+    accounts = [row for row in told if isinstance(row, AccountLine)]
+    return heads(SIGNER, [Account(id=row.account, seq=row.seq, head=row.head) for row in accounts])
+
+
+def receipts_of(told: list[Line], *, owners: bool) -> list[Receipt]:
+    """All receipts of one of the two kinds."""
+    found = [line.receipt for line in told if isinstance(line, ReceiptLine)]
+    return [receipt for receipt in found if bool(receipt.statement.entries) == owners]
+
+
+def naming(told: list[Line], chosen: Callable[[Receipt, Receipt], list[ReceiptEntry]]) -> list[Line]:
+    """The second job's receipts, made anew with entries chosen from the first one's and from its own."""
+    one, two = receipts_of(told, owners=True)
+    forged = SIGNER._signed(two.statement.model_copy(update={"entries": chosen(one, two)}))
+    anew = {two.statement.job: {True: forged, False: SIGNER.for_analyst(forged)}}
+    return [
+        ReceiptLine(receipt=anew[line.receipt.statement.job][bool(line.receipt.statement.entries)])
+        if isinstance(line, ReceiptLine) and line.receipt.statement.job in anew
+        else line
+        for line in told
+    ]
+
+
+def twice(told: list[Line], *, owners: bool) -> list[Line]:
+    chosen = receipts_of(told, owners=owners)
+    return [*told[:-1], *(ReceiptLine(receipt=receipt) for receipt in chosen), told[-1]]
+
+
+def without(told: list[Line], kind: type, *, owners: bool = False) -> list[Line]:
+    """No heads, or no receipts of analysts."""
+    return [
+        line
+        for line in told
+        if not isinstance(line, kind)
+        or (isinstance(line, ReceiptLine) and bool(line.receipt.statement.entries) != owners)
+    ]
+
+
+def other_heads(told: list[Line], change: Callable[[list[Head]], list[Head]]) -> list[Line]:
+    last = told[-1]
+    assert isinstance(last, Heads)
+    forged = last.model_copy(update={"heads": change(last.heads)})
+    forged.signature = SIGNER.sign(forged.to_sign())
+    return [*told[:-1], forged]
+
+
+SIGNED_FORGERIES: dict[str, tuple[Callable[[list[Line]], list[Line]], str]] = {
+    "another job's": (lambda told: naming(told, lambda one, _: one.statement.entries), "does not name"),
+    "one of its debits": (
+        lambda told: naming(told, lambda _, two: two.statement.entries[:1]),
+        "does not name",
+    ),
+    "a debit twice": (
+        lambda told: naming(told, lambda _, two: [*two.statement.entries, two.statement.entries[0]]),
+        "does not name",
+    ),
+    "another's beside its own": (
+        lambda told: naming(told, lambda one, two: [*two.statement.entries, *one.statement.entries]),
+        "does not name",
+    ),
+    "every receipt twice": (lambda told: twice(told, owners=True), "two receipts for its owner"),
+    "every analyst's twice": (lambda told: twice(told, owners=False), "two receipts for an analyst"),
+    "no analysts' receipts": (lambda told: without(told, ReceiptLine), "has no analyst's receipt"),
+    "a job told twice": (
+        lambda told: [*(line for line in told if isinstance(line, JobLine)), *told],
+        "is told twice",
+    ),
+    "no heads": (lambda told: without(told, Heads), "there are no heads"),
+    "heads twice": (lambda told: [*told, told[-1]], "there are 2 heads"),
+    "heads of some": (lambda told: other_heads(told, lambda all_: all_[1:]), "not the ends of all chains"),
+    "earlier heads": (
+        lambda told: other_heads(told, lambda all_: [first_of(told, head.account) for head in all_]),
+        "not the ends of all chains",
+    ),
+}
+"""By somebody who has the signing key, and signs an end anew."""
+
+
+def first_of(told: list[Line], account: int) -> Head:
+    """Where the chain of an account began."""
+    found = next(line for line in told if isinstance(line, EntryLine) and line.account == account)
+    return Head(account=account, seq=found.seq, hash=found.hash)
+
+
+def two_jobs(database: Database) -> list[Line]:
+    """All but the end of a ledger with two jobs of three debits, both committed."""
+    books = Books(database)
+    accounts = [books.open(Limits("basic", 10**9, 10**9, 0, 0)) for _ in range(3)]
+    for _ in range(2):
+        job = books.reserve(dict.fromkeys(accounts, Charge(1, 1, 1, 1)))
+        with database.write() as session:
+            assert ledger.claim_next(session, timedelta(hours=1)) is not None
+            assert ledger.commit(session, job, "{}")
+    with database.read(snapshot=True) as session:
+        return list(lines(session))[:-1]
+
+
+def signed_faults(told: Iterable[Line], *shown: Receipt) -> list[str]:
+    """Of a ledger whose end is signed anew; the mechanisms are made up here."""
+    found = verify(ended(told, SIGNER), [SIGNER.public_key], shown=shown).faults
+    return [fault for fault in found if "mechanism" not in fault]
+
+
+@pytest.mark.parametrize("forgery", SIGNED_FORGERIES)
+def test_what_was_done_and_signed_anew_shows(database: Database, forgery: str) -> None:
+    told = two_jobs(database)
+    assert signed_faults(told) == []
+    change, words = SIGNED_FORGERIES[forgery]
+    found = signed_faults(change(told))
+    assert any(words in fault for fault in found), found
+
+
+def test_a_kept_receipt_shows_that_a_job_was_committed(database: Database) -> None:
+    """Told as failed by somebody with the key, nothing else in the ledger is against it."""
+    told = two_jobs(database)
+    kept = receipts_of(told, owners=True)[1], receipts_of(told, owners=False)[1]
+    job = kept[0].statement.job
+    forged = [
+        line.model_copy(update={"state": "failed"}) if isinstance(line, JobLine) and line.job == job else line
+        for line in told
+        if not (isinstance(line, ReceiptLine) and line.receipt.statement.job == job)
+    ]
+    for receipt in kept:
+        assert signed_faults(told, receipt) == []
+        assert signed_faults(forged) == []
+        assert len(signed_faults(forged, receipt)) == 1
+
+
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.sampled_from([-(2**70), 2**70, 1e300, [], {}, "\ud800", "A" * 44, "é", "debit", "void", "limit"]),
+    st.sampled_from(
+        ["2026-01-31T12:00:00", "2026-01-31", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+    ),
+    st.text(max_size=5),
+)
+
+
+def places_of(value: Any, *way: Any) -> Iterator[tuple[Any, ...]]:
+    """The ways to all that is in a line."""
+    if way:
+        yield way
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from places_of(part, *way, key)
+
+
+def mutated(rows: Rows, draw: Callable[[st.SearchStrategy[Any]], Any]) -> list[str]:
+    """The text of an export, with one or two values changed or gone."""
+    rows = json.loads(json.dumps(rows))
+    for _ in range(draw(st.integers(1, 2))):
+        row = draw(st.sampled_from(rows))
+        *way, last = draw(st.sampled_from(list(places_of(row))))
+        for key in way:
+            row = row[key]
+        if draw(st.booleans()):
+            row[last] = draw(JUNK)
+        else:
+            del row[last]
+    for row in rows:
+        if row.get("type") == "mechanism" and isinstance(row.get("content"), str):
+            row["digest"] = hashlib.sha256(row["content"].encode(errors="replace")).hexdigest()
+    return [json.dumps(row) for row in rows]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_no_text_makes_the_verifier_crash(database: Database) -> None:
+    rows = [json.loads(line) for line in as_jsonl(ended(two_jobs(database), SIGNER))]
+
+    @settings(max_examples=150, deadline=None)
+    @given(st.data())
+    def fuzz(data: st.DataObject) -> None:
+        with contextlib.suppress(ValueError):  # says in words that this is no ledger
+            verify(read(mutated(rows, data.draw)), [SIGNER.public_key])
+
+    fuzz()
+
+
+@pytest.mark.parametrize("kind", ["entry", "account", "heads", "end", "receipt"])
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_moments_without_a_zone_and_sums_untold_are_no_crash(database: Database, kind: str) -> None:
+    rows = [json.loads(line) for line in as_jsonl(ended(two_jobs(database), SIGNER))]
+    row = of_kind(rows, kind)
+    if kind == "account":
+        row["spent"] = row["limit"] = {}
+    else:
+        (row["receipt"]["statement"] if kind == "receipt" else row)["at"] = "2026-01-31T12:00:00"
+    keys = [f"{SIGNER.public_key}=2100-01-01"]
+    if kind == "entry":
+        with pytest.raises(ValueError, match="is no line of a ledger"):
+            verify(read(map(json.dumps, rows)), keys)
+    else:
+        assert verify(read(map(json.dumps, rows)), keys).faults
+    assert not Trusted.read(keys[0]).holds("2026-01-31T12:00:00")
+
+
 def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database: Database) -> None:
     """With the key in hand one can write another history; what was published of the first one stays."""
     books = Books(database)
@@ -220,8 +427,8 @@ def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database
     gone = next(row.job for row in before if row.type == "entry" and (row.account, row.seq) == (account, 4))
     short = [row for row in short if not (row.type == "job" and row.job == gone)]
 
-    def found(*heads: Heads) -> list[str]:
-        told = verify(ended(short[:-2], SIGNER), [SIGNER.public_key], heads).faults
+    def found(*kept: Heads) -> list[str]:
+        told = verify(ended([*short[:-2], ends_of(short)], SIGNER), [SIGNER.public_key], kept).faults
         return [fault for fault in told if "mechanism" not in fault]
 
     assert found() == []

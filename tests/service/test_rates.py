@@ -56,6 +56,21 @@ def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Se
     assert {httpx.get(f"{server.url}/healthz").status_code for _ in range(10)} == {200}
 
 
+def test_whatever_a_caller_asks_for_is_counted(start_server: Callable[..., Server]) -> None:
+    """Also the end of its own key, which needs no scope, and the end of a session."""
+    server = start_server(rate_limit="6/minute")
+    owner, other = server.owner(), server.owner()
+    own = owner.get(f"/v1/owners/{owner.id}/keys").json()["keys"][0]["id"]
+    answers = [owner.delete(f"/v1/owners/{other.id}/keys/{own}") for _ in range(6)]
+    assert [answer.status_code for answer in answers] == [404] * 5 + [429]
+    _waits(answers[-1], 60)
+    with httpx.Client(base_url=server.url, verify=PLAIN) as browser:
+        assert browser.post("/dashboard/sign-in", data={"key": other.key}).status_code == 303
+        left = [browser.post("/dashboard/sign-out") for _ in range(6)]  # without the form's token: refused
+    assert [answer.status_code for answer in left] == [left[0].status_code] * 5 + [429]
+    assert left[0].status_code != 429
+
+
 def test_whoever_guesses_is_counted_by_address_and_no_key_of_ours_refused(
     start_server: Callable[..., Server],
 ) -> None:

@@ -2,12 +2,11 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import IO, Annotated, Literal
 
 import rfc8785
-from pydantic import BaseModel, Field, TypeAdapter
-from sqlalchemy import select
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
+from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
@@ -71,7 +70,7 @@ class EntryLine(BaseModel):
     mu_squared_spent: int | None = None
     slack_spent: int | None = None
     queries: int | None = None
-    at: datetime
+    at: AwareDatetime
     prev: str
     hash: str
     signer: str
@@ -86,11 +85,17 @@ class ReceiptLine(BaseModel):
 
 
 class JobLine(BaseModel):
-    """What became of a job that was charged to an owner, at the moment of the export."""
+    """What became of a job that was charged to an owner, at the moment of the export.
+
+    Attributes:
+        asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
+            of a job on several datasets it is not told: the receipt of whoever asked is of the whole.
+    """
 
     type: Literal["job"] = "job"
     job: str
     state: Literal["reserved", "claimed", "committed", "failed", "voided"]
+    asked_by_owner: bool | None = None
 
 
 class Head(BaseModel):
@@ -199,12 +204,13 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
                 yield MechanismLine(digest=found.digest, content=found.content)
                 session.expunge(found)
             yield entry
-    jobs = select(Job.id, Job.state).where(Job.owner_id.is_not(None), ~Job.dummy)
+    asked_by_owner = case((Job.part_of.is_(None), Job.submitter_id == Job.owner_id))
+    jobs = select(Job.id, Job.state, asked_by_owner).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
-    for job, state in session.execute(jobs.execution_options(yield_per=_AT_ONCE)):
-        yield JobLine(job=job, state=state)  # pyright: ignore[reportArgumentType]
+    for job, state, by_owner in session.execute(jobs.execution_options(yield_per=_AT_ONCE)):
+        yield JobLine(job=job, state=state, asked_by_owner=by_owner)  # pyright: ignore[reportArgumentType]
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
         if owner_id is not None:

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ from privest_service.ledger.export import (
 )
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
-from privest_service.ledger.receipts import Receipt, is_signature, key_id, signed_by
+from privest_service.ledger.receipts import Receipt, Statement, is_signature, key_id, signed_by
 from privest_service.ledger.service import QUERIES, SUMS_AFTER
 from privest_service.ledger.units import Charge, moved
 
@@ -59,13 +59,22 @@ class Trusted:
         return cls(found["key"], until if until.tzinfo else until.replace(tzinfo=UTC))
 
     def holds(self, at: datetime | str) -> bool:
-        """Whether the key had not been retired at a moment."""
-        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-        return self.until is None or moment <= self.until
+        """Whether the key had not been retired at a moment; it holds at none that has no zone."""
+        moment = _moment(at) if isinstance(at, str) else at
+        return moment is not None and (self.until is None or moment <= self.until)
 
     def signed(self, signature: str, content: bytes, at: datetime | str) -> bool:
         """Whether this is the key's true signature, of when it was not retired."""
         return self.holds(at) and is_signature(signature, content, self.public_key)
+
+
+def _moment(told: str) -> datetime | None:
+    """A moment as receipts and heads tell it; None where it is none, or has no zone."""
+    try:
+        moment = datetime.fromisoformat(told)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else None
 
 
 def trusted(keys: Iterable[str]) -> dict[str, Trusted]:
@@ -118,24 +127,119 @@ class _Chain:
     """A moment that the chain is known to have come to."""
 
 
+_Place = tuple[int, int, str]
+"""Of an entry: its account, its number, its hash."""
+
+
 @dataclass
-class _Opened:
-    """Commitments to entries that are there, as owners' receipts open them.
+class _Debits:
+    """The entries that are there, and which of them are debits of which job."""
+
+    places: set[_Place] = field(default_factory=set[_Place])
+    of_job: defaultdict[str, set[_Place]] = field(default_factory=lambda: defaultdict(set))
+
+    def add(self, line: EntryLine) -> None:
+        """Take an entry."""
+        place = (line.account, line.seq, line.hash)
+        self.places.add(place)
+        if line.kind == "debit" and line.job is not None:
+            self.of_job[line.job].add(place)
+
+
+@dataclass
+class _Receipts:
+    """Receipts against the entries that are there.
 
     Attributes:
-        by_job: of each job that has an owner's receipt.
-        by_answer: of the parts of a job on several datasets, by the digest of the receipt on the whole.
+        debits: of all entries.
+        keys: that may sign.
+        by_job: of each job that has an owner's receipt, the commitments to its entries.
+        by_answer: by the digest of the receipt on a whole job on several datasets, the parts of it.
+        statements: the digest of each job's owner's receipt.
+        analysts: jobs that have an analyst's receipt.
+        wholes: owners' receipts on jobs that are not charged themselves.
     """
 
-    by_job: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    debits: _Debits
+    keys: dict[str, Trusted]
+    by_job: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     by_answer: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    statements: dict[str, str] = field(default_factory=dict[str, str])
+    analysts: set[str] = field(default_factory=set[str])
+    wholes: dict[str, Receipt] = field(default_factory=dict[str, Receipt])
 
-    def add(self, receipt: Receipt) -> None:
-        """Take an owner's receipt."""
+    def faults_of(self, receipt: Receipt) -> Iterator[str]:
+        """Take a receipt of the ledger, and tell what is wrong with it."""
         told = receipt.statement
-        opened = {each.commitment for each in told.entries if each.commitment is not None}
-        self.by_job[told.job] |= opened
-        self.by_answer[told.answer] |= opened
+        owners = bool(told.entries)
+        if told.job in (self.statements if owners else self.analysts):
+            yield f"job {told.job} has two receipts for {'its owner' if owners else 'an analyst'}"
+        yield from self._signature(receipt)
+        if not owners:
+            self.analysts.add(told.job)
+            yield from self._commitments(receipt)
+            return
+        self.statements[told.job] = _digest(told)
+        if told.job not in self.debits.of_job:
+            self.wholes[told.job] = receipt  # its parts may follow
+            return
+        self.by_job[told.job] = {each.commitment for each in told.entries if each.commitment is not None}
+        self.by_answer[told.answer].add(told.job)
+        yield from self._named(receipt, self.debits.of_job[told.job])
+
+    def faults_of_wholes(self) -> Iterator[str]:
+        """What is wrong with receipts on jobs on several datasets, once all of their parts were read."""
+        for receipt in self.wholes.values():
+            yield from self._whole(receipt)
+
+    def faults_of_shown(self, receipt: Receipt) -> Iterator[str]:
+        """What is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
+        told = receipt.statement
+        yield from self._signature(receipt)
+        if not told.entries:
+            yield from self._commitments(receipt)
+        elif told.job not in self.debits.of_job:
+            yield from self._whole(receipt)
+        else:
+            yield from self._named(receipt, self.debits.of_job[told.job])
+            if self.statements.get(told.job) != _digest(told):
+                yield f"the receipt of {told.job} that was kept is not the one that is there"
+
+    def _signature(self, receipt: Receipt) -> Iterator[str]:
+        job, at = receipt.statement.job, receipt.statement.at
+        if not any(key.holds(at) and signed_by(receipt, key.public_key) for key in self.keys.values()):
+            yield f"the receipt of {job} has no true signature of a key that was given"
+
+    def _named(self, receipt: Receipt, debits: set[_Place]) -> Iterator[str]:
+        job, named = receipt.statement.job, [(e.account, e.seq, e.hash) for e in receipt.statement.entries]
+        if not self.debits.places.issuperset(named):
+            yield f"the receipt of {job} is for an entry that is not there"
+        elif sorted(named) != sorted(debits):
+            yield f"the receipt of {job} does not name the debits of its job, each once"
+
+    def _whole(self, receipt: Receipt) -> Iterator[str]:
+        # Each part's receipt has the digest of this one in place of an answer.
+        parts = self.by_answer.get(_sha256(receipt), set())
+        yield from self._named(receipt, {place for part in parts for place in self.debits.of_job[part]})
+
+    def _commitments(self, receipt: Receipt) -> Iterator[str]:
+        job, commitments = receipt.statement.job, set(receipt.statement.commitments)
+        if job in self.by_job:
+            fits = commitments == self.by_job[job]
+        else:  # of one on several owners' datasets: this ledger may be that of some of them
+            parts = self.by_answer.get(_sha256(receipt), set())
+            opened = {commitment for part in parts for commitment in self.by_job[part]}
+            fits = bool(opened) and opened <= commitments
+        if not fits:
+            yield f"the analyst's receipt of {job} does not commit to the entries that are there"
+
+
+def _sha256(receipt: Receipt) -> str:
+    return hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
+
+
+def _digest(statement: Statement) -> str:
+    return hashlib.sha256(statement.model_dump_json().encode()).hexdigest()
 
 
 def verify(
@@ -155,10 +259,11 @@ def verify(
     """
     report, known = Report(), trusted(keys)
     chains: dict[int, _Chain] = {}
-    published, opened = _published(kept, known), _Opened()
-    jobs = _Jobs(receipts=opened.by_job)
+    published, debits = _published(kept, known), _Debits()
+    receipts = _Receipts(debits, known)
+    jobs = _Jobs(receipts)
     costs: dict[str, Charge | str] = {}
-    hashes: set[tuple[int, int, str]] = set()
+    ends: list[Heads] = []
     for line in _up_to_the_end(lines, known, report):
         if isinstance(line, AccountLine):
             report.accounts += 1
@@ -173,23 +278,28 @@ def verify(
             if chain is None:
                 report.blame(line.account, ["it has entries and is not there"])
                 continue
-            hashes.add((line.account, line.seq, line.hash))
+            debits.add(line)
             report.blame(line.account, _entry(chain, line, known, costs))
         elif isinstance(line, Heads):
-            report.faults.extend(_heads(line, known, hashes))
+            ends.append(line)
+            report.faults.extend(_heads(line, known, debits.places))
         elif isinstance(line, JobLine):
-            jobs.states[line.job] = line.state
+            report.faults.extend(jobs.take(line))
         else:
             report.receipts += 1
-            report.faults.extend(_receipt(line.receipt, known, hashes, opened))
+            report.faults.extend(receipts.faults_of(line.receipt))
     for number, chain in chains.items():
         report.blame(number, _end(chain))
         report.blame(number, jobs.faults_of(chain))
     report.faults.extend(jobs.faults())
+    report.faults.extend(receipts.faults_of_wholes())
+    report.faults.extend(_ends(ends, chains))
     for earlier in kept:
-        report.faults.extend(f"as published {earlier.at}: {it}" for it in _heads(earlier, known, hashes))
+        report.faults.extend(
+            f"as published {earlier.at}: {it}" for it in _heads(earlier, known, debits.places)
+        )
     for receipt in shown:
-        report.faults.extend(_receipt(receipt, known, hashes, opened))
+        report.faults.extend(receipts.faults_of_shown(receipt))
     return report
 
 
@@ -208,7 +318,7 @@ def _cost(line: MechanismLine) -> Charge | str:
         return "was changed"
     try:
         return cost_again(line.content)
-    except (ValueError, KeyError, TypeError, ArithmeticError):
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return "does not keep what it promises"
 
 
@@ -253,7 +363,7 @@ def _entry(
 ) -> Iterator[str]:
     if line.seq != chain.seq + 1 or line.prev != chain.head:
         yield f"entry {line.seq} does not follow its predecessor"
-    if entry_hash(_as_entry(line)) != line.hash:
+    if not _is_hashed(line):
         yield f"entry {line.seq} was changed"
     yield from _signature(chain, line, keys)
     chain.seq, chain.head = line.seq, line.hash
@@ -282,6 +392,13 @@ def _entry(
         chain.voided.append(job)
         if chain.open.pop(job, None) != -amounts:
             yield f"entry {line.seq} gives back what was not charged"
+
+
+def _is_hashed(line: EntryLine) -> bool:
+    try:
+        return entry_hash(_as_entry(line)) == line.hash
+    except (ValueError, OverflowError):  # a number, or a moment, that no entry can have
+        return False
 
 
 def _signature(chain: _Chain, line: EntryLine, keys: dict[str, Trusted]) -> Iterator[str]:
@@ -317,18 +434,28 @@ def _end(chain: _Chain) -> Iterator[str]:
     if stated.queries not in (None, chain.queries):
         yield "the number of queries is not that of the entries"
     for name in _AMOUNTS:
-        if stated.spent[name] != chain.sums[name]:
+        if stated.spent.get(name) != chain.sums[name]:
             yield f"spent {name} is not the sum of the entries"
-        if stated.limit[name] != chain.limits[name]:
+        if stated.limit.get(name) != chain.limits[name]:
             yield f"the limit of {name} is not the one last entered"
 
 
 @dataclass
 class _Jobs:
-    """What became of jobs, and which of them have an owner's receipt."""
+    """What became of jobs, and which of them have receipts."""
 
-    receipts: Container[str]
+    receipts: _Receipts
     states: dict[str, str] = field(default_factory=dict[str, str])
+    of_analysts: set[str] = field(default_factory=set[str])
+    """Jobs that their owner did not ask for."""
+
+    def take(self, line: JobLine) -> Iterator[str]:
+        """What became of one more job, which is told once."""
+        if line.job in self.states:
+            yield f"job {line.job} is told twice"
+        self.states[line.job] = line.state
+        if line.asked_by_owner is False:
+            self.of_analysts.add(line.job)
 
     def faults_of(self, chain: _Chain) -> Iterator[str]:
         """What became of a job must be what became of its charge."""
@@ -336,14 +463,18 @@ class _Jobs:
             if (state := self.states.get(job)) in (None, "voided"):
                 yield f"job {job} is charged and {state or 'is not there'}"
         for job in chain.voided:
-            if (state := self.states.get(job)) != "voided" or job in self.receipts:
+            if (state := self.states.get(job)) != "voided" or job in self.receipts.statements:
                 yield f"what job {job} cost was given back, and it is {state or 'not there'}"
 
     def faults(self) -> Iterator[str]:
         """A job has a receipt if it was committed. Of one on several datasets only the parts are told."""
+        there = self.receipts
         for job, state in self.states.items():
-            if (state == "committed") != (job in self.receipts):
-                yield f"job {job} is {state} and has {'a' if job in self.receipts else 'no'} receipt"
+            if (state == "committed") != (job in there.statements):
+                yield f"job {job} is {state} and has {'a' if job in there.statements else 'no'} receipt"
+            # Receipts of before there were commitments have none for analysts beside them.
+            if job in self.of_analysts and there.by_job.get(job) and job not in there.analysts:
+                yield f"job {job} was not asked for by its owner, and has no analyst's receipt"
 
 
 def _heads_signed(signed: Heads, keys: dict[str, Trusted]) -> bool:
@@ -351,35 +482,22 @@ def _heads_signed(signed: Heads, keys: dict[str, Trusted]) -> bool:
     return key is not None and key.signed(signed.signature, signed.to_sign(), signed.at)
 
 
-def _heads(signed: Heads, keys: dict[str, Trusted], hashes: set[tuple[int, int, str]]) -> Iterator[str]:
+def _heads(signed: Heads, keys: dict[str, Trusted], places: set[_Place]) -> Iterator[str]:
     if not _heads_signed(signed, keys):
         yield "the heads have no true signature of a key that was given"
     for head in signed.heads:
-        if (head.account, head.seq, head.hash) not in hashes:
+        if (head.account, head.seq, head.hash) not in places:
             yield f"account {head.account} does not go through its head at {head.seq}"
 
 
-def _receipt(
-    receipt: Receipt, keys: dict[str, Trusted], hashes: set[tuple[int, int, str]], opened: _Opened
-) -> Iterator[str]:
-    job, at = receipt.statement.job, receipt.statement.at
-    if not any(key.holds(at) and signed_by(receipt, key.public_key) for key in keys.values()):
-        yield f"the receipt of {job} has no true signature of a key that was given"
-    for entry in receipt.statement.entries:
-        if (entry.account, entry.seq, entry.hash) not in hashes:
-            yield f"the receipt of {job} is for an entry that is not there"
-    if receipt.statement.entries:
-        opened.add(receipt)
+def _ends(told: Sequence[Heads], chains: dict[int, _Chain]) -> Iterator[str]:
+    """A ledger tells once where all of its chains end."""
+    if len(told) != 1:
+        yield f"there are {len(told) or 'no'} heads, and not one"
         return
-    # An analyst's. Of one on several owners' datasets, this ledger may be that of some of them.
-    commitments = set(receipt.statement.commitments)
-    whole = hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
-    if job in opened.by_job:
-        fits = commitments == opened.by_job[job]
-    else:
-        fits = bool(opened.by_answer.get(whole)) and opened.by_answer[whole] <= commitments
-    if not fits:
-        yield f"the analyst's receipt of {job} does not commit to the entries that are there"
+    heads = sorted((head.account, head.seq, head.hash) for head in told[0].heads)
+    if heads != sorted((number, chain.seq, chain.head) for number, chain in chains.items()):
+        yield "the heads are not the ends of all chains"
 
 
 def _as_entry(line: EntryLine) -> Entry:

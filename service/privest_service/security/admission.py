@@ -69,6 +69,10 @@ class Admitting(APIRoute):
         """
         raise NotImplementedError
 
+    def excuses(self, found: Credential, request: Request) -> bool:  # noqa: ARG002
+        """Whether this may be done without the scopes that are declared: nothing is, but by some routes."""
+        return False
+
     def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:
         """What the body takes, and how much of it at most: of one that does not tell its length, the most."""
         told = request.headers.get("content-length", "0")
@@ -92,9 +96,8 @@ class Admitting(APIRoute):
         if self._for_known:
             found = await services.limiter.recognise(self.identify, services, request)
             request.state.credential, who = found, found.principal.id
-            # Any key may end itself.
-            if self.needs and (found.key_id is None or found.key_id != request.path_params.get("key_id")):
-                services.rates.count(found.principal)
+            services.rates.count(found.principal)
+            if not self.excuses(found, request):
                 found.must_be_for(*self.needs)
         limiter: Limiter = services.limiter
         what, amount = self.brings(limiter, request)
@@ -164,12 +167,13 @@ class Route(Admitting):
         try:
             given = from_json(body)
         except json.JSONDecodeError as error:
-            raise RequestValidationError([{"type": "json_invalid", "loc": ("body", error.pos)}]) from None
+            fault = {"type": "json_invalid", "loc": ("body", error.pos)}
+            raise RequestValidationError([fault], body=error.doc) from None
         except (ValueError, RecursionError):
             raise Invalid from None
         read, errors = self.body_field.validate(given, {}, loc=("body",))
         if errors:
-            raise RequestValidationError(errors)
+            raise RequestValidationError(errors, body=given)
         return read
 
 
@@ -179,3 +183,11 @@ class Uploading(Route):
     def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:  # noqa: ARG002
         """One upload, whatever its length."""
         return UPLOADS, 1
+
+
+class Revoking(Route):
+    """A route that ends the key in its path, which any key may do to itself."""
+
+    def excuses(self, found: Credential, request: Request) -> bool:
+        """Whether a key asks for its own end."""
+        return found.key_id is not None and found.key_id == request.path_params["key_id"]

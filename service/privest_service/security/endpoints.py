@@ -9,7 +9,7 @@ from privest_service.inputs import Id
 from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
-from privest_service.security.admission import Route
+from privest_service.security.admission import Revoking, Route
 from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, ServicesDep
 from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
@@ -25,6 +25,7 @@ from privest_service.security.schemas import (
 )
 
 router = APIRouter(prefix="/v1", tags=["principals"], route_class=Route)
+revoking = APIRouter(route_class=Revoking)
 
 
 @router.get("/me", responses=documented())
@@ -124,7 +125,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
     return {"id": key.id, "scopes": key.scopes.split(), "expires_at": key.expires_at}
 
 
-@router.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
+@revoking.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an owner at once, with every key that it issued. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
@@ -132,12 +133,15 @@ def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, services: Se
     return Response(status_code=204)
 
 
-@router.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
+@revoking.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
 def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
     """Revoke a key of an analyst at once, with every key that it issued. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
     services.database.run(lambda session: service.revoke_key(session, analyst_id, key_id))
     return Response(status_code=204)
+
+
+router.include_router(revoking)
 
 
 def _must_be_analyst(caller: Principal, analyst_id: str) -> None:
