@@ -137,4 +137,5 @@ if __name__ == "__main__":
     for fault in os.environ.get(FAULTS, "").split():
         _PLANTED[fault]()
     local._PRELOADED.append("audit.faults")
+    local._KEPT = (*local._KEPT, "AUDIT_")  # as workers have few of the service's variables
     sys.exit(main())

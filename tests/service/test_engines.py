@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -34,6 +35,7 @@ from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
 from inside import World, claimed
+from pebble import ProcessPool
 from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
@@ -55,6 +57,7 @@ from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
+from privest_service.estimates.runners.local import Processes
 from privest_service.ledger.models import Job, Transition
 from privest_service.limits import PLANS
 from privest_service.problems import TooLarge, Unavailable
@@ -516,6 +519,24 @@ def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(
 
 
 @on_one_database
+def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked whether it is active, pebble's starts its processes: what that raises would end the feeder."""
+    processes = Processes(1, 2**31)
+    try:
+        assert processes.call(float(HANG_GUARD), os.getpid).result()
+        with monkeypatch.context() as patch:
+
+            def unstartable(_: object) -> bool:
+                raise BrokenProcessPool
+
+            patch.setattr(ProcessPool, "active", property(unstartable))
+            processes.mend()
+            assert processes._pool is None
+        assert processes.call(float(HANG_GUARD), os.getpid).result()
+    finally:
+        processes.stop()
+
+
 def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     database: Database, tmp_path: Path
 ) -> None:

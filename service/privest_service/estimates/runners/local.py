@@ -95,7 +95,7 @@ class Processes:
             now = time.monotonic()
             if not self._calls or any(call.running() for call in list(self._calls)):
                 self._moved = now
-            if (broken := self._pool) is None or (broken.active and now - self._moved < _STALLED):
+            if (broken := self._pool) is None or (_is_usable(broken) and now - self._moved < _STALLED):
                 return
             self._pool, lost = None, list(self._calls)
         metrics.RENEWALS.inc()
@@ -116,6 +116,14 @@ class Processes:
             except TimeoutError:
                 self.mend()
                 pool = self._pool
+
+
+def _is_usable(pool: ProcessPool) -> bool:
+    """Whether a pool takes calls. Asked first, it starts its processes, and raises where it cannot."""
+    try:
+        return pool.active
+    except (OSError, RuntimeError):
+        return False
 
 
 def _clear(broken: ProcessPool, lost: list[ProcessFuture[Any]]) -> None:
