@@ -518,7 +518,6 @@ def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(
     in_engine(database, tmp_path, use)
 
 
-@on_one_database
 def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Asked whether it is active, pebble's starts its processes: what that raises would end the feeder."""
     processes = Processes(1, 2**31)
@@ -537,6 +536,7 @@ def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -
         processes.stop()
 
 
+@on_one_database
 def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     database: Database, tmp_path: Path
 ) -> None:
