@@ -222,6 +222,25 @@ def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path:
     assert privileges(migrated) == granted
 
 
+def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_path: Path) -> None:
+    """Neither those of the same owner, nor those of another role, which do not stop a migration either."""
+    roles.does("CREATE TABLE theirs (a serial)", roles.making)
+    superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
+    roles.does("CREATE TABLE anothers (a serial)", superuser)
+    both = {"migration_url": roles.making, "database_url": roles.running}
+    done = roles.privest(tmp_path, "migrate", **both)
+    assert done.returncode == 0, done.stderr
+    assert ("entries", "INSERT") in privileges(roles)
+    assert not {table for table, _ in privileges(roles)} & {"theirs", "anothers"}
+    for sequence in ("theirs_a_seq", "anothers_a_seq"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            roles.does(f"SELECT nextval('{sequence}')")
+    # What an earlier version granted goes.
+    roles.does(f"GRANT ALL ON theirs TO {roles.runner}", roles.making)
+    assert roles.privest(tmp_path, "migrate", **both).returncode == 0
+    assert "theirs" not in {table for table, _ in privileges(roles)}
+
+
 def test_the_whole_way_of_a_query_under_the_role_that_serves(migrated: Roles, tmp_path: Path) -> None:
     server = Server(tmp_path, migrated.running)
     try:

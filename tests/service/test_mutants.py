@@ -25,7 +25,7 @@ from privest_service.database import Database, now
 from privest_service.datasets import store
 from privest_service.ledger import service as ledger
 from privest_service.ledger import verify
-from privest_service.ledger.export import End, Heads, Line, heads, lines
+from privest_service.ledger.export import End, Heads, Line, ReceiptLine, ended, heads, lines
 from privest_service.ledger.models import Account, IdempotencyKey, Job
 from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
 from privest_service.owners.models import Owner
@@ -268,6 +268,52 @@ def a_void_is_of_a_job_that_was_voided(database: Database) -> None:
     assert any("given back" in fault for fault in books.faults())
 
 
+def a_receipt_names_the_debits_of_its_job(database: Database) -> None:
+    """One that names another job's shows, although the service's own key signed it."""
+    told = _with_two_receipts(database)
+    one, two = (at for at, line in enumerate(told) if isinstance(line, ReceiptLine) and _owners(line))
+    entries = told[one].receipt.statement.entries
+    forged = told[two].receipt.statement.model_copy(update={"entries": entries})
+    told[two] = ReceiptLine(receipt=SIGNER._signed(forged))
+    assert any("does not name" in fault for fault in verify.verify(ended(told, SIGNER), [_KEY]).faults)
+
+
+def an_analyst_has_a_receipt(database: Database) -> None:
+    """A ledger from which it was left out shows that."""
+    told = [x for x in _with_two_receipts(database) if not isinstance(x, ReceiptLine) or _owners(x)]
+    found = verify.verify(ended(told, SIGNER), [_KEY]).faults
+    assert any("has no analyst's receipt" in fault for fault in found)
+
+
+def a_ledger_tells_its_heads(database: Database) -> None:
+    """One without them, or with those of some accounts alone, shows."""
+    told = _with_two_receipts(database)
+    assert any("no heads" in fault for fault in verify.verify(ended(told[:-1], SIGNER), [_KEY]).faults)
+    told[-1] = heads(SIGNER, [])
+    found = verify.verify(ended(told, SIGNER), [_KEY]).faults
+    assert any("not the ends of all chains" in fault for fault in found)
+
+
+_KEY = SIGNER.public_key
+
+
+def _owners(line: ReceiptLine) -> bool:
+    return bool(line.receipt.statement.entries)
+
+
+def _with_two_receipts(database: Database) -> list[Any]:
+    """All lines but the end of a ledger with two committed jobs."""
+    books = Books(database)
+    account = books.open(_gdp(100))
+    for _ in range(2):
+        job = books.reserve({account: Charge(1, 1, 10, 0)})
+        assert claimed(database) == job
+        with database.write() as session:
+            assert ledger.commit(session, job, "{}")
+    with database.read(snapshot=True) as session:
+        return list(lines(session))[:-1]
+
+
 def a_backup_is_of_its_ledger(database: Database) -> None:
     """One that ends elsewhere than the heads beside it is not restored."""
     books = Books(database)
@@ -486,6 +532,18 @@ def _voids_of_anything(patch: pytest.MonkeyPatch, _: Database) -> None:
     patch.setattr(verify._Jobs, "faults_of", lambda *_: iter(()))
 
 
+def _receipts_of_anything(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(verify._Receipts, "_named", lambda *_: iter(()))
+
+
+def _analysts_without_receipts(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(verify._Jobs, "faults", lambda *_: iter(()))
+
+
+def _heads_untold(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(verify, "_ends", lambda *_: iter(()))
+
+
 def _heads_of_a_backup_unread(patch: pytest.MonkeyPatch, _: Database) -> None:
     def require_whole(session: Session, _: Heads, keys: Sequence[str]) -> None:
         if faults := verify.verify(lines(session), keys).faults:
@@ -529,6 +587,9 @@ MUTANTS: dict[str, tuple[Plant, Check]] = {
     "what moved is stale": (_moved_is_stale, a_change_takes_what_moved),
     "cut ledgers pass": (_cut_ledgers_pass, a_ledger_ends),
     "voids of anything": (_voids_of_anything, a_void_is_of_a_job_that_was_voided),
+    "receipts of anything": (_receipts_of_anything, a_receipt_names_the_debits_of_its_job),
+    "analysts without receipts": (_analysts_without_receipts, an_analyst_has_a_receipt),
+    "heads untold": (_heads_untold, a_ledger_tells_its_heads),
     "heads of a backup unread": (_heads_of_a_backup_unread, a_backup_is_of_its_ledger),
     "keys without end": (_keys_without_end, a_retired_key_signs_nothing_new),
     "folders unlinked": (_folders_unlinked, a_killed_restore_stops_nobody),
@@ -602,6 +663,9 @@ def test_every_fault_is_seen_by_something() -> None:
         "what moved is stale",
         "cut ledgers pass",
         "voids of anything",
+        "receipts of anything",
+        "analysts without receipts",
+        "heads untold",
         "heads of a backup unread",
         "keys without end",
         "folders unlinked",
