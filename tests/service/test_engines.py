@@ -646,7 +646,7 @@ def test_what_needs_too_much_memory_fails_alone(start_server: Callable[..., Serv
     schema = {"kind": "points", "manifold": {"name": "spd", "dim": 20}, "raw": raw}
     refused = owner.upload(packed.getvalue(), schema, "rows.npz")
     assert refused.status_code in (413, 422), refused.text
-    assert owner.get("/v1/datasets").json() == {"datasets": []}
+    assert owner.get("/v1/datasets").json() == {"datasets": [], "next": None}
     # A job.
     wide = owner.dataset(np.ones((40, 100_000)), {"kind": "vectors", "dim": 100_000})
     asked = {"kind": "robust-pca", "rank": 10, "start": "sketch", "steps": 1, "epsilon": 1.0}

@@ -371,7 +371,7 @@ def test_a_deleted_dataset_is_gone_and_its_charges_stay(server: Server) -> None:
     assert not file.exists()
     problem(owner.estimate(dataset), 404, "not-found")
     problem(owner.get(f"/v1/datasets/{dataset}"), 404, "not-found")
-    assert owner.get("/v1/datasets").json() == {"datasets": []}
+    assert owner.get("/v1/datasets").json() == {"datasets": [], "next": None}
     assert owner.budget() == before
 
 
