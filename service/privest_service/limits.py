@@ -41,7 +41,7 @@ REQUESTS = Limit("requests under way", 128, 1024)
 """From the head to the end of the answer: streams and long waits, too."""
 
 WAITS = Limit("answers waited for", 64, 512)
-"""By `Prefer: wait`. Whoever finds no place is answered at once, as a preference is a wish."""
+"""Requests with `Prefer: wait`. Whoever finds no place is answered at once: a preference is a wish."""
 
 JOB_STREAMS = Limit("streams of jobs' states", 12, 256)
 PAGE_STREAMS = Limit("open pages", 12, 256)
@@ -58,10 +58,10 @@ PLANS = Limit("plans", 4, 8)
 """Made by a worker: each has a thread wait for it."""
 
 FREE_PLANS = Limit("plans", 4, 6)
-"""Of them those that are only looked at: fewer, so that what is to be charged finds a place."""
+"""Plans that are only looked at: fewer than all, so that what is to be charged finds a place."""
 
 THREADS = 6
-"""Of one caller at a time, and so of connections to the database: what comes beyond waits for its turn."""
+"""Threads of one caller at a time, and so its connections to the database; more waits for its turn."""
 
 LONG = 2**14
 """Bytes from which on a document is read in a thread: in the event loop everybody would wait for it."""
@@ -79,7 +79,7 @@ _ALL = ""
 """Under which what all hold is counted."""
 
 _turns: ContextVar[asyncio.Semaphore | None] = ContextVar("turns", default=None)
-"""Of the present caller's threads; the service itself has as many as it takes."""
+"""The present caller's turns for threads; the service itself needs none."""
 
 
 class Limiter:

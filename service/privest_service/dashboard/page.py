@@ -97,7 +97,7 @@ class Page(Admitting):
     """A route of the dashboard, for whoever is signed in."""
 
     def identify(self, services: Services, request: Request) -> Credential:
-        """By the cookie of a session, or a token that the platform's proxy adds.
+        """Find out who calls from a session's cookie, or from a token that the platform's proxy adds.
 
         Raises:
             Unauthenticated: nobody is signed in.

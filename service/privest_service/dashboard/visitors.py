@@ -17,7 +17,7 @@ from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services
 
 _FIELDS = 50
-"""Of a form, which are kept in memory until it is whole."""
+"""Most fields of a form, which is kept in memory until it is whole."""
 
 _PLAIN = "privest-session"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -6,7 +6,7 @@ from privest_service.database.models import import_all
 from privest_service.database.tables import Base
 
 _DELETE, _UPDATE = 8, 16
-"""Of PostgreSQL's `pg_trigger.tgtype`."""
+"""Bits of PostgreSQL's `pg_trigger.tgtype`."""
 
 _OWNED = text("""
     SELECT c.relname FROM pg_class c

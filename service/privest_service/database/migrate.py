@@ -17,7 +17,7 @@ _REASONS = {
     "run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md tells",
     "42704": "there is no such role as PRIVEST_DATABASE_URL names: make it first",
 }
-"""By PostgreSQL's states of a missing privilege, and of a role that there is not."""
+"""What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
 
 
 def _tree() -> Path:

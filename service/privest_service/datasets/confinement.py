@@ -210,7 +210,7 @@ _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
 
 @cache
 def _landlock_version() -> int:
-    """Of the kernel's interface; below 1 where there is none."""
+    """The version of the kernel's Landlock interface; below 1 where there is none."""
     return _libc.syscall(444, None, ctypes.c_size_t(0), 1)
 
 

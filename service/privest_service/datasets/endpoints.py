@@ -56,7 +56,7 @@ _FORMATS: dict[str, Format] = {
 _JSON = "application/json"
 
 _FIELDS = 8
-"""Of the form in which a file comes."""
+"""Most fields of the form in which a file comes."""
 
 
 def _media_type(content_type: str | None) -> str:

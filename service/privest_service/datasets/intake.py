@@ -24,7 +24,7 @@ class Intake:
     places: int | None = None
 
     def of_csv(self, header: bool | None) -> "Intake":
-        """The same for a csv file of which is known whether its first line names the columns."""
+        """A copy for a csv file whose uploader said whether its first line names the columns."""
         return replace(self, layout=replace(self.layout, header=header))
 
     @property

@@ -86,7 +86,7 @@ def parse(
 
 
 def _told(form: Format, intake: Intake, limit: int, ordered: bool) -> bytes:
-    """Of the upload in the present folder, told as JSON."""
+    """Validate the upload in the present folder, and tell the outcome as JSON."""
     try:
         found = ingest(UPLOAD, form, intake, ROWS, limit, ordered=ordered)
         answer = _Answer(n=found.n, digest=found.digest)

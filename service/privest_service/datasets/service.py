@@ -254,7 +254,7 @@ def _lineage(services: Services, owner_id: str, rows_of: str | None) -> str | No
 
 
 def fingerprint(secret: bytes, owner_id: str, digest: str) -> str:
-    """By which an owner's same rows are recognised; nobody without the secret can compute it from rows.
+    """The mark of an owner's rows; nobody without the secret can compute it from rows.
 
     Args:
         secret: of the service, which the process that reads the rows does not have.

@@ -99,7 +99,7 @@ class Question:
 
     @property
     def name(self) -> str:
-        """By which its plan is remembered: the caller's own, or the time would tell what others asked.
+        """The name of its remembered plan: the caller's own, or time would tell what others asked.
 
         It tells the order of the datasets, too, of which the digest knows nothing.
         """

@@ -144,7 +144,7 @@ LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type"
 
 
 class Digest:
-    """Of lines, as far as they were told.
+    """A running digest of the lines of an export.
 
     It is of what was written and not of how: a later version knows more fields, which are not in older lines.
     """
@@ -161,7 +161,7 @@ class Digest:
 
     @property
     def digest(self) -> str:
-        """Of all lines until now."""
+        """SHA-256 over all lines until now."""
         return self._hash.hexdigest()
 
 

@@ -59,10 +59,10 @@ _HELD = and_(
         exists().where(_PART.part_of == Job.id, Owner.id == _PART.owner_id, Owner.frozen_by.is_not(None)),
     ),
 )
-"""Of jobs: that one of the owners whose rows they read is frozen."""
+"""Condition on jobs: an owner whose rows they read is frozen."""
 
 _WAITING = and_(Job.state == "reserved", _WHOLE, ~_HELD)
-"""Of jobs: for nothing but a worker."""
+"""Condition on jobs: they wait for nothing but a worker."""
 
 _OWNER_ACCOUNT = (
     select(Account)

@@ -128,7 +128,7 @@ class _Chain:
 
 
 _Place = tuple[int, int, str]
-"""Of an entry: its account, its number, its hash."""
+"""Where an entry stands: its account, its number, its hash."""
 
 
 @dataclass

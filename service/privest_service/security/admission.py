@@ -129,7 +129,7 @@ class Route(Admitting):
             raise RuntimeError("an endpoint declares no scope")
 
     def identify(self, services: Services, request: Request) -> Credential:
-        """By the key, or the platform's token, in the Authorization header.
+        """Find out who calls from the key, or the platform's token, in the Authorization header.
 
         Raises:
             Unauthenticated: there is none, or one that opens nothing.
