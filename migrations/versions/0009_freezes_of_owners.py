@@ -21,6 +21,7 @@ def upgrade() -> None:
         "ALTER TABLE owners ADD frozen_by VARCHAR(10)"
         " CONSTRAINT ck_owners_known_freezer CHECK (frozen_by IN ('owner', 'admin', 'both'))"
     )
+    op.create_index(op.f("ix_owners_frozen_by"), "owners", ["frozen_by"])
     # Whose freeze it was is not told; until now an owner ended any.
     frozen = f"SELECT 1 FROM accounts WHERE {_IN_FORCE} AND accounts.frozen"  # noqa: S608
     op.execute(f"UPDATE owners SET frozen_by = 'owner' WHERE EXISTS ({frozen})")  # noqa: S608
@@ -72,4 +73,5 @@ def downgrade() -> None:
     op.execute(f"UPDATE accounts SET frozen = true WHERE EXISTS ({owner})")  # noqa: S608
     if op.get_bind().dialect.name == "postgresql":
         op.alter_column("accounts", "frozen", server_default=None)
+    op.drop_index(op.f("ix_owners_frozen_by"), table_name="owners")
     op.drop_column("owners", "frozen_by")

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+from fastapi import APIRouter
 from history import past
 from sqlalchemy import select
 
@@ -148,7 +149,8 @@ def routes(method: str) -> set[str]:
     return {
         route.path.removeprefix("/dashboard")
         for module in modules
-        for route in module.router.routes
+        for router in (module.router, getattr(module, "uploads", APIRouter()))
+        for route in router.routes
         if method in (route.methods or ())
     }
 

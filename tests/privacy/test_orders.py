@@ -72,11 +72,16 @@ def of_a_database(directory: Path, replaced: bool, order: Order) -> Array:
     return np.load(stored)[:, 1:]
 
 
+def _named(rows: Array) -> bytes:
+    """A csv file of units and their numbers."""
+    return b"who,x\n" + csv_of(rows).partition(b"\n")[2]
+
+
 def of_units(directory: Path, replaced: bool, order: Order) -> Array:
     """Records that are units of one row each, in one order in the file, whatever their names."""
     file, stored = directory / f"{replaced}.csv", directory / f"{replaced}.npy"
     rows = table(values(), replaced=replaced)
-    file.write_bytes(b"who,x\n" + csv_of(np.array(rows)))
+    file.write_bytes(_named(np.array(rows)))
     schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 1}}
     # Ranks of units as they came: in both worlds the same.
     with patch.object(ingest_module, "_random_order", order):
@@ -115,7 +120,7 @@ def test_in_the_order_of_keys_it_would(tmp_path: Path) -> None:
 def test_the_order_is_drawn_by_the_generator_of_noise(tmp_path: Path, unit: bool) -> None:
     """A new one for each upload; every record is there, and the digest is of the file's order."""
     source, target = tmp_path / "rows.csv", tmp_path / "rows.npy"
-    source.write_bytes(b"who,x\n" + csv_of(np.array([(at, at) for at in range(500)])))
+    source.write_bytes(_named(np.array([(at, at) for at in range(500)])))
     schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 1}}
     intake = SCHEMA.validate_python(schema if unit else {"kind": "vectors", "dim": 2}).intake()
     drawn, orders = SystemNoise.permutation, list[list[float]]()

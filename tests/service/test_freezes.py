@@ -219,7 +219,9 @@ def test_a_freeze_is_not_lost_where_a_window_opens(database: Database) -> None:
         owner = session.get_one(Owner, books.owner)
         present = ledger.owner_account(session, books.owner)
         assert (owner.window, owner.frozen_by, present.window, present.frozen_by) == (2, "owner", 2, "owner")
-        renewed = ledger.accounts_in_force(session, owner, {"analyst": _subject(session, account)})[-1]
+        of_grant = {"analyst": _subject(session, account)}
+        found = {each.scope: each for each in ledger.accounts_in_force(session, owner, of_grant)}
+        renewed = found["analyst"]
         assert renewed.epsilon_limit == 2 * 10**9  # what else changed meanwhile is not lost either
     with pytest.raises(AccountFrozen):
         books.reserve({present.id: Charge(0, 0, 0, 0)})

@@ -238,7 +238,8 @@ def test_the_verifier_sees(books: Books, forgery: str) -> None:
         assert session.execute(text(command), {"a": account}).rowcount >= 1  # pyright: ignore
     faults = books.faults()
     assert any(words in fault for fault in faults), faults
-    assert all(f"account {account}" in fault for fault in faults), faults
+    of_all = "the heads are not the ends of all chains"
+    assert all(f"account {account}" in fault for fault in faults if fault != of_all), faults
 
 
 def test_the_database_itself_refuses_what_is_over_a_limit(books: Books) -> None:
@@ -310,11 +311,11 @@ class Model(RuleBasedStateMachine):
                 charges[account] = replace(charge, **most)
         refused = next(
             (
-                AccountFrozen if self.frozen_by else BudgetExceeded
+                BudgetExceeded
                 for account in sorted(charges)
-                if self.frozen_by or not self._fits(account, charges[account])
+                if not self._fits(account, charges[account])  # own caps, which come before freezes
             ),
-            None,
+            AccountFrozen if self.frozen_by else None,
         )
         if refused:
             with pytest.raises(refused):

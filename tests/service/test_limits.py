@@ -78,11 +78,11 @@ def test_a_caller_holds_few_threads_and_others_go_on() -> None:
     asyncio.run(use())
 
 
-def _answered_without_a_body(server: Server, path: str, *fields: str) -> bytes:
+def _answered_without_a_body(server: Server, path: str, *fields: str, seconds: float = HANG_GUARD) -> bytes:
     """What comes after a head that promises a body, of which no byte is ever sent."""
     where = urlsplit(server.url)
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *fields, "", ""]
-    with socket.create_connection((where.hostname, where.port), timeout=HANG_GUARD) as connection:
+    with socket.create_connection((where.hostname, where.port), timeout=seconds) as connection:
         connection.sendall("\r\n".join(lines).encode())
         return connection.recv(65536)
 
@@ -108,9 +108,9 @@ def test_bodies_beyond_a_callers_share_are_refused_unread(server: Server) -> Non
     largest, where = 2**20, urlsplit(server.url)
     path, promise = "/v1/estimates/frechet-mean/plan", ("Content-Type: application/json",)
 
-    def told(key: str) -> bytes:
+    def told(key: str, seconds: float = HANG_GUARD) -> bytes:
         fields = (f"Authorization: Bearer {key}", *promise, f"Content-Length: {largest}")
-        return _answered_without_a_body(server, path, *fields)
+        return _answered_without_a_body(server, path, *fields, seconds=seconds)
 
     with ExitStack() as held:
         for length in (f"Content-Length: {largest}", "Transfer-Encoding: chunked") * 2:
@@ -129,7 +129,7 @@ def test_bodies_beyond_a_callers_share_are_refused_unread(server: Server) -> Non
         assert told(owner.key).startswith(b"HTTP/1.1 429")
         assert owner.get("/v1/me").status_code == 200
         with pytest.raises(TimeoutError):
-            told(other.key)  # whose body is waited for
+            told(other.key, 1.0)  # whose body is waited for
 
 
 def test_the_uploads_of_a_page_are_for_whoever_is_signed_in(server: Server) -> None:

@@ -310,7 +310,9 @@ def test_rows_stay_where_nobody_knows_whether_they_were_noted(database: Database
     )
     schema = SCHEMA.validate_json(SCHEMA_TEXT)
     with pytest.raises(DatabaseUnavailable):
-        datasets._adopt(services, draft, "ds_1", world.owner, schema, Ingested(50, "rows"), None, False)
+        datasets._adopt(
+            services, draft, "ds_1", world.owner, schema, Ingested(50, "rows"), None, "ds_1", False
+        )
     with database.read() as session:
         assert session.get(Dataset, "ds_1") is not None
     assert store.path(world.owner, "ds_1").exists()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from test_formats import FORMATS, TABLES, arrow_file, refused, rows_as, table_as
 from test_subspaces import distance
 
 from harness import Caller, Server, csv_of, npy, problem
+from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows
@@ -85,6 +87,7 @@ def test_empty_cells_of_csv_are_unknown_whatever_else_a_line_holds(tmp_path: Pat
     )
 
 
+@patch.object(ingest_module, "_random_order", np.arange)
 def test_objects_by_column_and_units_have_gaps_too(tmp_path: Path) -> None:
     schema = GAPS | {"unit": {"column": "who", "rows": 2}}
     rows = [{"a": i, "who": "pq"[i % 2], "b": None, "c": 1.5 if i else None} for i in range(4)]
@@ -100,6 +103,7 @@ BITS = (0x7FF8000000000000, 0xFFF8000000000000, 0x7FF0000000000001, 0x7FFFFFFFFF
 
 
 @pytest.mark.parametrize("unit", [None, {"column": "who", "rows": 1}])
+@patch.object(ingest_module, "_random_order", np.arange)
 def test_fingerprints_and_stored_bits_know_one_nan(tmp_path: Path, unit: dict[str, Any] | None) -> None:
     schema, seen = GAPS | {"unit": unit}, set[tuple[str, bytes]]()
     for bits in BITS:

@@ -29,7 +29,7 @@ class _Kept(StaticFiles):
         return response
 
 
-_SIGN_IN = 2**15
+_SIGN_IN = 2**16
 """Bytes of the form that strangers may send: a key, or a token of a platform."""
 
 _rest = APIRouter(prefix="/dashboard", route_class=Page)

@@ -22,5 +22,5 @@ class Owner(Base):
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
     name: Mapped[str] = mapped_column(String(200))
     window: Mapped[int] = mapped_column(Integer, default=1)
-    frozen_by: Mapped[str | None] = mapped_column(String(10))
+    frozen_by: Mapped[str | None] = mapped_column(String(10), index=True)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
