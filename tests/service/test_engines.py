@@ -441,7 +441,9 @@ def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_pa
 def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path: Path) -> None:
     """Two of one owner never hold both intake processes; the slow one ends when the test lets it."""
     store, ended = Store(tmp_path), tmp_path / "ended"
-    settings = SimpleNamespace(max_owner_bytes=2**30, max_dataset_bytes=2**30, secret=b"s" * 32)
+    settings = SimpleNamespace(
+        max_owner_bytes=2**30, max_dataset_bytes=2**30, intake_timeout=600.0, secret=b"s" * 32
+    )
     rows, slow = npy(spd(60)), [tmp_path / name for name in ("first", "second")]
 
     async def use(engine: Engine) -> None:

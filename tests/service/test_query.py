@@ -158,7 +158,8 @@ def test_a_stream_of_states_ends_with(ends: str, monkeypatch: pytest.MonkeyPatch
     async def now(look: Callable[[], str]) -> str:
         return "claimed"
 
-    engine: Any = SimpleNamespace(draining=False, in_thread=now)
+    engine: Any = SimpleNamespace(draining=False)
+    monkeypatch.setattr(endpoints, "in_thread", now)
     services: Any = SimpleNamespace(engine=engine)
     if ends == "the time":
         monkeypatch.setattr(endpoints, "_LONGEST_WAIT", 0.3)

@@ -333,7 +333,7 @@ def test_an_analyst_with_a_grant(server: Server) -> None:
     assert len(job["charges"]) == 2
     assert owner.ledger()[0]["submitter"] == analyst.id
     seen = owner.get(f"/v1/jobs/{job['id']}").json()
-    assert seen == job | {"estimate": None, "uncertainty": None}
+    assert seen == job | {"estimate": None, "uncertainty": None, "receipt": seen["receipt"]}
     problem(analyst.estimate(dataset, **ASK, reuse=False), 409, "budget-exceeded")
 
 
