@@ -80,7 +80,7 @@ def faults(rows: Rows, key: str, *kept: dict[str, Any]) -> list[str]:
 def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     _, dataset, key, rows, kept = exported
     kinds = [row["type"] for row in rows]
-    assert (kinds.count("account"), kinds.count("entry"), kinds.count("receipt")) == (3, 13, 3)
+    assert (kinds.count("account"), kinds.count("entry"), kinds.count("receipt")) == (3, 13, 5)
     assert kinds.count("job") == 3
     assert kinds[-2:] == ["heads", "end"]
     scopes = {row["scope"]: row["datasets"] for row in rows if row["type"] == "account"}
@@ -96,7 +96,7 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
         )
 
     found = run("--key", key, "--heads", "heads.json")
-    assert (found.returncode, found.stdout) == (0, "3 accounts, 13 entries, 3 receipts: 0 faults\n")
+    assert (found.returncode, found.stdout) == (0, "3 accounts, 13 entries, 5 receipts: 0 faults\n")
     assert "with --key" in run().stderr
     assert run("--key", SIGNER.public_key).returncode == 1
     assert "signed with a key that was not given" in run("--key", SIGNER.public_key).stdout
