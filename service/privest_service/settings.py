@@ -125,7 +125,7 @@ class Settings(BaseSettings):
     """SQLAlchemy URL of SQLite or PostgreSQL; default: SQLite in the data directory."""
 
     migration_url: Annotated[str, AfterValidator(_database)] = ""
-    """The same database under the role that makes its tables, for `privest migrate`; default: one role."""
+    """URL of the database under the role that makes its tables, for `privest migrate`; default: one role."""
 
     secret_file: Path | None = None
     """32 bytes or more that key the fingerprints; made in the data directory on SQLite, else required."""

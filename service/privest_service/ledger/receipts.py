@@ -121,7 +121,7 @@ class Signer:
         )
 
     def for_analyst(self, receipt: Receipt) -> Receipt:
-        """The same receipt with commitments in place of the ledger's entries."""
+        """Make an analyst's receipt: commitments stand in place of the ledger's entries."""
         told = receipt.statement
         commitments = sorted(each.commitment for each in told.entries if each.commitment is not None)
         return self._signed(told.model_copy(update={"entries": [], "commitments": commitments}))
