@@ -49,7 +49,7 @@ test: install chromium ## all tests
 	$(PYTEST)
 
 check: install ## lint, types, imports, interface, Dockerfile
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache > .import-report || (cat .import-report; rm -f .import-report; exit 1)

@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import httpx
 import yaml
-from tests.harness import Caller, Server, body_of, npy
 
 from audit import served
 from audit.lines import Finding, Line, Section
@@ -19,6 +18,7 @@ from privest.arrays import Array
 from privest.shapes import Shape
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
+from tests.harness import Caller, Server, body_of, npy
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Of whom the dataset is the owner's, and its grant and the job the granted analyst's."""

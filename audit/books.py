@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import Caller, Server, body_of, spd
 
 from audit import served
 from audit.faulty import NAMES_EQUALS, NAMES_QUERIES, NAMES_SCOPES
@@ -17,6 +16,7 @@ from audit.lines import Finding, Line, Section
 from audit.outcomes import masked
 from audit.transcripts import different
 from privest.arrays import Array
+from tests.harness import Caller, Server, body_of, spd
 
 _RECORDS = 60
 _ASKED, _CAP, _DEAR = 0.4, 0.5, 0.6

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import wilcoxon
-from tests.harness import Server, spd
 
 from audit import served
 from audit.bounds import ALPHA
@@ -13,6 +12,7 @@ from audit.faulty import TRIPWIRE
 from audit.lines import Finding, Line, Section
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
+from tests.harness import Server, spd
 
 _WITHIN = 0.37
 """Seconds, well between two moments at which runs end."""

@@ -17,7 +17,6 @@ from hypothesis.errors import Flaky, Unsatisfiable
 from schemathesis import GenerationMode
 from schemathesis.checks import CHECKS
 from schemathesis.core.failures import Failure, FailureGroup
-from tests.harness import Caller, Server, body_of, npy
 
 from audit import readers, served
 from audit.access import ROLES, TABLE, Operation, Scene, operations
@@ -27,6 +26,7 @@ from audit.questions import needed, usual
 from privest.arrays import Array
 from privest.shapes import Shape
 from privest_service.estimates.kinds import KINDS
+from tests.harness import Caller, Server, body_of, npy
 
 _TOLD = re.compile(
     rb"(?<![\w.])7\d*e\+?77(?!\w)|731828182|"

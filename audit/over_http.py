@@ -8,7 +8,6 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from tests.harness import Caller, Server, body_of
 
 from audit import served
 from audit.distinguisher import Distinguisher
@@ -17,6 +16,7 @@ from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
+from tests.harness import Caller, Server, body_of
 
 _N, _EPSILON, _DELTA = 20, 2.5, 1e-6
 _AT_A_TIME = 4

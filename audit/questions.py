@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 from pydantic import BaseModel
-from tests.harness import body_of
 
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
@@ -16,6 +15,7 @@ from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shap
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.schemas import EstimateRequest
+from tests.harness import body_of
 
 N = 100
 _TARGET = PrivacyTarget(2.0, 1e-6)

@@ -9,9 +9,8 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.harness import SPD3, Server, npy, spd, until
-
 from audit.faulty import FAULTS, NOISE
+from tests.harness import SPD3, Server, npy, spd, until
 
 _open = ExitStack()
 

@@ -17,8 +17,6 @@ import numpy as np
 from playwright.sync_api import Browser
 from sqlalchemy import insert, text, update
 from sqlalchemy.orm import Session
-from tests.browser.browsing import chromium, find_chromium
-from tests.harness import LABELLED, Server
 
 from benchmarks.ledger_load import percentile, postgres
 from benchmarks.report import publish, spread, table
@@ -40,6 +38,8 @@ from privest_service.ledger.receipts import ReceiptEntry, Signer, new_signing_ke
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
+from tests.browser.browsing import chromium, find_chromium
+from tests.harness import LABELLED, Server
 
 SIZES = (1_000, 100_000)
 PAGES = (

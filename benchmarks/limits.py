@@ -4,10 +4,9 @@ from os import getloadavg
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.report import publish, table
 from tests.attackers import ATTACKS, beside
 from tests.harness import Server
-
-from benchmarks.report import publish, table
 
 
 def main() -> None:

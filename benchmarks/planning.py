@@ -7,14 +7,13 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
-from tests.harness import Caller, Server, npy, spd
-
 from benchmarks.report import publish, table
 from privest.estimators import frechet_mean
 from privest.estimators.frechet_mean import FrechetMeanSpec
 from privest.privacy import sampling
 from privest.privacy.cost import PrivacyTarget
 from privest.shapes import PointsShape
+from tests.harness import Caller, Server, npy, spd
 
 N, DIM = 10_704, 11
 TARGET = PrivacyTarget(0.5, 1e-6)

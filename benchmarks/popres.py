@@ -11,11 +11,11 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from PIL import Image
-from tests.harness import Caller, Server
 
 from benchmarks.report import publish, table
 from privest.manifolds.grassmann import Grassmann
 from privest.privacy.calibration import mu_for
+from tests.harness import Caller, Server
 
 mpl.use("agg")
 from matplotlib import pyplot as plt

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 import psutil
-from tests.harness import Caller, Server
 
 from benchmarks.report import publish, spread, table
+from tests.harness import Caller, Server
 
 STARTS, PLANS, CALLERS = 5, 1000, 4
 

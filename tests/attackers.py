@@ -12,11 +12,11 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tests.harness import HANG_GUARD, LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
+from tests.harness import HANG_GUARD, LABELLED, PLAIN, SPD3, Caller, Server, body_of, npy, slow_rows, spd
 
 _LONGEST = 60.0
 """Seconds after which every attack ends."""

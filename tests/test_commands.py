@@ -9,11 +9,11 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
-import benchmarks.peers
 import pytest
+
+import benchmarks.peers
 from benchmarks.__main__ import NAMES
 from benchmarks.__main__ import main as run_benchmarks
-
 from privest_service.cli import main
 
 ROOT = Path(__file__).parents[1]

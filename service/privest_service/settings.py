@@ -9,12 +9,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
+from limits import parse
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from limits import parse
 from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
 

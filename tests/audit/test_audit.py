@@ -9,13 +9,13 @@ import re
 
 import numpy as np
 import pytest
-from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
-from audit.canaries import chance
-from audit.canaries import epsilon_proven as epsilon_by_coins
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
 from audit import mutants, report, samplers, sensitivity, served
+from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
+from audit.canaries import chance
+from audit.canaries import epsilon_proven as epsilon_by_coins
 from privest import losses
 from privest.privacy.calibration import epsilon_for
 from privest_service.cli import main

@@ -2,6 +2,7 @@
 
 import httpx
 import pytest
+
 from audit.books import Mask
 
 JOB, OTHER = f"job_{'1a' * 12}", f"job_{'2b' * 12}"

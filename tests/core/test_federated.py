@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.optimize
-from benchmarks import federated as benchmark
 
+from benchmarks import federated as benchmark
 from privest import manifolds
 from privest.losses import completion
 from privest.losses.subspace import Absolute, At, Squared, SubspaceDistance

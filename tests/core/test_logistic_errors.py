@@ -4,9 +4,9 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from benchmarks.coverage import Law, measure
 from scipy.stats import chi2
 
+from benchmarks.coverage import Law, measure
 from privest.arrays import lengths
 from privest.estimators import logistic_regression
 from privest.estimators.logistic_regression import LogisticSpec

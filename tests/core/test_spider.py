@@ -6,10 +6,10 @@ from math import ceil, sqrt
 
 import numpy as np
 import pytest
-from benchmarks.saddles import PROBLEMS, PhaseRetrieval, Quartic, SquareRoot
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.saddles import PROBLEMS, PhaseRetrieval, Quartic, SquareRoot
 from privest.arrays import SymmetricCoordinates
 from privest.estimators import logistic_regression
 from privest.estimators.budget import cost_of_all

@@ -14,7 +14,6 @@ from math import exp, log, sqrt
 import mpmath
 import numpy as np
 import pytest
-from benchmarks import figure2
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 from hypothesis import assume, given, settings
@@ -22,6 +21,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr
 
+from benchmarks import figure2
 from privest.privacy import sampling
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.certificates import sampled_sums

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
-from audit.fuzzing import Company, attack_operation, attack_sequences
 from schemathesis import GenerationMode
 
 from audit import access
+from audit.fuzzing import Company, attack_operation, attack_sequences
 from harness import Server
 
 ROOT = Path(__file__).resolve().parents[2]

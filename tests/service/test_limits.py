@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 import pytest
-from tests.attackers import ATTACKS, beside
 
 from harness import HANG_GUARD, Server
 from privest_service.limits import THREADS, Limit, Limiter, in_thread
 from privest_service.problems import TooManyRequests, Unavailable
+from tests.attackers import ATTACKS, beside
 
 _SLOWER = 100.0
 """Times that a second caller may wait longer than when nobody else asks, which is some 2.5 ms: so 250 ms."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benchmarks.saddles import Quartic
 from directly import Books, held
 from sqlalchemy import select
 
+from benchmarks.saddles import Quartic
 from harness import SIGNER
 from privest.privacy import sampling
 from privest.privacy.cost import PrivacyTarget
