@@ -1,0 +1,178 @@
+"""Twenty-odd estimates, with their plans, as they were before the code was rearranged: to the last bit.
+
+`PRIVEST_PIN=1 pytest tests/core/test_pinned_estimates.py` pins them anew, which only a change that is meant
+to change answers may do, and says so. On processors whose linear algebra rounds in another way, answers are
+compared to nine digits.
+"""
+
+import json
+import os
+import platform
+from dataclasses import fields, is_dataclass
+from functools import partial
+from hashlib import sha256
+from math import isclose
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privest.estimators import (
+    classifier_score,
+    federation,
+    frechet_mean,
+    logistic_regression,
+    matrix_completion,
+    robust_pca,
+)
+from privest.estimators.classifier_score import ScoreSpec
+from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.matrix_completion import MatrixCompletionSpec
+from privest.estimators.robust_pca import RobustPCASpec
+from privest.privacy import noise
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
+
+PINNED = Path(__file__).with_name("pinned_estimates.json")
+
+_N = 600
+_TARGET, _PURE = PrivacyTarget(2.0, 1e-5), PrivacyTarget(2.0, 0.0)
+_SPD = PointsShape(_N, {"name": "spd", "dim": 3}, radius=1.0)
+_SPHERE = PointsShape(_N, {"name": "sphere", "dim": 4}, radius=1.0)
+_PLANE = PointsShape(_N, {"name": "euclidean", "dim": 3}, radius=2.0)
+_HYPERBOLIC = PointsShape(_N, {"name": "lorentz", "dim": 3}, radius=1.0)
+_VECTORS = VectorsShape(_N, 8)
+_PARTIAL = PartialVectorsShape(_N, 8, 0.6)
+_LABELLED = LabelledShape(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
+_THREE = LabelledShape(_N, ("a", "b"), "y", ("0", "1", "2"), 2.0)
+
+CASES: dict[str, tuple[Any, Any, Any, PrivacyTarget]] = {
+    "mean": (frechet_mean, FrechetMeanSpec(), _SPD, _TARGET),
+    "mean of a sphere, delta 0": (frechet_mean, FrechetMeanSpec(), _SPHERE, _PURE),
+    "mean of hyperbolic points": (frechet_mean, FrechetMeanSpec(clip=0.5), _HYPERBOLIC, _TARGET),
+    "mean by rsgd": (frechet_mean, FrechetMeanSpec(solver="rsgd", rate=0.1, steps=20), _PLANE, _TARGET),
+    "mean by rsvrg": (frechet_mean, FrechetMeanSpec(solver="rsvrg", epochs=2, steps=3), _SPD, _TARGET),
+    "subspace": (robust_pca, RobustPCASpec(2), _VECTORS, _TARGET),
+    "subspace with all": (
+        robust_pca,
+        RobustPCASpec(2, center=True, explained=True, consensus=True, steps=4),
+        _VECTORS,
+        _TARGET,
+    ),
+    "subspace by sggd": (robust_pca, RobustPCASpec(2, solver="sggd", steps=10), _VECTORS, _TARGET),
+    "subspace by gd-reaper": (robust_pca, RobustPCASpec(2, solver="gd-reaper", steps=4), _VECTORS, _TARGET),
+    "subspace by smd-reaper": (robust_pca, RobustPCASpec(2, solver="smd-reaper", steps=4), _VECTORS, _TARGET),
+    "subspace from a sketch": (
+        robust_pca,
+        RobustPCASpec(2, start="sketch", loss="bounded"),
+        _VECTORS,
+        _TARGET,
+    ),
+    "completion": (matrix_completion, MatrixCompletionSpec(2), _PARTIAL, _TARGET),
+    "classifier": (logistic_regression, LogisticSpec(), _LABELLED, _TARGET),
+    "classifier by newton": (
+        logistic_regression,
+        LogisticSpec(solver="newton", sampling_errors=True),
+        _THREE,
+        _TARGET,
+    ),
+    "classifier by clipped": (logistic_regression, LogisticSpec(solver="clipped"), _THREE, _PURE),
+    "classifier by masg-opt": (
+        logistic_regression,
+        LogisticSpec(solver="masg-opt", steps=12),
+        _LABELLED,
+        _TARGET,
+    ),
+    "classifier by batches": (
+        logistic_regression,
+        LogisticSpec(solver="nag", steps=6, batch_size=60),
+        _LABELLED,
+        _TARGET,
+    ),
+    "classifier by escape": (
+        logistic_regression,
+        LogisticSpec(loss="sigmoid", standardisation="private"),
+        _LABELLED,
+        _TARGET,
+    ),
+    "classifier by spider": (
+        logistic_regression,
+        LogisticSpec(loss="logistic-nonconvex", solver="spider", penalty=0.1),
+        LabelledShape(60_000, ("a",), "y", ("0", "1"), 2.0),
+        PrivacyTarget(8.0, 1e-5),
+    ),
+    "accuracy": (classifier_score, ScoreSpec([1.0, -1.0], 0.5), _LABELLED, _TARGET),
+    "area": (classifier_score, ScoreSpec([1.0, -1.0], 0.5, metric="auc"), _LABELLED, _TARGET),
+}
+
+
+def _numbers(answer: Any) -> list[float]:
+    """Every number of an answer, in the order of its fields."""
+    if is_dataclass(answer):
+        return [x for field in fields(answer) for x in _numbers(getattr(answer, field.name))]
+    if isinstance(answer, np.ndarray | list | tuple | float | int):
+        found = np.asarray(answer)
+        return found.astype(float).ravel().tolist() if found.dtype.kind in "fi" else []
+    return []
+
+
+def _estimate(name: str) -> dict[str, Any]:
+    estimator, spec, shape, target = CASES[name]
+    plan = estimator.plan(spec, shape, target)
+    gate = Gate(Records(shape.dummy(shape.n, np.random.default_rng(1))), plan.statistics, plan.releases)
+    answer = estimator.run(plan, gate)
+    cost = [plan.cost.mu_squared.hex(), plan.cost.slack.hex()]
+    return {"cost": cost, "answer": [x.hex() for x in _numbers(answer)]}
+
+
+def _joint() -> dict[str, Any]:
+    """One over two owners."""
+    shapes = [_SPHERE, PointsShape(900, {"name": "sphere", "dim": 4}, radius=1.0)]
+    spec = FrechetMeanSpec(steps=4, local_steps=3)
+    plan = federation.plan(partial(frechet_mean.plan, spec), shapes, [_TARGET, PrivacyTarget(1.0, 1e-6)])
+    gates = [
+        Gate(Records(shape.dummy(shape.n, np.random.default_rng(k))), plan.statistics, part.releases)
+        for k, (shape, part) in enumerate(zip(shapes, plan.parts, strict=True))
+    ]
+    answer = federation.run(plan, frechet_mean.run, gates)
+    return {
+        "cost": [x.hex() for part in plan.parts for x in (part.cost.mu_squared, part.cost.slack)],
+        "answer": [x.hex() for x in _numbers(answer)],
+    }
+
+
+def _processor() -> str:
+    """What decides how sums are rounded: numpy, and the kind of processor."""
+    found = np.show_config(mode="dicts")
+    return sha256(
+        json.dumps([platform.machine(), np.__version__, found], sort_keys=True).encode()
+    ).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def _one_noise(_fixed_noise: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same noise for all, wherever this file is."""
+    monkeypatch.setattr(noise, "_generator", lambda: np.random.default_rng(20))
+
+
+@pytest.mark.parametrize("name", [*CASES, "several owners"])
+def test_an_estimate_is_what_it_was(name: str) -> None:
+    found = _joint() if name == "several owners" else _estimate(name)
+    if os.environ.get("PRIVEST_PIN"):
+        kept = json.loads(PINNED.read_text())
+        kept["processor"] = _processor()
+        kept["estimates"][name] = found
+        PINNED.write_text(json.dumps(kept, indent=1) + "\n")
+        return
+    pinned = json.loads(PINNED.read_text())
+    before = pinned["estimates"][name]
+    assert found["cost"] == before["cost"]
+    if pinned["processor"] == _processor():
+        assert found["answer"] == before["answer"]
+    else:
+        pairs = zip(found["answer"], before["answer"], strict=True)
+        assert all(isclose(float.fromhex(a), float.fromhex(b), rel_tol=1e-9, abs_tol=1e-9) for a, b in pairs)
