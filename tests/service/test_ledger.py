@@ -402,7 +402,8 @@ class Model(RuleBasedStateMachine):
         with self.books.database.write() as session:
             for job in self.reserved:  # the queue is the database's, and the next example starts empty
                 ledger.void(session, job)
-            ledger.set_frozen(session, self.books.owner, False, by="admin")
+            for each in ("admin", "owner"):
+                ledger.set_frozen(session, self.books.owner, False, by=each)
         assert self.books.faults() == []
 
 
