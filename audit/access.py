@@ -15,7 +15,7 @@ from audit import served
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, schemas, usual
 from privest.arrays import Array
-from privest.shapes import Shape
+from privest.metadata import Shape
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
 from tests.harness import Caller, Server, body_of, npy

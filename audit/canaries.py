@@ -14,15 +14,17 @@ from audit.lines import Finding, Line, Section
 from audit.noise import Louder
 from privest import manifolds
 from privest.arrays import Array
-from privest.estimators import frechet_mean, logistic_regression, matrix_completion, robust_pca
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import matrix_completion, robust_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 
 _SEED = 12
 """Of the coins and of nothing else."""

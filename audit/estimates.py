@@ -13,23 +13,19 @@ from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from audit.noise import Louder
 from privest.arrays import Array
-from privest.estimators import (
-    classifier_score,
-    frechet_mean,
-    logistic_regression,
-    matrix_completion,
-    robust_pca,
-)
-from privest.estimators.classifier_score import ScoreSpec
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.estimators.robust_pca import RobustPCASpec
-from privest.privacy.certificates import NoisySum
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.classifier_score import ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import matrix_completion, robust_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import NoisySum
 from privest.records import Records
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 
 _N, _PILOTS = 100, 4
 _TARGET = PrivacyTarget(5.0, 1e-6)

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 
 from audit.faulty import NOISE, TRIPWIRE
 from privest.arrays import Array
-from privest.privacy.certificates import Noise
+from privest.metadata import Shape
+from privest.privacy.mechanisms import Noise
 from privest.privacy.noise import SystemNoise
 from privest.records import Repeated
-from privest.shapes import Shape
 from privest_service.estimates import worker
 
 _drawn, _rows_in = SystemNoise.draw, worker.rows_in

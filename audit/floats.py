@@ -13,8 +13,8 @@ from audit.lines import Finding, Line, Section
 from audit.sensitivity import CASES, Case
 from privest.arrays import Array, lengths
 from privest.privacy import grid
-from privest.privacy.certificates import NoisySum, noisy_sum
 from privest.privacy.gate import ChunkSum, Gate
+from privest.privacy.mechanisms import NoisySum, noisy_sum
 from privest.privacy.statistic import Statistic
 from privest.records import CHUNK, Records
 

@@ -24,7 +24,7 @@ from audit.faulty import SECRET
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, usual
 from privest.arrays import Array
-from privest.shapes import Shape
+from privest.metadata import Shape
 from privest_service.estimates.kinds import KINDS
 from tests.harness import Caller, Server, body_of, npy
 

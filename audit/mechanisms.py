@@ -11,16 +11,16 @@ from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from audit.noise import Louder
 from privest.arrays import Array, lengths
-from privest.losses.clipping import clipped_sum
-from privest.privacy.certificates import Noise, NoisySum, SampledSums, Scheme, noisy_sum, sampled_sums
+from privest.privacy.clipping import clipped_sum
 from privest.privacy.gate import Gate
-from privest.privacy.prefix_sums import (
+from privest.privacy.matrix_mechanism import (
     Factorisation,
     left_row,
     prefix_products,
     prefix_sums,
 )
-from privest.privacy.sampling import cost_of, noise_for
+from privest.privacy.mechanisms import Noise, NoisySum, SampledSums, Scheme, noisy_sum, sampled_sums
+from privest.privacy.subsampling import cost_of, noise_for
 from privest.records import Records
 
 _CLIP, _NAME = 1.0, "vectors"

@@ -29,19 +29,32 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
-from privest.estimators import budget, courses, frechet_mean
-from privest.losses import derivatives, linear, logistic, second_moment, squared_distance, subspace
-from privest.losses.logistic import LogLoss
-from privest.losses.second_moment import SecondMoment
-from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
-from privest.losses.standardised import Standardised
-from privest.privacy import calibration, certificates, cost, gate, grid, noise, prefix_sums, sampling
-from privest.privacy.certificates import NoisySum, SampledSums
+from privest.estimators.frechet_mean import frechet_mean, planning
+from privest.estimators.frechet_mean import losses as mean_losses
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.losses import derivatives, linear, logistic
+from privest.estimators.linear_model.losses.logistic import LogLoss
+from privest.estimators.subspace import losses as subspace_losses
+from privest.estimators.subspace import second_moment
+from privest.estimators.subspace.second_moment import SecondMoment
+from privest.privacy import (
+    budget,
+    calibration,
+    cost,
+    gate,
+    grid,
+    matrix_mechanism,
+    noise,
+    subsampling,
+)
+from privest.privacy import mechanisms as core_mechanisms
 from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
+from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
+from privest.privacy.mechanisms import NoisySum, SampledSums
 from privest.privacy.noise import SystemNoise
-from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.streams import Prefixes, Products
 from privest_service.estimates import worker
 
@@ -99,7 +112,7 @@ class Mutant:
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
     """No certificate that was found without the fault is used with it, nor the other way round."""
-    kept = (sampling.certify, sampling.noise_for, sampling.noises_for, calibration.mu_for)
+    kept = (subsampling.certify, subsampling.noise_for, subsampling.noises_for, calibration.mu_for)
     try:
         for found in kept:
             found.cache_clear()
@@ -278,8 +291,8 @@ def _all_classes(clipped_sum: Callable[..., Array]) -> Callable[..., Array]:
 
 
 def _uphill() -> Plant:
-    down = subspace.SubspaceDistance.clipped_sum
-    return _put(subspace.SubspaceDistance, "clipped_sum", lambda *given: -down(*given))
+    down = subspace_losses.SubspaceDistance.clipped_sum
+    return _put(subspace_losses.SubspaceDistance, "clipped_sum", lambda *given: -down(*given))
 
 
 def _as_stored(rows: Array, center: Array | None = None) -> Array:  # noqa: ARG001
@@ -295,7 +308,7 @@ def _all_rows(self: ChunkSum, piece: Array) -> Array:
 
 
 def _of_records() -> Iterator[Mutant]:
-    clip = partial(_put, squared_distance, "clipped_sum")
+    clip = partial(_put, mean_losses, "clipped_sum")
     moved = "diameter-squared-distance"
     yield Mutant("no-clip", "no clip", moved, clip(_unclipped))
     yield Mutant(
@@ -370,7 +383,7 @@ def _of_records() -> Iterator[Mutant]:
         "seen-together",
         "a row's rounding depends on the rows beside it",
         "tests/privacy/test_subspace_sensitivity.py::test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is",
-        _put(subspace, "seen_by", lambda rows, directions: rows @ directions.T),
+        _put(subspace_losses, "seen_by", lambda rows, directions: rows @ directions.T),
         quick=False,
     )
     yield Mutant(
@@ -401,7 +414,7 @@ def _slack_on_top() -> Plant:
     def promised(target: Any) -> tuple[float, float]:
         return calibration.mu_for(target.epsilon, target.delta), target.delta / 200
 
-    return _all(_put(budget, "gaussian_budget", promised), _put(courses, "gaussian_budget", promised))
+    return _all(_put(budget, "gaussian_budget", promised), _put(planning, "gaussian_budget", promised))
 
 
 def _slack_uncounted() -> Plant:
@@ -410,18 +423,18 @@ def _slack_uncounted() -> Plant:
     def covered(spent: Cost, target: Any) -> bool:
         return covers(Cost(spent.mu_squared), target)
 
-    return _all(_put(budget, "covers", covered), _put(courses, "covers", covered))
+    return _all(_put(budget, "covers", covered), _put(planning, "covers", covered))
 
 
 def _removed() -> Plant:
     """The pair of a Poisson step if a record is removed: N(0) against (1 − q)N(0) + qN(C)."""
-    step = sampling._step
+    step = subsampling._step
 
     def of(run: Any, *rest: Any) -> Any:
         poisson = run.scheme == "poisson"
         return step(replace(run, scheme="fixed", noise=2 * run.noise) if poisson else run, *rest)
 
-    return _put(sampling, "_step", of)
+    return _put(subsampling, "_step", of)
 
 
 def _more_often() -> Plant:
@@ -491,7 +504,7 @@ def _of_batches() -> Iterator[Mutant]:
         "amplified",
         "qε for log(1 + q(e^ε − 1))",
         "tests/privacy/test_descents_spent.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
-        _put(certificates, "amplified", lambda epsilon, rate: rate * epsilon),
+        _put(core_mechanisms, "amplified", lambda epsilon, rate: rate * epsilon),
     )
 
 
@@ -536,7 +549,7 @@ def _halved(kind: type) -> Plant:
 
 def _of_streams() -> Iterator[Mutant]:
     test = "tests/privacy/test_prefix_sums.py::"
-    column, pays = prefix_sums.column, _computed(PrefixProducts, "cost")
+    column, pays = matrix_mechanism.column, _computed(PrefixProducts, "cost")
     yield Mutant(
         "record-twice",
         "a stream hands a record out twice",
@@ -553,7 +566,7 @@ def _of_streams() -> Iterator[Mutant]:
         "tree-height",
         "a tree lower by one",
         f"{test}test_the_noise_drawn_pays_for_the_stream[tree]",
-        _put(prefix_sums, "column", lambda kind, leaves: column(kind, max(1, leaves // 2))),
+        _put(matrix_mechanism, "column", lambda kind, leaves: column(kind, max(1, leaves // 2))),
         quick=False,
     )
     yield Mutant(

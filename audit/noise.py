@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.certificates import Noise
+from privest.privacy.mechanisms import Noise
 from privest.privacy.noise import SystemNoise
 
 

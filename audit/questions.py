@@ -10,8 +10,8 @@ import numpy as np
 from pydantic import BaseModel
 
 from privest.arrays import Array
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.schemas import EstimateRequest

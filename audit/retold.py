@@ -9,13 +9,15 @@ import numpy as np
 from audit.estimates import CASES, Case
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array
-from privest.estimators import frechet_mean, logistic_regression, robust_pca
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PointsShape, VectorsShape
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape, PointsShape, VectorsShape
 
 Run = Callable[[Any, Gate], Any]
 """An estimator's."""

@@ -13,8 +13,8 @@ from scipy import stats
 from audit.lines import Finding, Line, Section
 from audit.noise import Louder
 from privest.arrays import Array, lengths
-from privest.privacy.certificates import Noise, Scheme
 from privest.privacy.grid import Grid
+from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import NoiseSource, SystemNoise
 
 ALARM = 1e-9

@@ -14,24 +14,24 @@ from scipy.optimize import minimize
 from audit.lines import Finding, Line, Section
 from privest import manifolds
 from privest.arrays import Array
-from privest.losses.candidates import Candidates, Objective, Tilt
-from privest.losses.completion import CompletionGradient
-from privest.losses.derivatives import Gradients, Hessians, Leaf
-from privest.losses.hollow_moment import HollowMoment
-from privest.losses.leading_eigenvector import LeadingEigenvector
-from privest.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
-from privest.losses.logistic import Classifier, ClassMoments, LogLoss
-from privest.losses.profiles import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
-from privest.losses.reaper import Reaper
-from privest.losses.scores import LinearScores, RightAnswers, ScoreHistogram
-from privest.losses.second_moment import Frame, SecondMoment
-from privest.losses.sketch import Sketch
-from privest.losses.spread import FeatureSpread
-from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
-from privest.losses.standardised import Standardised
-from privest.losses.subspace import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogLoss
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model.losses.spread import FeatureSpread
+from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
+from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_moment import Frame, SecondMoment
+from privest.estimators.subspace.sketch import Sketch
 from privest.privacy import grid
 from privest.privacy.statistic import Statistic
+from testing.leading_eigenvector import LeadingEigenvector
 
 _LEAST = 0.9
 """Share of a diameter that some pair must come to: beyond it, noise is more than privacy asks for."""

@@ -9,16 +9,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from scipy.special import ndtr
 
-from privest.estimators import frechet_mean, logistic_regression, robust_pca
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PointsShape, VectorsShape
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.shapes import LabelledShape, PointsShape, VectorsShape
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt

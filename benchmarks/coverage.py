@@ -17,13 +17,13 @@ from scipy.special import expit, softmax
 
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticRegression, LogisticSpec
-from privest.losses.standardised import Standardised
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticRegression, LogisticSpec
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
 
 DIM, DELTA = 5, 1e-6
 _LIMIT = 1.96

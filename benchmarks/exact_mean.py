@@ -13,7 +13,7 @@ from privest import manifolds
 from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
 from privest.records import Records
-from privest.solvers.exact_mean import ExactMean, exact_mean
+from testing.exact_mean import ExactMean, exact_mean
 
 KINDS = {"spd": "spd", "sphere": "sphere", "lorentz": "hyperbolic"}
 TOLERANCE = 1e-8

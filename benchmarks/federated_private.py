@@ -19,15 +19,17 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array
-from privest.estimators import federation, frechet_mean, matrix_completion, robust_pca
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators import federation
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.subspace import matrix_completion, robust_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PartialVectorsShape, PointsShape, Shape, VectorsShape
-from privest.solvers.exact_mean import exact_mean
+from testing.exact_mean import exact_mean
 
 RUNS = 60
 EPSILONS = (0.3, 1.0, 3.0, 10.0)

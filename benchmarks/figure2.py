@@ -12,7 +12,7 @@ from autodp.transformer_zoo import AmplificationBySampling, Composition
 from scipy.optimize import minimize_scalar
 
 from privest.privacy.calibration import gaussian_delta, largest
-from privest.privacy.sampling import SampledRun, certify
+from privest.privacy.subsampling import SampledRun, certify
 
 RECORDS, FREQUENCY = 100_000, 10_000
 CLIP, CLIP_CHANGE = 0.1, 0.01

@@ -12,14 +12,14 @@ import numpy as np
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.manifolds import Manifold
+from privest.metadata import PointsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PointsShape
-from privest.solvers.exact_mean import exact_mean
+from testing.exact_mean import exact_mean
 
 MAMMALS = Path(__file__).parents[2] / "shared" / "data" / "wordnet_mammals.tsv"
 EPSILONS, DELTA, SEEDS = (0.1, 0.3, 0.5), 1e-6, 3

@@ -16,16 +16,16 @@ from scipy.optimize import minimize
 
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.estimators import logistic_regression
-from privest.estimators.descents import METHODS, DescentSolver
-from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.accelerated import METHODS, DescentSolver
+from privest.estimators.linear_model.acceleration import descend
+from privest.estimators.linear_model.acceleration_schedule import Curvature, best_count, schedule_of
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.acceleration import descend
-from privest.solvers.acceleration_schedule import Curvature, best_count, schedule_of
-from privest.solvers.noise_division import BatchLaw, best_batch_count, best_shares
 
 COUNTS, SCALES, BATCHES = (100, 200, 500, 1000), (1.0, 0.1), (100_000, 1_000)
 N, DIM, PENALTY, EPSILON = 100_000, 20, 0.01, 1.0

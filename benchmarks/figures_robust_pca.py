@@ -16,14 +16,14 @@ from scipy.stats import binom
 from benchmarks.report import publish, table
 from benchmarks.robust_pca import FIRST_SEED, haystack, squared_distance
 from privest.arrays import Array
-from privest.estimators import robust_pca
-from privest.estimators.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.losses.subspace import At
-from privest.privacy.certificates import Release
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.losses import At
+from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.metadata import VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import Release
 from privest.records import Records
-from privest.shapes import VectorsShape
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILON = 0.8

@@ -11,18 +11,18 @@ import numpy as np
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array, lengths
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanPlan, FrechetMeanSpec
-from privest.losses.clipping import clipped_sum
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanPlan, FrechetMeanSpec
+from privest.estimators.frechet_mean.schedule import TYPICAL, hessian_bounds
 from privest.manifolds import Manifold
+from privest.metadata import PointsShape
 from privest.privacy.calibration import mu_for
+from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.shapes import PointsShape
-from privest.solvers.exact_mean import exact_mean
-from privest.solvers.schedule import TYPICAL, hessian_bounds
+from testing.exact_mean import exact_mean
 
 N, DELTA, CLIP = 10_000, 1e-6, 1.0
 SEEDS = range(5)

@@ -8,11 +8,11 @@ from time import perf_counter
 from typing import Any
 
 from benchmarks.report import publish, table
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.privacy import sampling
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.metadata import PointsShape
+from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import PointsShape
 from tests.harness import Caller, Server, npy, spd
 
 N, DIM = 10_704, 11
@@ -34,8 +34,8 @@ def core(choices: dict[str, Any]) -> tuple[float, float]:
     """Seconds of a first plan, and of the next ones."""
     shape = PointsShape(N, {"name": "spd", "dim": DIM}, radius=1.0)
     times: list[float] = []
-    sampling.noise_for.cache_clear()
-    sampling.certify.cache_clear()
+    subsampling.noise_for.cache_clear()
+    subsampling.certify.cache_clear()
     for _ in range(6):
         begun = perf_counter()
         frechet_mean.plan(FrechetMeanSpec(**choices), shape, TARGET)

@@ -10,20 +10,20 @@ import numpy as np
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.losses.leading_eigenvector import LeadingEigenvector
-from privest.losses.squared_distance import SquaredDistance
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds import Manifold
-from privest.privacy.certificates import SampledSums
+from privest.metadata import PointsShape
+from privest.optim.ball import Ball
+from privest.optim.gradient_descent import gradient_descent
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import SampledSums
 from privest.privacy.noise import SystemNoise
 from privest.privacy.statistic import Statistic
 from privest.records import Records
-from privest.shapes import PointsShape
-from privest.solvers.ball import Ball
-from privest.solvers.gradient_descent import gradient_descent
+from testing.leading_eigenvector import LeadingEigenvector
 
 PAPER_STEPS, STEPS, ROUNDS = 300_000, 2_000, 7
 STEP_SIZE = 1e-3

@@ -12,14 +12,14 @@ from benchmarks.figures_robust_pca import saved, styled
 from benchmarks.logistic_regression import DATA, Labels
 from benchmarks.report import publish, table
 from privest.arrays import Array, SymmetricCoordinates
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.escape import descend, loudness
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
+from privest.metadata import LabelledShape
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.escape import descend, loudness
 
 PAGE = "reproductions.md"
 EPSILON = 1.0

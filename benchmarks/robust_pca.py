@@ -13,12 +13,12 @@ import numpy as np
 
 from benchmarks.report import publish, table
 from privest.arrays import Array, lengths
-from privest.estimators import robust_pca
-from privest.estimators.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.metadata import VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import VectorsShape
 
 RUNS = 20
 FIRST_SEED = 1_000

@@ -10,12 +10,12 @@ import numpy as np
 from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
+from privest.estimators.linear_model.spider import Descent, spider
+from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.prefix_sums import column, variances
+from privest.privacy.matrix_mechanism import column, variances
 from privest.records import Records
-from privest.solvers.spider import Descent, spider
-from privest.solvers.spider_schedule import Problem, SpiderPlan, plan
 
 DELTA = 1e-6
 DIMS = (10, 50)

@@ -17,12 +17,12 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 )
 
 from privest.arrays import Array
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec, Loss, Solver
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec, Loss, Solver
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
 
 _LOSSES: tuple[Loss, ...] = tuple(name for part in get_args(Loss) for name in get_args(part))
 _SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name in get_args(part))

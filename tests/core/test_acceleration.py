@@ -8,15 +8,15 @@ import pytest
 from pydantic import TypeAdapter
 from scipy.optimize import minimize
 
-from privest.estimators import descents, logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.linear_model import accelerated, logistic_regression
+from privest.estimators.linear_model.acceleration import descend
+from privest.estimators.linear_model.acceleration_schedule import Curvature, best_count, schedule_of
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.acceleration import descend
-from privest.solvers.acceleration_schedule import Curvature, best_count, schedule_of
-from privest.solvers.noise_division import BatchLaw, best_batch_count, best_shares
 
 CURVATURE = Curvature(0.02, 0.27)
 METHODS = ["gd", "hb", "nag", "masg"]
@@ -327,8 +327,8 @@ def test_dividing_the_noise_pays(solver, delta):
 def test_more_parts_would_buy_little(monkeypatch):
     """Twelve of them leave at most a tenth more noise than fifty."""
     noise = []
-    for parts in (descents._PARTS, 50):
-        monkeypatch.setattr(descents, "_PARTS", parts)
+    for parts in (accelerated._PARTS, 50):
+        monkeypatch.setattr(accelerated, "_PARTS", parts)
         plan = planned("nag-opt", batch_size=250)
         weight = plan.course.schedule(plan.steps).weights
         noise.append(weight @ np.concatenate([np.full(r.count, r.variance) for r in plan.releases]))

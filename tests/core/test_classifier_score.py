@@ -9,15 +9,15 @@ from scipy.special import expit
 from scipy.stats import binom, chi2, laplace, norm
 from sklearn.metrics import accuracy_score, roc_auc_score
 
-from privest.estimators import classifier_score, logistic_regression
-from privest.estimators.classifier_score import ScorePlan, ScoreSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.noisy_scores import area_under_curve
-from privest.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.classifier_score import ScorePlan, ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model.noisy_scores import area_under_curve
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
 
 FALSE_ALARM = 1e-6
 """Probability that a test of frequencies fails although all is well, had its seed not been fixed."""

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter
 
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.nonconvex import Nonconvex
-from privest.losses.linear import MarginLoss
-from privest.losses.profiles import LOGISTIC
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.escape import descend, loudness, way_down
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.linear_model.losses.linear import MarginLoss
+from privest.estimators.linear_model.losses.scalar import LOGISTIC
+from privest.estimators.linear_model.nonconvex import Nonconvex
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.escape import descend, loudness, way_down
 
 D = 10
 BOUNDED = ["sigmoid", "savage", "logistic-nonconvex"]

@@ -6,7 +6,7 @@ import pytest
 from privest import manifolds
 from privest.manifolds import Manifold
 from privest.records import CHUNK, Records
-from privest.solvers.exact_mean import exact_mean
+from testing.exact_mean import exact_mean
 
 SPACES = [
     manifolds.get("euclidean", dim=4),

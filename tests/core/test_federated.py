@@ -9,19 +9,19 @@ import scipy.optimize
 
 from benchmarks import federated as benchmark
 from privest import manifolds
-from privest.losses import completion
-from privest.losses.subspace import Absolute, At, Squared, SubspaceDistance
+from privest.estimators.subspace import completion_losses
+from privest.estimators.subspace.losses import Absolute, At, Squared, SubspaceDistance
 from privest.manifolds.frames import nearby_frame
-from privest.records import Records
-from privest.solvers.exact_mean import exact_mean
-from privest.solvers.federated import (
+from privest.optim.federated import (
     Federation,
     everyone,
     federated_descent,
     iterates,
     owners_descent,
 )
-from privest.solvers.pooled import Pooled
+from privest.optim.pooled import Pooled
+from privest.records import Records
+from testing.exact_mean import exact_mean
 
 SPACES = [
     manifolds.get("sphere", dim=2),
@@ -527,7 +527,7 @@ def test_the_gradient_of_a_completion_is_that_of_its_loss():
         return total
 
     x = space.random_point(rng)
-    found = completion.gradient(x, columns, mask)
+    found = completion_losses.gradient(x, columns, mask)
     assert np.abs(x.T @ found).max() < 1e-9
     for _ in range(10):
         v = space.project_tangent(x, rng.standard_normal(x.shape))
@@ -540,11 +540,11 @@ def test_columns_with_few_known_entries_take_the_shortest_coefficients():
     columns, _ = known_entries(rng, 4, 9, 3, 1.0)
     mask = (np.arange(9) < np.arange(4)[:, None]).astype(float)
     x = space.random_point(rng)
-    found = completion.coefficients(x, columns, mask)
+    found = completion_losses.coefficients(x, columns, mask)
     for row, column, known in zip(found, columns, mask.astype(bool), strict=True):
         shortest = np.linalg.pinv(x[known], rcond=1e-9) @ column[known]
         np.testing.assert_allclose(row, shortest, rtol=0, atol=1e-5)
-    assert np.isfinite(completion.gradient(x, columns, mask)).all()
+    assert np.isfinite(completion_losses.gradient(x, columns, mask)).all()
 
 
 def test_a_matrix_is_completed_across_owners():
@@ -552,7 +552,7 @@ def test_a_matrix_is_completed_across_owners():
     columns, mask = known_entries(rng, 200, 20, 2, 0.5)
 
     def owner(part):
-        return lambda x: completion.gradient(x, columns[part], mask[part]) / 40
+        return lambda x: completion_losses.gradient(x, columns[part], mask[part]) / 40
 
     owners = [owner(slice(i * 40, (i + 1) * 40)) for i in range(5)]
     x = federated_descent(
@@ -561,5 +561,5 @@ def test_a_matrix_is_completed_across_owners():
         start=rng.standard_normal((20, 2)),
         federation=Federation(everyone(150, 5), 5, 0.01),
     )
-    completed = completion.coefficients(x, columns, mask) @ x.T
+    completed = completion_losses.coefficients(x, columns, mask) @ x.T
     assert np.linalg.norm(completed - columns) < 1e-6 * np.linalg.norm(columns)

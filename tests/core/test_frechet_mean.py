@@ -5,14 +5,14 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.losses.squared_distance import SquaredDistance
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.losses import SquaredDistance
+from privest.metadata import PointsShape
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PointsShape
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 SPHERE = PointsShape(1000, {"name": "sphere", "dim": 3})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.losses.leading_eigenvector import LeadingEigenvector
+from testing.leading_eigenvector import LeadingEigenvector
 
 DIMS = [2, 3, 20]
 

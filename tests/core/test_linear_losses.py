@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
-from privest.losses.linear import MarginLoss, ResidualLoss
-from privest.losses.profiles import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
-from privest.losses.smooth import SmoothLoss
-from privest.losses.standardised import Standardised
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.losses.linear import MarginLoss, ResidualLoss
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.smooth import SmoothLoss
 
 D = 3
 DESIGN = Standardised(np.zeros(D), np.ones(D), 1.0, 0.2, 1.0)

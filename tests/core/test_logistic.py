@@ -8,18 +8,18 @@ from pydantic import TypeAdapter
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax, softmax
 
-from privest.estimators import logistic_regression
-from privest.estimators.budget import Allowance
-from privest.estimators.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.newton_course import NewtonCourse
-from privest.losses.logistic import Classifier, LogLoss
-from privest.losses.standardised import Standardised
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.acceleration import descend
+from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
+from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.linear_model.newton_planning import NewtonCourse
+from privest.metadata import LabelledShape
+from privest.privacy.budget import Allowance
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.acceleration import descend
-from privest.solvers.acceleration_schedule import Curvature, schedule_of
 
 DESIGN = Standardised(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])

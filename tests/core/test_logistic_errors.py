@@ -8,16 +8,16 @@ from scipy.stats import chi2
 
 from benchmarks.coverage import Law, measure
 from privest.arrays import lengths
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.losses.logistic import ClassMoments
-from privest.losses.standardised import Standardised
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.logistic import ClassMoments
+from privest.estimators.linear_model.newton import Moment, ScoreModel, on_simplex
+from privest.estimators.linear_model.noise_division import best_shares
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.newton import Moment, ScoreModel, on_simplex
-from privest.solvers.noise_division import best_shares
 
 ALARM = 1e-6
 """Probability with which fresh seeds would fail a right program, in each upper bound below."""

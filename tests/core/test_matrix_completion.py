@@ -3,18 +3,17 @@
 import numpy as np
 import pytest
 
-from privest.estimators import matrix_completion
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.losses import completion
-from privest.losses.partial import known_part
+from privest.estimators.subspace import completion_losses, matrix_completion
+from privest.estimators.subspace.hetero_pca import hetero_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
+from privest.metadata import PartialVectorsShape
 from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.shapes import PartialVectorsShape
-from privest.solvers.hetero_pca import hetero_pca
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 NO_NOISE = PrivacyTarget(1e8, 1e-6)
@@ -146,7 +145,7 @@ def test_whoever_holds_a_column_completes_it(monkeypatch):
     _, answer = estimate(rows, 2, 0.4, TARGET, monkeypatch)
     whole = np.random.default_rng(5).standard_normal((10, 2)) @ truth.T
     a, mask = known_part(np.where(np.random.default_rng(6).random(whole.shape) < 0.5, whole, np.nan))
-    completed = completion.coefficients(answer.basis, a, mask) @ answer.basis.T
+    completed = completion_losses.coefficients(answer.basis, a, mask) @ answer.basis.T
     cosines = np.vecdot(completed, whole) / np.linalg.norm(completed, axis=1) / np.linalg.norm(whole, axis=1)
     assert cosines.min() > 0.999
 

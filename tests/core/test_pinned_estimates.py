@@ -18,24 +18,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privest.estimators import (
-    classifier_score,
-    federation,
-    frechet_mean,
-    logistic_regression,
-    matrix_completion,
-    robust_pca,
-)
-from privest.estimators.classifier_score import ScoreSpec
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators import federation
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.classifier_score import ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import matrix_completion, robust_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
 from privest.privacy import noise
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
 
 PINNED = Path(__file__).with_name("pinned_estimates.json")
 

@@ -5,8 +5,8 @@ import threading
 import numpy as np
 import pytest
 
+from privest.metadata import PointsShape
 from privest.records import CHUNK, Records, Repeated
-from privest.shapes import PointsShape
 
 COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
 

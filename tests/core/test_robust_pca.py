@@ -5,15 +5,15 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from privest.estimators import robust_pca
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.manifolds.grassmann import Grassmann
+from privest.metadata import VectorsShape
 from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.shapes import VectorsShape
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 WEAK = PrivacyTarget(20.0, 1e-5)

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks
 
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticSpec
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.scikit_learn import PrivateLogisticRegression
 
 

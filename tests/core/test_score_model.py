@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit, softmax
 
-from privest.solvers.newton import Moment, ScoreModel, matched, mean_of, on_simplex
+from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of, on_simplex
 
 columns = pytest.mark.parametrize("count", [1, 3])
 SIZE = 4

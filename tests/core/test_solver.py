@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.schedule import hessian_bounds, schedule
+from privest.metadata import PointsShape
+from privest.optim.ball import Ball
+from privest.optim.gradient_descent import gradient_descent
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PointsShape
-from privest.solvers.ball import Ball
-from privest.solvers.gradient_descent import gradient_descent
-from privest.solvers.schedule import hessian_bounds, schedule
 
 SPACES = [
     manifolds.get("euclidean", dim=4),

@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 from benchmarks.saddles import PROBLEMS, PhaseRetrieval, Quartic, SquareRoot
 from privest.arrays import SymmetricCoordinates
-from privest.estimators import logistic_regression
-from privest.estimators.budget import cost_of_all
-from privest.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model.spider import GRADIENT, Descent, spider
+from privest.estimators.linear_model.spider_schedule import Problem, plan
+from privest.metadata import LabelledShape
+from privest.privacy.budget import cost_of_all
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
-from privest.shapes import LabelledShape
-from privest.solvers.spider import GRADIENT, Descent, spider
-from privest.solvers.spider_schedule import Problem, plan
 
 RUN = settings(derandomize=True, max_examples=60)
 TARGET = PrivacyTarget(1.0, 1e-6)

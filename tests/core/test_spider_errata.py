@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from privest.arrays import SymmetricCoordinates
-from privest.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
 from privest.privacy.gate import Gate
+from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, nodes, prefix_products, prefix_sums
 from privest.privacy.noise import SystemNoise
-from privest.privacy.prefix_sums import PrefixProducts, PrefixSums, nodes, prefix_products, prefix_sums
 from privest.privacy.streams import Prefixes
 from privest.records import Records
 

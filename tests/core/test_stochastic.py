@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.variance_reduction import variance_reduced
+from privest.metadata import PointsShape
+from privest.optim.ball import Ball
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PointsShape
-from privest.solvers.ball import Ball
-from privest.solvers.variance_reduction import variance_reduced
 
 MANIFOLDS = [{"name": "spd", "dim": 3}, {"name": "sphere", "dim": 4}]
 each_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])

@@ -9,15 +9,15 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from privest.arrays import SymmetricCoordinates
-from privest.losses.candidates import Candidates, Objective, Tilt
-from privest.losses.leading_eigenvector import LeadingEigenvector
-from privest.losses.reaper import Reaper
-from privest.losses.second_moment import Frame, SecondMoment
-from privest.losses.sketch import Sketch
-from privest.losses.subspace import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
+from privest.estimators.subspace.descent import consensus, geodesic_descent
+from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.reaper import capped, capped_entropic, reaper
+from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_moment import Frame, SecondMoment
+from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.grassmann import Grassmann
-from privest.solvers.reaper import capped, capped_entropic, reaper
-from privest.solvers.subspace import consensus, geodesic_descent
+from testing.leading_eigenvector import LeadingEigenvector
 
 SHAPES = [(2, 1), (3, 1), (5, 2), (6, 5), (9, 4)]
 each_shape = pytest.mark.parametrize(("dim", "rank"), SHAPES)

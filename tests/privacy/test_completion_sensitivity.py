@@ -12,14 +12,14 @@ from scipy.optimize import minimize
 from test_subspace_sensitivity import SHAPES, Case, Silence, frame, hostile, total
 
 from privest.arrays import lengths
-from privest.losses import completion, hollow_moment, partial
-from privest.losses.completion import CompletionGradient
-from privest.losses.hollow_moment import HollowMoment
-from privest.losses.partial import known_part
+from privest.estimators.subspace import completion_losses, off_diagonal_moment, partial_rows
+from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
 from privest.privacy import grid
-from privest.privacy.certificates import noisy_sum
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
 
 
@@ -102,10 +102,10 @@ def not_normalised(rows):
 MUTANTS = [
     ("hollow", HollowMoment, "diameter", lambda _, clip: 1.35 * clip),
     ("gradient", CompletionGradient, "diameter", lambda _, clip: sqrt(2) * clip),
-    ("hollow", hollow_moment, "known_part", not_normalised),
-    ("gradient", completion, "lengths", lambda v: np.zeros(len(v))),
-    ("gradient-spiked", completion, "_FLOOR", 0.0),
-    ("hollow", partial, "on_sphere", lambda rows: rows),
+    ("hollow", off_diagonal_moment, "known_part", not_normalised),
+    ("gradient", completion_losses, "lengths", lambda v: np.zeros(len(v))),
+    ("gradient-spiked", completion_losses, "_FLOOR", 0.0),
+    ("hollow", partial_rows, "on_sphere", lambda rows: rows),
 ]
 
 
@@ -138,7 +138,7 @@ def test_no_pull_is_longer_than_the_ridge_allows(dim):
     for name in ("gradient", "gradient-spiked"):
         case = named(name, dim)
         vectors = np.stack([total(case.statistic, case.point, row[None], 1e9) for row in gapped(case)])
-        assert lengths(vectors).max() <= 0.79 / sqrt(completion._FLOOR)
+        assert lengths(vectors).max() <= 0.79 / sqrt(completion_losses._FLOOR)
 
 
 def test_the_known_part_is_one_long_and_no_gap_counts():
@@ -156,10 +156,10 @@ def test_the_gradient_is_that_of_least_squares_where_rows_tell_their_coefficient
     rows = np.where(rng.random((40, dim)) < 0.7, rng.standard_normal((40, rank)) @ truth.T, np.nan)
     a, known = known_part(rows)
     found = CompletionGradient(dim, rank).clipped_sum(base, rows, 1e9).reshape(dim, rank)
-    np.testing.assert_allclose(found, -completion.gradient(base, a, known), atol=1e-3)
+    np.testing.assert_allclose(found, -completion_losses.gradient(base, a, known), atol=1e-3)
 
     def loss(basis):
-        fitted = completion.coefficients(basis, a, known) @ basis.T
+        fitted = completion_losses.coefficients(basis, a, known) @ basis.T
         return 0.5 * (known * (fitted - a) ** 2).sum()
 
     way = space.project_tangent(base, rng.standard_normal((dim, rank)))

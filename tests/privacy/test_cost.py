@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privest.estimators import budget
+from privest.privacy import budget
 from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.certificates import NoisySum, noisy_sum
 from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.mechanisms import NoisySum, noisy_sum
 
 amounts = st.floats(0.0, 1e300) | st.floats(0.0, 1e-300) | st.sampled_from([0.0, 5e-324, 1e-16, 0.1, 1.0])
 

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from test_sampling import reference
 from test_spent import Spy, exact_delta, pure_mu_squared, taken_apart
 
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.losses.logistic import Classifier, LogLoss
-from privest.losses.standardised import Standardised
-from privest.privacy.certificates import SampledSums, amplified, sampled_sums, unamplified
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.sampling import SampledRun, certify
+from privest.privacy.mechanisms import SampledSums, amplified, sampled_sums, unamplified
 from privest.privacy.second_opinion import second_opinion
+from privest.privacy.subsampling import SampledRun, certify
 from privest.records import CHUNK, Records
-from privest.shapes import LabelledShape
 
 SOLVERS = ["gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
 N, DIM = 300, 4

@@ -10,26 +10,22 @@ import pytest
 from scipy.optimize import minimize
 from test_spent import Spy, exact_delta
 
-from privest.estimators import (
-    classifier_score,
-    federation,
-    frechet_mean,
-    logistic_regression,
-    matrix_completion,
-    robust_pca,
-)
-from privest.estimators.classifier_score import ScoreSpec
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.estimators.matrix_completion import MatrixCompletionSpec
-from privest.estimators.robust_pca import RobustPCASpec
+from privest.estimators import federation
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.classifier_score import ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.subspace import matrix_completion, robust_pca
+from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
 from privest.privacy.calibration import mu_for
-from privest.privacy.certificates import NoisySum, SampledSums
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.sampling import SampledRun, certify
+from privest.privacy.mechanisms import NoisySum, SampledSums
+from privest.privacy.subsampling import SampledRun, certify
 from privest.records import Records
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
 
 VECTORS = VectorsShape(1, 6)
 SPHERE = PointsShape(1, {"name": "sphere", "dim": 4}, radius=1.0)

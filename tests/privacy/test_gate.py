@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from privest import manifolds
-from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
-from privest.privacy.certificates import NoisySum, SampledSums, noisy_sum, sampled_sums
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
+from privest.privacy.mechanisms import NoisySum, SampledSums, noisy_sum, sampled_sums
 from privest.records import CHUNK, Records
 
 SPACE = manifolds.get("euclidean", dim=3)

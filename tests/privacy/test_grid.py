@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from privest import manifolds
-from privest.losses.squared_distance import SquaredDistance
-from privest.privacy.certificates import noisy_sum
+from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid, spacing_for
+from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
 
 LARGEST = 2**63 - 1

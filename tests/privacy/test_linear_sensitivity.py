@@ -8,16 +8,16 @@ import pytest
 from test_spent import Spy
 
 from privest.arrays import lengths
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import LogisticSpec
-from privest.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
-from privest.losses.profiles import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
-from privest.losses.standardised import Standardised
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.metadata import LabelledShape
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import LabelledShape
 
 D = 3
 DESIGNS = [

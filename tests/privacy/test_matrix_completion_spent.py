@@ -13,12 +13,12 @@ from test_robust_pca_spent import label, within_request
 from test_robust_pca_spent import run as watched_run
 from test_spent import taken_apart
 
-from privest.estimators import matrix_completion
-from privest.estimators.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
+from privest.estimators.subspace import matrix_completion
+from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
+from privest.metadata import PartialVectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.shapes import PartialVectorsShape
 
 N, DIM, RANK = 300, 6, 2
 TARGET = PrivacyTarget(1.0, 1e-6)

@@ -11,7 +11,7 @@ from randomgen import UserBitGenerator
 from scipy import stats
 
 from privest.privacy import noise
-from privest.privacy.certificates import NoisySum
+from privest.privacy.mechanisms import NoisySum
 from privest.privacy.noise import SystemNoise
 
 pytestmark = pytest.mark.system_noise

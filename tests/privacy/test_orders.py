@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from harness import csv_of
 from privest import manifolds
 from privest.arrays import Array
-from privest.losses.squared_distance import SquaredDistance
+from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.privacy import grid
 from privest.privacy.gate import ChunkSum
 from privest.privacy.noise import SystemNoise

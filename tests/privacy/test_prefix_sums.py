@@ -14,13 +14,12 @@ from scipy.stats import chi2
 from test_spent import Spy
 
 from privest.arrays import SymmetricCoordinates
-from privest.estimators.budget import cost_of_all, in_words
-from privest.losses.clipping import clipped_sum
+from privest.privacy.budget import cost_of_all, in_words
 from privest.privacy.calibration import epsilon_for, gaussian_delta
-from privest.privacy.certificates import Release, noisy_sum
+from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.prefix_sums import (
+from privest.privacy.matrix_mechanism import (
     PrefixSums,
     coefficients,
     column,
@@ -31,6 +30,7 @@ from privest.privacy.prefix_sums import (
     variance_of_total,
     variances,
 )
+from privest.privacy.mechanisms import Release, noisy_sum
 from privest.records import CHUNK, Records
 
 RUN = settings(derandomize=True, max_examples=60)

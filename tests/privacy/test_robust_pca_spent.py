@@ -15,13 +15,13 @@ from pydantic import TypeAdapter
 from test_sampling import reference
 from test_spent import Spy, exact_delta, taken_apart
 
-from privest.estimators import robust_pca
-from privest.estimators.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
+from privest.metadata import VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.sampling import SampledRun, certify
+from privest.privacy.subsampling import SampledRun, certify
 from privest.records import Records
-from privest.shapes import VectorsShape
 
 N, DIM, RANK, BOUND = 300, 6, 2, 2.5
 TARGET = PrivacyTarget(1.0, 1e-6)

@@ -22,10 +22,10 @@ from scipy import stats
 from scipy.special import ndtr
 
 from benchmarks import figure2
-from privest.privacy import sampling
+from privest.privacy import subsampling
 from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.certificates import sampled_sums
-from privest.privacy.sampling import SampledRun, certify, cost_of, noise_for, noises_for
+from privest.privacy.mechanisms import sampled_sums
+from privest.privacy.subsampling import SampledRun, certify, cost_of, noise_for, noises_for
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
@@ -187,7 +187,7 @@ def test_a_step_on_the_grid_is_never_below_its_curve(run, fineness):
     with mpmath.workdps(40):
         widest = 2 / run.noise if run.rate > 0.4 else 2.0
         cell = fineness * widest / 10
-        step = sampling._step(run, cell, 1e-16)
+        step = subsampling._step(run, cell, 1e-16)
         for k in [*np.linspace(-1, 1, 21) * widest / cell, *range(-3, 4)]:
             epsilon = float(k * cell)
             exact = exact_step(run, epsilon)
@@ -199,7 +199,7 @@ def test_a_step_on_the_grid_is_never_below_its_curve(run, fineness):
 
 @each_step
 def test_a_step_is_a_distribution_in_both_orders(run):
-    step = sampling._step(run, 1e-3, 1e-14)
+    step = subsampling._step(run, 1e-3, 1e-14)
     total = step.above.sum() + step.below.sum() + step.at_zero + step.infinite
     assert total == pytest.approx(1.0, abs=1e-12)
     assert step.above.min() >= 0.0
@@ -228,7 +228,7 @@ def test_the_mirrored_curve_is_that_of_a_pair(rate, mu):
 @pytest.mark.parametrize("run", [r for r in STEPS if r.scheme == "poisson"], ids=lambda r: str(r.rate))
 def test_a_poisson_step_is_that_of_dp_accounting(run):
     cell = 1e-3
-    ours = sampling._step(run, cell, 1e-18)
+    ours = subsampling._step(run, cell, 1e-18)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(
         run.noise,
         sampling_prob=run.rate,
@@ -399,7 +399,7 @@ def test_more_noise_costs_less_and_more_use_costs_more(scheme, rate, noise, step
 
 def test_slack_that_rounding_would_eat_is_refused():
     run = SampledRun("poisson", 0.01, 3.0, 1_000_000)
-    for slack in (0.0, 1e-300, 3 * sampling._fft_error(1_000_000)):
+    for slack in (0.0, 1e-300, 3 * subsampling._fft_error(1_000_000)):
         with pytest.raises(ValueError, match="delta is too small"):
             certify(run, slack)
         with pytest.raises(ValueError, match="delta is too small"):
@@ -424,11 +424,11 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
     """One composition in float64 and in long doubles differs by a tenth of what float64 would be allowed."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no long doubles here")
-    step = sampling._step(SampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)
-    fine = sampling._composed([(step, steps)], 1e-12)
-    monkeypatch.setattr(sampling, "_FLOAT", np.float64)
-    allowed = sampling._fft_error(steps)
-    coarse = (sampling._composed([(step, steps)], 1e-12) - allowed) / (1 + allowed)
+    step = subsampling._step(SampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)
+    fine = subsampling._composed([(step, steps)], 1e-12)
+    monkeypatch.setattr(subsampling, "_FLOAT", np.float64)
+    allowed = subsampling._fft_error(steps)
+    coarse = (subsampling._composed([(step, steps)], 1e-12) - allowed) / (1 + allowed)
     error = float(np.abs(coarse - fine).max())
     assert error <= allowed / 10, error / allowed
 
@@ -494,9 +494,9 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
 
 @pytest.mark.parametrize("noise", [0.7303502546605678, 1.0, 3e-7, 5e11, 2.0**-30, 1 - 2.0**-53])
 def test_noise_is_shortened_downwards(noise):
-    short = sampling._short(noise)
+    short = subsampling._short(noise)
     assert noise * (1 - 2.0**-28) <= short <= noise
-    assert sampling._short(short * (1 + 1e-12)) == short == sampling._short(short)
+    assert subsampling._short(short * (1 + 1e-12)) == short == subsampling._short(short)
 
 
 def moments(run, delta):
@@ -568,13 +568,13 @@ def test_figure_2_is_never_above_the_moments_by_certificate():
 def test_planning_without_batches_imports_no_accountant():
     program = """
 import sys
-from privest.estimators import frechet_mean
+from privest.estimators.frechet_mean import frechet_mean
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import PointsShape
+from privest.metadata import PointsShape
 shape = PointsShape(1000, {"name": "sphere", "dim": 3})
 for delta in (0.0, 1e-6):
     assert frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(1.0, delta)).solver == "rgd"
-heavy = {"dp_accounting", "autodp", "scipy.fft", "scipy.stats", "randomgen", "privest.privacy.sampling"}
+heavy = {"dp_accounting", "autodp", "scipy.fft", "scipy.stats", "randomgen", "privest.privacy.subsampling"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

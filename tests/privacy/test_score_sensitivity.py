@@ -7,15 +7,15 @@ import pytest
 from test_logistic_sensitivity import DESIGNS, EXTREMES, hostile, widest
 from test_spent import Spy
 
-from privest.estimators import classifier_score
-from privest.estimators.classifier_score import ScoreSpec
-from privest.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model import classifier_score
+from privest.estimators.linear_model.classifier_score import ScoreSpec
+from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.metadata import LabelledShape
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid
 from privest.records import Records
-from privest.shapes import LabelledShape
 
 D = 3
 HISTOGRAM = ScoreHistogram(np.array([-1e9, -1.0, 0.0, 0.5, 7.0]))

@@ -8,9 +8,9 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
 
 from privest.privacy.calibration import epsilon_for, mu_for
-from privest.privacy.certificates import noisy_sum, sampled_sums
-from privest.privacy.sampling import certify, noise_for
+from privest.privacy.mechanisms import noisy_sum, sampled_sums
 from privest.privacy.second_opinion import second_opinion
+from privest.privacy.subsampling import certify, noise_for
 
 N, SIZE, CLIP = 10_000, 6, 0.7
 

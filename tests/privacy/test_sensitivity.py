@@ -16,13 +16,13 @@ from hypothesis.extra.numpy import arrays
 
 from privest import manifolds
 from privest.arrays import lengths
-from privest.losses import squared_distance
-from privest.losses.clipping import clipped_sum
-from privest.losses.leading_eigenvector import LeadingEigenvector
-from privest.losses.squared_distance import SquaredDistance
+from privest.estimators.frechet_mean import losses
+from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.privacy import grid
-from privest.privacy.certificates import noisy_sum
+from privest.privacy.clipping import clipped_sum
+from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK
+from testing.leading_eigenvector import LeadingEigenvector
 
 SPACES = [
     *(
@@ -210,7 +210,7 @@ def without_totality(vectors, clip):
 
 
 def clip_by(monkeypatch, mutant):
-    monkeypatch.setattr(squared_distance, "clipped_sum", lambda v, clip: mutant(np.atleast_2d(v), clip))
+    monkeypatch.setattr(losses, "clipped_sum", lambda v, clip: mutant(np.atleast_2d(v), clip))
 
 
 @pytest.mark.parametrize("name", ["euclidean", "spd"])

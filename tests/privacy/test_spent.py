@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from test_sampling import reference
 
 from privest import manifolds
-from privest.estimators import frechet_mean
-from privest.estimators.frechet_mean import FrechetMeanSpec
-from privest.losses.squared_distance import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.metadata import PointsShape
 from privest.privacy.calibration import epsilon_for, mu_for
-from privest.privacy.certificates import sampled_sums
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.mechanisms import sampled_sums
 from privest.privacy.noise import SystemNoise
-from privest.privacy.sampling import SampledRun, certify
+from privest.privacy.subsampling import SampledRun, certify
 from privest.records import CHUNK, Records
-from privest.shapes import PointsShape
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
 

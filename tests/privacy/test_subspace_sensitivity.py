@@ -14,16 +14,16 @@ import pytest
 from scipy.optimize import minimize
 
 from privest.arrays import lengths
-from privest.losses import reaper, sketch, subspace
-from privest.losses.candidates import Candidates, Objective, Tilt
-from privest.losses.reaper import Reaper
-from privest.losses.second_moment import Frame, SecondMoment
-from privest.losses.sketch import Sketch
-from privest.losses.spherical import on_sphere
-from privest.losses.subspace import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace import losses, reaper_losses, sketch
+from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
+from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_moment import Frame, SecondMoment
+from privest.estimators.subspace.sketch import Sketch
+from privest.estimators.subspace.spherical import on_sphere
 from privest.privacy import grid
-from privest.privacy.certificates import noisy_sum
 from privest.privacy.gate import Gate
+from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
 
 LOSSES = {
@@ -201,9 +201,9 @@ MUTANTS = [
     ("tilt", Tilt, "diameter", lambda _, clip: sqrt(2) * clip),
     ("objective", Objective, "diameter", lambda _, clip: clip / sqrt(2)),
     ("reaper", Reaper, "diameter", lambda _, clip: 1.3 * clip),
-    ("absolute", subspace, "residuals", by_pythagoras(subspace.residuals)),
-    ("redescending-0.5", subspace, "residuals", by_pythagoras(subspace.residuals)),
-    ("reaper", reaper, "on_sphere", without_normalisation),
+    ("absolute", losses, "residuals", by_pythagoras(losses.residuals)),
+    ("redescending-0.5", losses, "residuals", by_pythagoras(losses.residuals)),
+    ("reaper", reaper_losses, "on_sphere", without_normalisation),
     ("sketch", sketch, "on_sphere", without_normalisation),
     ("sketch", sketch, "lengths", lambda v: np.zeros(len(v))),
     ("squared", Squared, "weight", lambda _, d: np.full_like(d, np.nan)),
@@ -263,9 +263,9 @@ def each_record_s_vector(statistic, point, rows):
     if isinstance(statistic, Reaper):
         p, center = point
         x = on_sphere(rows, center)
-        left = x - reaper.seen_by(x, p)
+        left = x - reaper_losses.seen_by(x, p)
         return np.concatenate([x, left, lengths(left)[:, None]], axis=1)
-    along, left, length = subspace.residuals(point, rows)
+    along, left, length = losses.residuals(point, rows)
     weight = point.loss.weight(length)[:, None]
     pull = weight[:, 0] * length * lengths(along)
     return np.concatenate([along, left, length[:, None], weight, pull[:, None]], axis=1)
@@ -305,14 +305,14 @@ def test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is():
     assert not moved_by_its_place(PLACES)
 
 
-@pytest.mark.parametrize("module", [subspace, reaper])
+@pytest.mark.parametrize("module", [losses, reaper_losses])
 def test_products_of_whole_matrices_would_be_caught(monkeypatch, module):
     monkeypatch.setattr(module, "seen_by", lambda rows, directions: rows @ directions.T)
     assert moved_by_its_place(PLACES)
 
 
 def test_numpy_s_row_products_do_not_depend_on_the_place():
-    """What `arrays.seen_by` and `losses.subspace.residuals` rest on; also of slices."""
+    """What `arrays.seen_by` and `estimators.subspace.losses.residuals` rest on; also of slices."""
     rng = np.random.default_rng(2)
     for dim in (*range(1, 20), 64, 127, 200):
         for rank in range(1, 9):
@@ -342,14 +342,16 @@ def summed_exactly(statistic, point, rows, clip):
     """Σ in long doubles of records' vectors, of which no more is taken from the code than their factors."""
     long = np.longdouble
     if isinstance(statistic, SubspaceDistance):
-        along, left, length = subspace.residuals(point, rows)
+        along, left, length = losses.residuals(point, rows)
         pull = point.loss.weight(length) * length * lengths(along)
         weight = point.loss.weight(length) * (clip / np.maximum(pull, clip))
         return np.einsum("n,nd,nr->dr", weight.astype(long), left.astype(long), along.astype(long)).ravel()
     if isinstance(statistic, Reaper):
         x = on_sphere(rows, point[1])
-        left = x - reaper.seen_by(x, point[0])
-        weight = clip / np.maximum(np.maximum(lengths(left), reaper._LEAST_RESIDUAL), clip * lengths(left))
+        left = x - reaper_losses.seen_by(x, point[0])
+        weight = clip / np.maximum(
+            np.maximum(lengths(left), reaper_losses._LEAST_RESIDUAL), clip * lengths(left)
+        )
         a = np.einsum("n,nd,ne->de", weight.astype(long), left.astype(long), x.astype(long))
         a = (a + a.T) / 2
     else:

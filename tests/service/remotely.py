@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from harness import HANG_GUARD
-from privest.losses.logistic import Classifier, LogLoss
-from privest.losses.squared_distance import SquaredDistance
-from privest.losses.standardised import Standardised
-from privest.losses.subspace import At, Redescending, SubspaceDistance
+from privest.estimators.frechet_mean.losses import SquaredDistance
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.subspace.losses import At, Redescending, SubspaceDistance
 from privest.manifolds import get
+from privest.metadata import LabelledShape, PointsShape, Shape, VectorsShape
 from privest.privacy.gate import ChunkSum
 from privest.records import Records
-from privest.shapes import LabelledShape, PointsShape, Shape, VectorsShape
 from privest_service.estimates import worker
 from privest_service.estimates.kinds import OpenRows
 

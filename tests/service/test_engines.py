@@ -41,9 +41,9 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from harness import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
+from privest.metadata import VectorsShape
 from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
-from privest.shapes import VectorsShape
 from privest_service import settings
 from privest_service.database import Database
 from privest_service.datasets import service as datasets

@@ -15,9 +15,9 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-from privest.privacy.certificates import Release, SampledSums
+from privest.metadata import PointsShape, VectorsShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import PointsShape, VectorsShape
+from privest.privacy.mechanisms import Release, SampledSums
 from privest_service.database import Database
 from privest_service.estimates.kinds import KINDS
 from privest_service.ledger.units import Charge, Limits

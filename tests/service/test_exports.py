@@ -21,8 +21,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from harness import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
-from privest.privacy.certificates import noisy_sum
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import noisy_sum
 from privest_service.database import Database, now
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from privest.estimators.federation import Federated
+from privest.metadata import Shape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import Shape
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS

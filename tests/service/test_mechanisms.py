@@ -11,12 +11,12 @@ from sqlalchemy import select
 
 from benchmarks.saddles import Quartic
 from harness import SIGNER
-from privest.privacy import sampling
+from privest.estimators.linear_model import spider_schedule
+from privest.estimators.linear_model.spider import Escape
+from privest.estimators.linear_model.spider_schedule import Problem
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
-from privest.solvers import spider_schedule
-from privest.solvers.spider import Escape
-from privest.solvers.spider_schedule import Problem
 from privest_service.dashboard.words import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
@@ -93,7 +93,7 @@ def plans() -> list[tuple[str, Any]]:
 
 def _forget() -> None:
     """Certificates that planning found: they are to be found again."""
-    for thing in vars(sampling).values():
+    for thing in vars(subsampling).values():
         if hasattr(thing, "cache_clear"):
             thing.cache_clear()
 

@@ -19,10 +19,13 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.budget import BELOW, cost_of_all, gaussian_budget, in_words, weak_delta
-from privest.estimators.plan import Plan
+from privest.estimators.base import Plan
+from privest.metadata import Shape
+from privest.optim.pooled import Pooled
+from privest.privacy.budget import BELOW, cost_of_all, gaussian_budget, in_words, weak_delta
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
-from privest.privacy.certificates import (
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.mechanisms import (
     NoisySum,
     Release,
     SampledSums,
@@ -30,10 +33,7 @@ from privest.privacy.certificates import (
     sampled_sums,
     unamplified,
 )
-from privest.privacy.cost import Cost, PrivacyTarget
-from privest.shapes import Shape
-from privest.solvers.gradient_descent import Oracle
-from privest.solvers.pooled import Pooled
+from privest.privacy.oracle import Oracle
 
 P = TypeVar("P", bound=Plan)
 R = TypeVar("R")
@@ -353,7 +353,7 @@ def _pure_batches(release: SampledSums, n: int, ratio: float) -> SampledSums:
 def _batches(
     course: Plan, together: Sequence[SampledSums], n: int, ratio: float, slack: float
 ) -> list[SampledSums]:
-    from privest.privacy.sampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
+    from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
     full = fsum(r.cost.mu_squared for r in course.releases if isinstance(r, NoisySum))
     left = sqrt(gaussian_budget(course.target)[0] ** 2 - full) * ratio * BELOW

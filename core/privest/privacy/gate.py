@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.certificates import NoisySum, Release, SampledSums
 from privest.privacy.grid import Grid
+from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
+from privest.privacy.mechanisms import NoisySum, Release, SampledSums
 from privest.privacy.noise import NoiseSource, SystemNoise
-from privest.privacy.prefix_sums import PrefixProducts, PrefixSums
 from privest.privacy.statistic import Statistic
 from privest.privacy.streams import Prefixes, Products
 from privest.records import Records, blocks

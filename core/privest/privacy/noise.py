@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
 from privest.arrays import Array, lengths
-from privest.privacy.certificates import Noise, Scheme
+from privest.privacy.mechanisms import Noise, Scheme
 
 _BLOCK_BYTES = 2**20
 """Of variates drawn in one call. Larger blocks leave the cache, and cost twice as much a variate."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from privest.privacy.certificates import NoisySum, Release, SampledSums, amplified
-from privest.privacy.prefix_sums import Stream
+from privest.privacy.matrix_mechanism import Stream
+from privest.privacy.mechanisms import NoisySum, Release, SampledSums, amplified
 
 _HIGHEST_ORDER = 3000.0
 """Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""

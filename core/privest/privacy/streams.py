@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from privest.arrays import Array, SymmetricCoordinates
 from privest.privacy.grid import Grid
+from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, left_row
 from privest.privacy.noise import NoiseSource
-from privest.privacy.prefix_sums import PrefixProducts, PrefixSums, left_row
 
 
 class Prefixes:

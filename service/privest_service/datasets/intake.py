@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from privest.shapes import Shape
+from privest.metadata import Shape
 from privest.transforms import Transform
 from privest_service.datasets.readers import Layout
 

@@ -16,8 +16,8 @@ from pydantic import (
     model_validator,
 )
 
+from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.records import MOST_PLACES
-from privest.shapes import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Layout, string_form

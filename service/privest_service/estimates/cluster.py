@@ -15,8 +15,8 @@ import numpy as np
 from distributed import get_client, secede
 from numpy.typing import NDArray
 
+from privest.metadata import Shape
 from privest.records import OfChunk, OfPieces, Records
-from privest.shapes import Shape
 from privest_service.estimates.runners.memory import keep_freed
 
 _PARTITION_BYTES = 2**26

@@ -14,8 +14,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part
+from privest.metadata import Shape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import Shape
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import LEAST_RECORDS

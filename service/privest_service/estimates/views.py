@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part
-from privest.privacy.certificates import Release, SampledSums
+from privest.privacy.mechanisms import Release, SampledSums
 from privest_service.estimates.kinds import KINDS, Plan
 from privest_service.estimates.schemas import (
     ChargeView,

@@ -10,9 +10,9 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.federation import Federated
+from privest.metadata import Shape
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
-from privest.shapes import Shape
 from privest_service.estimates.kinds import OpenRows, Plan
 
 _DUMMY_BYTES = 2**20

@@ -8,9 +8,9 @@ from importlib.metadata import version
 import rfc8785
 from pydantic import TypeAdapter
 
-from privest.estimators.budget import cost_of_all
-from privest.privacy.certificates import Release
+from privest.privacy.budget import cost_of_all
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import Release
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from privest.privacy.certificates import Release
+from privest.metadata import Shape
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import Release
 from privest.records import Records
-from privest.shapes import Shape
 from privest_service.estimates.kinds.classifier_score import CLASSIFIER_SCORE
 from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
 from privest_service.estimates.kinds.kind import Kind, Plan

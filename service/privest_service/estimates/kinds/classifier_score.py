@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from privest.estimators import classifier_score
-from privest.estimators.classifier_score import Metric
+from privest.estimators.linear_model import classifier_score
+from privest.estimators.linear_model.classifier_score import Metric
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import LabelledShape
-from privest.solvers.gradient_descent import Oracle
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 from privest_service.inputs import Point

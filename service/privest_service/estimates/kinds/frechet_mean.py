@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from privest.estimators import frechet_mean
-from privest.estimators.courses import Solver
-from privest.privacy.certificates import Scheme
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.planning import Solver
+from privest.estimators.frechet_mean.variance_reduction import FullNoise
+from privest.metadata import PointsShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import PointsShape
-from privest.solvers.gradient_descent import Oracle
-from privest.solvers.variance_reduction import FullNoise
+from privest.privacy.mechanisms import Scheme
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 from privest_service.inputs import Count, Point

@@ -8,11 +8,11 @@ from typing import Any, TypeVar, cast
 from pydantic import BaseModel, TypeAdapter
 
 from privest.estimators import federation
+from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
-from privest.estimators.plan import Plan
+from privest.metadata import Shape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import Shape
-from privest.solvers.gradient_descent import Oracle
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
 P = TypeVar("P", bound=Plan)

@@ -4,11 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from privest.estimators import logistic_regression
-from privest.estimators.logistic_regression import Loss, Solver
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.logistic_regression import Loss, Solver
+from privest.metadata import LabelledShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import LabelledShape
-from privest.solvers.gradient_descent import Oracle
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 from privest_service.inputs import Count

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from privest.estimators import matrix_completion
-from privest.estimators.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
+from privest.estimators.subspace import matrix_completion
+from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
+from privest.metadata import PartialVectorsShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import PartialVectorsShape
-from privest.solvers.gradient_descent import Oracle
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 from privest_service.inputs import Count

@@ -4,12 +4,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from privest.estimators import robust_pca
-from privest.estimators.robust_pca import STOCHASTIC, Loss, Solver, Start
-from privest.privacy.certificates import Scheme
+from privest.estimators.subspace import robust_pca
+from privest.estimators.subspace.robust_pca import STOCHASTIC, Loss, Solver, Start
+from privest.metadata import VectorsShape
 from privest.privacy.cost import PrivacyTarget
-from privest.shapes import VectorsShape
-from privest.solvers.gradient_descent import Oracle
+from privest.privacy.mechanisms import Scheme
+from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
 from privest_service.estimates.schemas import EstimateRequest, JobView, LocalSteps, PlanView
 from privest_service.inputs import Count

@@ -1,0 +1,274 @@
+"""The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
+
+from dataclasses import asdict, dataclass
+from math import sqrt
+from typing import Any
+
+import numpy as np
+from scipy.special import chdtri, gammaincinv
+
+from privest.arrays import Array
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.planning import (
+    MOST_STEPS,
+    Epochs,
+    Facts,
+    Solver,
+    full_gradients,
+    random_batches,
+    variance_reduced_course,
+    why_full_gradients,
+)
+from privest.estimators.frechet_mean.schedule import hessian_bounds
+from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
+from privest.manifolds import Embedded, Manifold
+from privest.metadata import PointsShape
+from privest.optim.ball import Ball
+from privest.optim.federated import owners_descent
+from privest.optim.gradient_descent import gradient_descent
+from privest.privacy.budget import weak_delta
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.mechanisms import Release, Scheme
+from privest.privacy.oracle import Oracle
+
+
+@dataclass(frozen=True)
+class FrechetMeanSpec:
+    """What an analyst may choose; whatever is None follows from public facts.
+
+    Attributes:
+        start: first iterate, nested lists; the public centre by default.
+        clip: C₀, bound on the distance by which one record pulls; the public radius by default.
+        step_size: η of every step.
+        steps: number of steps; of `rsvrg` the frequency m, steps in an epoch.
+        solver: `rgd` (full gradients), `rsgd` (random batches) or `rsvrg` (both).
+        rate: of `rsgd` and `rsvrg`, probability of a record to be in a batch.
+        sampling: of `rsgd` and `rsvrg`, how batches are drawn.
+        epochs: S of `rsvrg`.
+        restarts: K of `rsvrg`.
+        clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor; C₀ by default.
+        full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
+        local_steps: of `rgd` on compact submanifolds, that owners of several datasets take by themselves in
+            each step, corrected for their drift (paper 002, Algorithm 1).
+    """
+
+    start: list[Any] | None = None
+    clip: float | None = None
+    step_size: float | None = None
+    steps: int | None = None
+    solver: Solver | None = None
+    rate: float | None = None
+    sampling: Scheme = "poisson"
+    epochs: int | None = None
+    restarts: int | None = None
+    clip_change: float | None = None
+    full_noise: FullNoise = "epoch"
+    local_steps: int = 1
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """Geodesic distance by which noise alone moves the answer, where the clip does not bind.
+
+    Attributes:
+        standard_deviation: root mean square distance.
+        radius_95: distance not exceeded with probability 0.95.
+    """
+
+    standard_deviation: float
+    radius_95: float
+
+
+@dataclass(frozen=True)
+class FrechetMeanPlan:
+    """Everything about a run, before any row is read.
+
+    Attributes:
+        target: privacy as requested.
+        shape: public facts of the data.
+        start: first iterate, nested lists.
+        center: of the ball in which the mean is sought, nested lists.
+        radius: of that ball.
+        clip: bound on one record's gradient.
+        step_size: η of every step.
+        solver: which runs.
+        epochs: the loops of `rsvrg`.
+        releases: the noisy sums of the run, in order.
+        cost: of all releases together.
+        expected_error: by the noise.
+        mechanism: in words.
+        why: this solver.
+        warnings: what the analyst should know.
+        local_steps: that every owner takes in each step.
+    """
+
+    target: PrivacyTarget
+    shape: PointsShape
+    start: list[Any]
+    center: list[Any]
+    radius: float
+    clip: float
+    step_size: float
+    solver: Solver
+    epochs: Epochs | None
+    releases: tuple[Release, ...]
+    cost: Cost
+    expected_error: ExpectedError
+    mechanism: str
+    why: str
+    warnings: tuple[str, ...]
+    local_steps: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run."""
+        return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
+
+    @property
+    def statistics(self) -> dict[str, SquaredDistance | SquaredDistanceChange]:
+        """What the gate may sum for this plan."""
+        space = self.shape.space
+        return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
+
+
+def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> FrechetMeanPlan:
+    """Noise, steps and exact cost of a private Fréchet mean, from public facts alone.
+
+    Args:
+        spec: the analyst's choices.
+        shape: public shape of the data.
+        target: (ε, δ); δ = 0 plans Laplace noise, any other Gaussian noise.
+
+    Raises:
+        ValueError: a choice that is out of range, in words fit for whoever made it.
+    """
+    space = shape.space
+    warnings: list[str] = []
+    if shape.n < 1:
+        raise ValueError("a mean needs at least one record")
+    center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
+    if shape.radius is None:
+        warnings.append(
+            f"the dataset's schema names no radius; {radius:.3g} about the centre is assumed. "
+            "A mean outside that ball is not found, and a tighter ball costs less noise"
+        )
+    start = shape.point(spec.start, "start") if spec.start is not None else center
+    clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
+    step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
+    clip_change = _positive(spec.clip_change, "clip_change") if spec.clip_change is not None else None
+    most = MOST_STEPS if spec.solver in {"rsgd", "rsvrg"} else MOST_STEPS // 1000
+    if spec.steps is not None and not 1 <= spec.steps <= most:
+        raise ValueError(f"steps must be between 1 and {most}")
+
+    with np.errstate(over="ignore"):
+        distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
+    _options_fit(spec, space)
+    facts = Facts(shape.n, space, center, radius, target, distance, clip)
+    if spec.solver == "rsgd":
+        course = random_batches(
+            facts, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
+        )
+    elif spec.solver == "rsvrg":
+        course = variance_reduced_course(
+            facts,
+            rate=spec.rate,
+            scheme=spec.sampling,
+            epochs=spec.epochs,
+            frequency=spec.steps,
+            restarts=spec.restarts,
+            clip_change=clip_change,
+            full_noise=spec.full_noise,
+            step_size=step_size,
+        )
+    else:
+        course = full_gradients(facts, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
+    if spec.local_steps * len(course.releases) > most and spec.local_steps > 1:
+        raise ValueError(f"local_steps times {len(course.releases)} steps must be at most {most}")
+    step = course.schedule.step_size
+    if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
+        warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
+    if course.epochs and clip_change and clip_change < clip * min(1, course.epochs.frequency * step):
+        warnings.append("clip_change is so small that an epoch may run past the mean and not return")
+    warnings.extend(weak_delta(target, shape.n))
+    expected = _expected_error(course.schedule.noise_error, course.releases[-1], space.dim)
+    if expected.radius_95 >= radius:
+        warnings.append("the noise is wider than the public ball: expect no information from this query")
+    return FrechetMeanPlan(
+        target=target,
+        shape=shape,
+        start=start.tolist(),
+        center=center.tolist(),
+        radius=radius,
+        clip=clip,
+        step_size=step,
+        solver=course.solver,
+        epochs=course.epochs,
+        releases=course.releases,
+        cost=course.cost,
+        expected_error=expected,
+        mechanism=course.in_words,
+        why="it was asked for" if spec.solver else why_full_gradients(facts, course),
+        warnings=tuple(warnings),
+        local_steps=spec.local_steps,
+    )
+
+
+def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
+    """The private mean, (*shape): sees the plan and the gate's noisy answers, never a row."""
+    start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
+    ball = Ball(planned.shape.space, center, planned.radius)
+    if planned.local_steps > 1:
+        space = planned.shape.space
+        assert isinstance(space, Embedded)  # noqa: S101 - others are refused
+        rounds = [planned.step_size] * len(planned.releases)
+        return owners_descent(
+            space,
+            gate,
+            asked=lambda at: at,
+            start=start,
+            lengths=rounds,
+            local_steps=planned.local_steps,
+            within=lambda point: ball.nearest(point)[0],
+        )
+    if planned.epochs is None:
+        return gradient_descent(ball, gate, start=start, step_size=planned.step_size)
+    return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
+
+
+def _positive(value: float, name: str, most: float = 1e100) -> float:
+    """The value, if it is in a range where squares of lengths stay in float64.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not 1e-100 <= value <= most:
+        raise ValueError(f"{name} must be between 1e-100 and {most:g}")
+    return value
+
+
+def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
+    """Refuse choices that would be passed over in silence.
+
+    Raises:
+        ValueError: an option of a solver that does not run.
+    """
+    if spec.local_steps < 1:
+        raise ValueError("local_steps must be at least 1")
+    if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
+        raise ValueError(
+            "local_steps belongs to the solver rgd, on a sphere, stiefel, grassmann or oblique manifold"
+        )
+    if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
+        raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")
+    loops = (spec.epochs, spec.restarts, spec.clip_change)
+    if spec.solver != "rsvrg" and (any(option is not None for option in loops) or spec.full_noise != "epoch"):
+        raise ValueError("epochs, restarts, clip_change and full_noise belong to the solver rsvrg")
+
+
+def _expected_error(deviation: float, last: Release, dim: int) -> ExpectedError:
+    """The quantile by the law of the last step's noise."""
+    if last.noise == "gaussian":
+        ratio = sqrt(float(chdtri(dim, 0.05)) / dim)
+    else:
+        ratio = float(gammaincinv(last.size, 0.95)) / sqrt(last.size * (last.size + 1))
+    return ExpectedError(deviation, ratio * deviation)

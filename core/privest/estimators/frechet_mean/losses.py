@@ -1,0 +1,68 @@
+"""Half the squared geodesic distance to a point: its minimiser is the Fréchet mean."""
+
+from dataclasses import dataclass
+
+from privest.arrays import Array
+from privest.manifolds import Manifold
+from privest.privacy.clipping import any_floats, clipped_sum, without_axis
+
+
+@dataclass(frozen=True)
+class SquaredDistance:
+    """f(w; x) = ½ dist(w, x)², whose negative gradient at w is log_w(x) (paper 000, Appendix C.1).
+
+    Clipped at c, the loss becomes Huber's: quadratic up to distance c, linear beyond. The minimiser is
+    the Fréchet mean itself where no record is further than c from it.
+    """
+
+    manifold: Manifold
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.manifold.coordinate_size
+
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    @any_floats
+    def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
+        """Σ of the clipped negative gradients at `point`, in orthonormal coordinates there.
+
+        Args:
+            point: (*shape) where the gradient is taken.
+            rows: (n, *shape) records.
+            clip: bound on the length of one record's gradient.
+
+        Returns:
+            (size,) sum; one record replaced moves it by at most 2·clip.
+        """
+        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)), clip)
+
+
+@dataclass(frozen=True)
+class SquaredDistanceChange:
+    """How the negative gradient of ½ dist(·, x)² changes between an anchor and a point near it.
+
+    In coordinates, which carry one tangent space into the other. It is clipped as a whole, so that a
+    record has one bound C₁ and not two (paper 000, Section 5, clips the two gradients apart: 4C₁).
+    """
+
+    manifold: Manifold
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.manifold.coordinate_size
+
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    @any_floats
+    def clipped_sum(self, point: tuple[Array, Array], rows: Array, clip: float) -> Array:
+        """Σ of the clipped changes, `point` being (point, anchor); else as `SquaredDistance`."""
+        (at, anchor), rows = point, without_axis(rows)
+        change = self.manifold.log_coordinates(at, rows) - self.manifold.log_coordinates(anchor, rows)
+        return clipped_sum(change, clip)

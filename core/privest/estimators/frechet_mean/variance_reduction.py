@@ -1,0 +1,58 @@
+"""Variance-reduced stochastic gradients (DP-RSVRG), with and without restarts."""
+
+from typing import Literal
+
+from privest.arrays import Array
+from privest.optim.ball import Ball, Walk
+from privest.privacy.oracle import Oracle
+
+FullNoise = Literal["epoch", "step"]
+"""Whether an anchor's full gradient is released once an epoch, or anew at every inner step (the paper)."""
+
+
+def variance_reduced(
+    ball: Ball,
+    gate: Oracle,
+    *,
+    start: Array,
+    step_size: float,
+    epochs: int,
+    frequency: int,
+    full_noise: FullNoise,
+    restarts: int,
+) -> Array:
+    """DP-RSVRG (paper 000, Algorithm 11), run `restarts` times over (Algorithm 12).
+
+    An epoch takes the full gradient at its anchor and then `frequency` steps along it plus the change of
+    a batch's gradients since the anchor. With one run the last iterate is returned (output I); with
+    more, each run ends with one of its iterates at random (output II) and the next starts there.
+
+    Args:
+        ball: where the iterates stay.
+        gate: releases gradients at a point, and the statistic `change` at (point, anchor).
+        start: (*shape) first iterate.
+        step_size: η.
+        epochs: S, of one run.
+        frequency: m, steps of an epoch.
+        full_noise: how often a full gradient is released.
+        restarts: K, runs.
+
+    Returns:
+        (*shape) the private point.
+    """
+    for _ in range(restarts):
+        chosen = gate.pick(epochs * frequency)
+        iterates = 0
+        walk, kept = Walk(ball, start), start
+        for _ in range(epochs):
+            anchor = walk.point
+            full = gate.mean(anchor)
+            for inner in range(frequency):
+                if inner and full_noise == "step":
+                    full = gate.mean(anchor)
+                change = gate.mean((walk.point, anchor), "change")
+                walk.step(step_size * (full + change))
+                kept = walk.point if iterates == chosen else kept
+                iterates += 1
+        start = walk.point if restarts == 1 else kept
+    return start

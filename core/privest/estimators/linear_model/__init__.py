@@ -1,0 +1,1 @@
+"""Private linear classifiers, and scores of public ones."""

@@ -1,0 +1,210 @@
+"""Logistic regression by the descents of paper 004: their constants, releases and cost, and the run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from math import log
+from typing import Literal, get_args
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.linear_model.acceleration import descend
+from privest.estimators.linear_model.acceleration_schedule import (
+    Curvature,
+    Method,
+    Schedule,
+    best_count,
+    schedule_of,
+)
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
+from privest.privacy.budget import BELOW, Allowance
+from privest.privacy.mechanisms import NoisySum, Release, SampledSums, sampled_sums, unamplified
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import Statistic
+
+DescentSolver = Literal["gd", "hb", "nag", "nag-opt", "masg", "masg-opt"]
+
+METHODS: dict[DescentSolver, Method] = {
+    "gd": "gd",
+    "hb": "hb",
+    "nag": "nag",
+    "masg": "masg",
+    "nag-opt": "nag",
+    "masg-opt": "masg",
+}
+"""The steps that each takes."""
+
+DESCENTS: tuple[str, ...] = get_args(DescentSolver)
+
+MOST_STEPS = 1_000
+_STEPS = 100
+"""Of solvers that divide the budget evenly and that nobody gave a number (paper 004, Section 5)."""
+
+_PARTS = 12
+"""Of a run on batches with Gaussian noise, each of one noise: a certificate is the product of a transform for
+each, and a part for every step would make plans slow. The variance left is 3 % above that of 24 parts."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """A descent on the mean logistic loss plus λ|w|², from zero.
+
+    Attributes:
+        solver: which. Those in `-opt` divide the noise and count the steps by the bound on their error.
+        design: what is seen of a row.
+        loss: its gradients.
+        allowance: what may be spent.
+        penalty: λ, above 0.
+        steps: T; with `-opt` the most that are considered; by default 100, and 1000 there.
+        step_scale: c of step lengths c/L; by default 1.
+        batch_size: m, of random batches; by default all records.
+    """
+
+    solver: DescentSolver
+    design: Standardised
+    loss: LogLoss
+    allowance: Allowance
+    penalty: float
+    steps: int | None
+    step_scale: float | None
+    batch_size: int | None
+
+    @property
+    def optimised(self) -> bool:
+        """Whether noise and number of steps are those of the least bound."""
+        return self.solver in ("nag-opt", "masg-opt")
+
+    @property
+    def curvature(self) -> Curvature:
+        """μ = 2λ and L = |x|²/4 + 2λ (or /2, with more than two classes): from public bounds alone."""
+        return Curvature(2 * self.penalty, self.loss.smoothness + 2 * self.penalty)
+
+    def schedule(self, count: int) -> Schedule:
+        """Of so many steps."""
+        scale = self.step_scale or 1.0
+        return schedule_of(METHODS[self.solver], self.curvature, scale=scale, count=count)
+
+    def releases(self) -> tuple[Release, ...]:
+        """The gradients of a run: noise shared evenly, or as the bound on the error has it.
+
+        Raises:
+            ValueError: float64 cannot carry this privacy, or batches with it cannot be certified.
+        """
+        allowed, loss = self.allowance, self.loss
+        if self.batch_size is not None and self.batch_size < allowed.n:
+            return self._over_batches(self.batch_size / allowed.n)
+
+        def release(share: float, count: int) -> NoisySum:
+            return allowed.release(loss, "gradient", loss.longest, share=share, count=count)
+
+        if not self.optimised:
+            count = self.steps or _STEPS
+            return (release(1.0, count),)
+        whole = release(1.0, 1)
+        longest = self.schedule(self.steps or MOST_STEPS)
+        variance = whole.size * whole.variance / allowed.n**2
+        count = best_count(longest, start=self._start, variance=variance, pure=allowed.pure)
+        shares = best_shares(longest.first(count).weights, pure=allowed.pure)
+        return tuple(release(share, 1) for share in shares.tolist())
+
+    def _over_batches(self, rate: float) -> tuple[SampledSums, ...]:
+        """Gradients over batches: Laplace noise over a fixed size, Gaussian noise over Poisson ones."""
+        allowed, loss = self.allowance, self.loss
+        n, pure = allowed.n, allowed.pure
+        law = BatchLaw(pure, rate)
+        budget = allowed.whole if pure else allowed.whole**2
+        count = self.steps or (MOST_STEPS if self.optimised else _STEPS)
+        schedule = self.schedule(count)
+        if self.optimised:
+            # Noise of strength 1 on the sum is 2C·Laplace's unit, or C·Gauss's, in every direction.
+            unit = loss.size * (4.0 * (loss.size + 1) if pure else 1.0)
+            per_record = (loss.longest / (rate * n)) ** 2
+            count = best_batch_count(
+                schedule,
+                law,
+                budget,
+                start=self._start,
+                unit=unit * per_record,
+                sampling=(1 - rate) * self._square / (rate * n),
+            )
+            weight = schedule.first(count).weights
+        else:
+            weight = np.ones(count)
+        if pure:
+            parts = _with_laplace_noise(law, weight, budget)
+        else:
+            parts = _with_gaussian_noise(law, weight, allowed.whole, allowed.slack)
+        return tuple(
+            sampled_sums(
+                "fixed" if pure else "poisson",
+                statistic="gradient",
+                n=n,
+                size=loss.size,
+                clip=loss.longest,
+                rate=rate,
+                count=steps,
+                noise=noise,
+                law="laplace" if pure else "gaussian",
+            )
+            for steps, noise in parts
+        )
+
+    @property
+    def _start(self) -> float:
+        """Bound on E₀: the loss at zero, of which none is below 0."""
+        return log(self.loss.classes)
+
+    @property
+    def _square(self) -> float:
+        """Of a row's gradient, in the mean: at most this where labels are as probable as the weights say."""
+        return 0.25 if self.loss.classes == 2 else 1.0 - 1.0 / self.loss.classes
+
+    @property
+    def statistics(self) -> dict[str, Statistic]:
+        """What the gate may sum."""
+        return {"gradient": self.loss}
+
+    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+        """The last iterate."""
+        loss = self.loss
+        variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in releases])
+        schedule = self.schedule(len(variances))
+        fitted = descend(
+            schedule,
+            np.zeros(loss.shape),
+            lambda at: 2 * self.penalty * at - gate.mean(Classifier(design, at)).reshape(loss.shape),
+        )
+        # By Theorems 4.1 and 4.3 and strong convexity; plain and heavy-ball steps are taken for as noisy.
+        variance = float(schedule.weights @ variances) / self.curvature.least
+        size = design.size
+        return Fit(design, fitted.reshape(-1, size), lambda _: variance * np.eye(size), None)
+
+
+_Parts = list[tuple[int, float]]
+"""Steps in a row, and the scale of their noise over the bound on one record's vector."""
+
+
+def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> _Parts:
+    """(30) of paper 004 for m < n; what the solution is off by is made up for in shares of ε."""
+    costs = law.cost(law.divide(weight, epsilon))
+    shares = costs / costs.sum() * (epsilon * BELOW)
+    return [(len(list(same)), 2 / unamplified(share, law.rate)) for share, same in groupby(shares.tolist())]
+
+
+def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) -> _Parts:
+    """Parts of about equal cost, with the noise that its law has for their mean weights, as certified."""
+    from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
+
+    spent = np.cumsum(law.cost(law.divide(weight, mu * mu)))
+    part = np.minimum((spent / spent[-1] * _PARTS * BELOW).astype(int), _PARTS - 1)
+    part = part if np.ptp(weight) > 0 else np.zeros_like(part)
+    _, place, counts = np.unique(part, return_inverse=True, return_counts=True)
+    means = np.bincount(place, weight) / counts
+    strengths = law.divide(means[place], mu * mu)[np.searchsorted(part, np.unique(part))]
+    ratios = np.sqrt(strengths[-1] / strengths)
+    sized = tuple(zip(counts.tolist(), ratios.tolist(), strict=True))
+    return [(run.steps, run.noise) for run in noises_for("poisson", law.rate, sized, mu * BELOW, slack)]

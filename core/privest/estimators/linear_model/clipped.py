@@ -1,0 +1,97 @@
+"""Logistic regression by descent on clipped gradients, in steps as long as their noise allows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, sqrt
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.linear_model.newton_planning import TIGHT
+from privest.metadata import LabelledShape
+from privest.privacy.budget import Allowance
+from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import Statistic
+
+_CLIP = 0.1
+"""Of gradients: all rows that are wrong, or right by less than log-odds of 2.2, pull alike."""
+
+_NOISE = 1.4
+"""Standard deviation that all steps leave on a score: with more, noise decides; with less, the start."""
+
+_STEPS, _MOST_STEPS = 20, 1_000
+_PURE_STEPS = 5
+"""With δ = 0, where the noise grows with their number and not with its root."""
+
+_LONGEST = 20.0
+"""Step, in units of the clip: what is gone in one step cannot be corrected within it."""
+
+
+@dataclass(frozen=True)
+class ClippedCourse:
+    """Plain descent from zero whose step follows from the noise, not from the curvature.
+
+    The sum of all noise is to move a score by about 1.4, the scale on which the logistic function turns: a
+    longer way would be ruled by noise, a shorter one would leave what the data could still tell. A clip well
+    below 1 makes the loss bounded in slope, so that few rows have much to say, and needs the less noise.
+
+    Attributes:
+        shape: public facts of the data.
+        allowance: what may be spent.
+        intercept: whether there is one.
+    """
+
+    shape: LabelledShape
+    allowance: Allowance
+    intercept: bool
+
+    @property
+    def design(self) -> Standardised:
+        """What is seen of a row."""
+        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
+
+    @property
+    def loss(self) -> LogLoss:
+        """Whose gradients are clipped."""
+        return LogLoss(self.design.size, len(self.shape.classes))
+
+    @property
+    def statistics(self) -> dict[str, Statistic]:
+        """What the gate may sum."""
+        return {"gradient": self.loss}
+
+    @property
+    def steps(self) -> int:
+        """That the way takes which the noise allows."""
+        allowed = self.allowance
+        if allowed.pure:
+            return _PURE_STEPS
+        way = _NOISE / 2 * allowed.n * allowed.whole
+        return min(max(ceil(way / _LONGEST), _STEPS), _MOST_STEPS)
+
+    def releases(self) -> tuple[NoisySum, ...]:
+        """The gradients, which share the budget evenly.
+
+        Raises:
+            ValueError: float64 cannot carry this privacy.
+        """
+        return (self.allowance.release(self.loss, "gradient", _CLIP, count=self.steps),)
+
+    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+        """The last iterate; its noise is that of all steps, as none of them spreads what was there before."""
+        (release,) = releases
+        step = _NOISE * release.divisor / sqrt(release.count * release.variance)
+        weights: Array = np.zeros(self.loss.shape)
+        for _ in range(release.count):
+            noisy = gate.mean(Classifier(design, weights))
+            weights = weights + step * noisy.reshape(weights.shape)
+        return Fit(
+            design,
+            weights.reshape(-1, design.size),
+            noise=lambda _: _NOISE**2 * np.eye(design.size),
+            sampling=None,
+        )

@@ -1,0 +1,102 @@
+"""Labelled rows as a linear classifier sees them: standardised by public facts, at most one long."""
+
+from dataclasses import dataclass, replace
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest.arrays import Array, lengths
+from privest.metadata import LabelledShape
+
+_CONSTANT = 0.2
+"""k of a classifier with an intercept: large enough to be learned, and short beside the features."""
+
+
+@dataclass(frozen=True)
+class Standardised:
+    """The per-record map from stored rows to vectors of length at most one, and coefficients back.
+
+    A vector is (x, k)/√(1 + k²): the standardised features, shortened to the bound and divided by it, and a
+    constant k for the intercept.
+
+    Attributes:
+        mean: (d,) public; taken off each feature.
+        scale: (d,) public; each feature is divided by it.
+        bound: length to which a standardised vector is shortened.
+        constant: k; 0 for a classifier without intercept, which then has no constant at all.
+        usual: length that vectors are supposed to have; coefficients are for such ones.
+    """
+
+    mean: Array
+    scale: Array
+    bound: float
+    constant: float
+    usual: float
+
+    @classmethod
+    def of(cls, shape: LabelledShape, bound: float, *, intercept: bool) -> "Standardised":
+        """By the public facts of a shape."""
+        mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
+        scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
+        length = bound if shape.scale is None else sqrt(shape.dim)
+        return cls(mean, scale, bound, _CONSTANT if intercept else 0.0, max(bound, length))
+
+    def shifted(self, mean: Array, scale: Array) -> "Standardised":
+        """With each feature's mean and scale in units of the ones that it has here."""
+        return replace(self, mean=self.mean + self.scale * mean, scale=self.scale * scale)
+
+    @property
+    def size(self) -> int:
+        """Length of a vector."""
+        return len(self.mean) + (self.constant > 0)
+
+    def features(self, rows: Array) -> Array:
+        """(n, size) vectors; the features of a row of which float64 holds no length are zero."""
+        shrink = np.hypot(1.0, self.constant)
+        with np.errstate(over="ignore", invalid="ignore"):
+            z = (rows[:, :-1] - self.mean) / self.scale
+            # In units of the bound: squares of lengths that are both below 1e-154 would be lost.
+            z /= self.bound
+            length = lengths(z)
+            usable = np.isfinite(length)
+            z *= (usable / np.maximum(np.where(usable, length, 0.0), 1.0) / shrink)[:, None]
+        z[~usable] = 0.0
+        if not self.constant:
+            return z
+        return np.hstack([z, np.full((len(z), 1), self.constant / shrink)])
+
+    @property
+    def last(self) -> float:
+        """Last coordinate of every vector, if there is an intercept."""
+        return self.constant / float(np.hypot(1.0, self.constant))
+
+    @staticmethod
+    def labels(rows: Array, classes: int) -> NDArray[np.int64]:
+        """(n,) places of the labels among the classes; what is none of them counts as the nearest.
+
+        No upload has such labels. Total all the same: else a row in a store that was tampered with could
+        stop a run, or add more than its clip.
+        """
+        return np.fmin(np.fmax(rows[:, -1], 0.0), classes - 1.0).astype(np.int64)
+
+    def original(self, weights: Array) -> tuple[Array, Array]:
+        """Coefficients (..., d) and intercepts (...) for features as they were uploaded, of (..., size)."""
+        own, intercept = self._back
+        return weights[..., : len(own)] * own, weights @ intercept
+
+    def original_covariance(self, weights: Array) -> Array:
+        """(d + 1, d + 1) covariance of coefficients and intercept, of the (size, size) one of weights."""
+        own, intercept = self._back
+        features = len(own)
+        found = np.empty((features + 1, features + 1))
+        found[:-1, :-1] = weights[:features, :features] * np.outer(own, own)
+        found[-1, :-1] = found[:-1, -1] = (weights @ intercept)[:features] * own
+        found[-1, -1] = intercept @ weights @ intercept
+        return found
+
+    @property
+    def _back(self) -> tuple[Array, Array]:
+        """(d,) by which weights are multiplied, and (size,) whose product with them is the intercept."""
+        own = 1 / (self.scale * self.usual * np.hypot(1.0, self.constant))
+        return own, np.append(-self.mean * own, self.last) if self.constant else -self.mean * own

@@ -1,0 +1,1 @@
+"""What linear classifiers minimise, and what scores count."""

@@ -1,0 +1,166 @@
+"""The logistic loss, of two classes or more, and the moments from which one Newton step can be taken."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
+from privest.estimators.linear_model.feature_map import Standardised
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """Where gradients are taken.
+
+    Attributes:
+        design: what is seen of a row.
+        weights: (size,) of the second of two classes, else (classes, size).
+    """
+
+    design: Standardised
+    weights: Array
+
+
+@dataclass(frozen=True)
+class LogLoss:
+    """Σ of the negative gradients of the mean logistic loss, for weights of the second class or of each.
+
+    With two classes and y = ±1 a row's negative gradient is σ(−y·wᵀx)·y·x, at most |x| ≤ 1 long (paper
+    004, (35) and (36), in Euclidean length). With more it is (e_y − p) ⊗ x for softmax probabilities p, at
+    most √2 long.
+
+    Attributes:
+        width: length of what a classifier sees of a row.
+        classes: number of classes.
+    """
+
+    width: int
+    classes: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the weights."""
+        return (self.width,) if self.classes == 2 else (self.classes, self.width)
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return int(np.prod(self.shape))
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest gradient that a row can have."""
+        return 1.0 if self.classes == 2 else sqrt(2.0)
+
+    @property
+    def smoothness(self) -> float:
+        """Largest eigenvalue of a row's Hessian: |x|²/4, and |x|²/2 of softmax (Böhning 1992)."""
+        return 0.25 if self.classes == 2 else 0.5
+
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    def clipped_sum(self, point: Classifier, rows: Array, clip: float) -> Array:
+        """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
+        x, labels = point.design.features(rows), point.design.labels(rows, self.classes)
+        if self.classes == 2:
+            signs = 2.0 * labels - 1.0
+            scores: Array = np.vecdot(x, point.weights)
+            pull = (signs * expit(-signs * scores))[:, None]
+        else:
+            pull = -softmax(seen_by(x, point.weights), axis=1)
+            pull[np.arange(len(x)), labels] += 1.0
+        length = lengths(pull) * lengths(x)
+        pull *= (clip / np.maximum(length, clip))[:, None]
+        return (pull.T @ x).ravel()
+
+
+@dataclass(frozen=True)
+class ClassMoments:
+    """Σ of (z ⊗ x, √(ρq)·xxᵀ) in one vector, z the label less the even mixture of all, q = |z|².
+
+    With ρ = ½ the second needs no noise beyond the first's: where z ⊗ x moves furthest, rows are opposite (or
+    alike, with opposite labels), and xxᵀ does not move at all.
+
+    Attributes:
+        width: length of what a classifier sees of a row.
+        classes: number of classes.
+        ratio: ρ, weight of the second moment, at most 1.
+    """
+
+    width: int
+    classes: int
+    ratio: float
+
+    @cached_property
+    def symmetric(self) -> SymmetricCoordinates:
+        """Of the second moment."""
+        return SymmetricCoordinates(self.width)
+
+    @property
+    def columns(self) -> int:
+        """Of z: a sign with two classes, else a number for each."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def energy(self) -> float:
+        """q."""
+        return 1.0 if self.classes == 2 else 1.0 - 1.0 / self.classes
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.columns * self.width + self.symmetric.size
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest vector that a row can have."""
+        return sqrt(self.energy * (1.0 + self.ratio))
+
+    def diameter(self, clip: float) -> float:
+        """2√q for ρ ≤ ½, where the clip shortens nothing; beyond, √(q(2 + 2ρ + 1/(2ρ))).
+
+        Rows of lengths a, b ≤ 1 and cosine c, of one label, are q(a² + b² − 2abc) + ρq(a⁴ + b⁴ − 2a²b²c²)
+        apart in square. That is most where c ≤ 0, as −c instead of c shows, and there it grows with a and b:
+        half the derivative in a is a + s + 2ρa³ − 2ρas² with s = b|c|, and as² ≤ as ≤ (a + s)/2. At a = b = 1
+        it is a parabola in c, highest at −1/(2ρ), or at −1 if ρ ≤ ½. Other labels are no further: their z
+        have the product −q (two classes: c for −c) or −1/K > −q.
+        """
+        if clip < self.longest:
+            return 2.0 * clip
+        free = self.ratio <= 0.5
+        return sqrt(self.energy * (4.0 if free else 2.0 + 2.0 * self.ratio + 0.5 / self.ratio))
+
+    def clipped_sum(self, point: Standardised, rows: Array, clip: float) -> Array:
+        """Σ over rows, as `point` sees them, of vectors of length at most `clip`; see `Statistic`."""
+        x, labels = point.features(rows), point.labels(rows, self.classes)
+        if self.classes == 2:
+            z = (2.0 * labels - 1.0)[:, None]
+        else:
+            z = np.full((len(x), self.classes), -1.0 / self.classes)
+            z[np.arange(len(x)), labels] += 1.0
+        squared = np.vecdot(x, x)
+        length = np.sqrt(self.energy * squared * (1.0 + self.ratio * squared))
+        weighted = (clip / np.maximum(length, clip))[:, None] * x
+        second = self.symmetric.of(weighted.T @ x) * self.scale
+        return np.concatenate(((z.T @ weighted).ravel(), second))
+
+    @property
+    def scale(self) -> float:
+        """By which the second moment is multiplied in the sum."""
+        return sqrt(self.ratio * self.energy)
+
+    @property
+    def factor(self) -> float:
+        """By how much the second moment is larger than the Hessian at zero weights: 4, or K."""
+        return 4.0 if self.classes == 2 else float(self.classes)
+
+    def parts(self, mean: Array) -> tuple[Array, Array]:
+        """A released mean as (columns, size) class means and the (size, size) second moment."""
+        first, second = np.split(mean, [self.columns * self.width])
+        moment = self.symmetric.matrix(second / self.scale)
+        return first.reshape(self.columns, -1), moment

@@ -1,0 +1,197 @@
+"""Scalar losses of one score, convex or not, with bounds on their first three derivatives."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import Protocol
+
+import numpy as np
+from numpy.polynomial import Polynomial
+from scipy.special import expit
+
+from privest.arrays import Array
+from privest.privacy.clipping import any_floats
+
+
+class Profile(Protocol):
+    """φ(t), twice differentiable, by its derivatives. Total: a t of which there is none gives NaN."""
+
+    @property
+    def steepest(self) -> float:
+        """sup |φ′|."""
+        ...
+
+    @property
+    def curvatures(self) -> tuple[float, float]:
+        """inf φ″, at most 0, and sup φ″."""
+        ...
+
+    @property
+    def bend(self) -> float:
+        """sup |φ‴|, the Lipschitz constant of φ″."""
+        ...
+
+    def slope(self, t: Array) -> Array:
+        """φ′(t)."""
+        ...
+
+    def curvature(self, t: Array) -> Array:
+        """φ″(t)."""
+        ...
+
+
+@dataclass(frozen=True)
+class OfChance:
+    """A loss of a margin t whose slope is a polynomial q in p = 1/(1 + eᵗ).
+
+    As p′ = −p(1 − p), every derivative of it is one too: φ″ = −p(1 − p)·q′ and so on, and their suprema are
+    those of polynomials on [0, 1], at an end or at a root of the next derivative.
+
+    Attributes:
+        coefficients: of q, from the constant on.
+    """
+
+    coefficients: tuple[float, ...]
+
+    @cached_property
+    def _derivatives(self) -> tuple[Polynomial, Polynomial, Polynomial]:
+        falling = Polynomial([0.0, -1.0, 1.0])
+        first = Polynomial(self.coefficients)
+        second = falling * first.deriv()
+        return first, second, falling * second.deriv()
+
+    @property
+    def steepest(self) -> float:
+        """sup |φ′|."""
+        return max(map(abs, _range(self._derivatives[0])))
+
+    @property
+    def curvatures(self) -> tuple[float, float]:
+        """inf φ″ and sup φ″."""
+        return _range(self._derivatives[1])
+
+    @property
+    def bend(self) -> float:
+        """sup |φ‴|."""
+        return max(map(abs, _range(self._derivatives[2])))
+
+    def slope(self, t: Array) -> Array:
+        """φ′(t)."""
+        return self._derivatives[0](expit(-t))
+
+    def curvature(self, t: Array) -> Array:
+        """φ″(t)."""
+        return self._derivatives[1](expit(-t))
+
+
+def _range(polynomial: Polynomial) -> tuple[float, float]:
+    """Least and largest value on [0, 1]."""
+    roots = polynomial.deriv().roots()
+    inside = roots.real[(np.abs(roots.imag) < 1e-9) & (roots.real > 0) & (roots.real < 1)]
+    values = polynomial(np.concatenate([[0.0, 1.0], inside]))
+    return float(values.min()), float(values.max())
+
+
+LOGISTIC = OfChance((0.0, -1.0))
+"""log(1 + e⁻ᵗ), convex: bounds 1, [0, 1/4], 1/(6√3)."""
+
+SIGMOID = OfChance((0.0, -1.0, 1.0))
+"""p, from 0 for right to 1 for wrong (Mason, Baxter, Bartlett and Frean 1999): bounds 1/4, ±1/(6√3), 1/8."""
+
+SAVAGE = OfChance((0.0, 0.0, -2.0, 2.0))
+"""p² (Masnadi-Shirazi and Vasconcelos 2008, at half the margin): steepest 8/27, where p = 2/3."""
+
+
+@dataclass(frozen=True)
+class _OfResidual:
+    """Of a residual t = c·u.
+
+    Attributes:
+        scale: c, in units of the residual.
+
+    Raises:
+        ValueError: no residual can be measured by it.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        if not 1e-100 <= self.scale <= 1e100:
+            raise ValueError("the scale of residuals must be between 1e-100 and 1e100")
+
+
+class Biweight(_OfResidual):
+    """Tukey's loss of a residual t, c²/6·(1 − (1 − u²)³) for u = t/c within ±1, and flat beyond.
+
+    φ′ = t(1 − u²)², steepest at u² = 1/5; φ″ = (1 − u²)(1 − 5u²), least at u² = 3/5; φ‴ = (20u³ − 12u)/c,
+    largest at u = 1, from inside (Beaton and Tukey 1974).
+    """
+
+    @property
+    def steepest(self) -> float:
+        """16c/(25√5)."""
+        return 16 * self.scale / (25 * sqrt(5))
+
+    @property
+    def curvatures(self) -> tuple[float, float]:
+        """−4/5 and 1."""
+        return -0.8, 1.0
+
+    @property
+    def bend(self) -> float:
+        """8/c."""
+        return 8 / self.scale
+
+    @any_floats
+    def slope(self, t: Array) -> Array:
+        """φ′(t)."""
+        return t * self._left(t) ** 2
+
+    @any_floats
+    def curvature(self, t: Array) -> Array:
+        """φ″(t)."""
+        left = self._left(t)
+        return left * (5 * left - 4)
+
+    def _left(self, t: Array) -> Array:
+        """1 − u², or 0."""
+        return np.maximum(1 - (t / self.scale) ** 2, 0.0)
+
+
+class GemanMcClure(_OfResidual):
+    """c²/2·u²/(1 + u²) of a residual t, u = t/c: flat far out, but never quite (Geman and McClure 1987).
+
+    With v = 1/(1 + u²), φ′ = t·v², steepest at u² = 1/3; φ″ = 4v³ − 3v², least at u = ±1; and
+    φ‴ = 12u(u² − 1)v⁴/c, largest at u² = 1 − 2/√5, a root of 1 − 10u² + 5u⁴.
+    """
+
+    @property
+    def steepest(self) -> float:
+        """3√3·c/16."""
+        return 3 * sqrt(3) * self.scale / 16
+
+    @property
+    def curvatures(self) -> tuple[float, float]:
+        """−1/4 and 1."""
+        return -0.25, 1.0
+
+    @property
+    def bend(self) -> float:
+        """2.334/c."""
+        square = 1 - 2 / sqrt(5)
+        return 12 * sqrt(square) * (1 - square) / (1 + square) ** 4 / self.scale
+
+    @any_floats
+    def slope(self, t: Array) -> Array:
+        """φ′(t)."""
+        return t * self._near(t) ** 2
+
+    @any_floats
+    def curvature(self, t: Array) -> Array:
+        """φ″(t)."""
+        near = self._near(t)
+        return (4 * near - 3) * near**2
+
+    def _near(self, t: Array) -> Array:
+        """v."""
+        return 1 / (1 + (t / self.scale) ** 2)

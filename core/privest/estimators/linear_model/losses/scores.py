@@ -1,0 +1,104 @@
+"""How well a public linear classifier does on labelled rows: right answers, and scores by class."""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, seen_by
+from privest.estimators.linear_model.feature_map import Standardised
+
+
+@dataclass(frozen=True, eq=False)
+class LinearScores:
+    """A linear classifier of features as they were uploaded; a score above 0 means the second of two classes.
+
+    Attributes:
+        coefficients: (d,), or (classes, d).
+        intercept: (), or (classes,).
+    """
+
+    coefficients: Array
+    intercept: Array
+
+    def of(self, rows: Array) -> Array:
+        """(n,) scores, or (n, classes), of labelled rows; where float64 holds none they are not finite."""
+        x = rows[:, :-1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.coefficients.ndim == 1:
+                return np.vecdot(x, self.coefficients) + self.intercept
+            return seen_by(x, self.coefficients) + self.intercept
+
+
+@dataclass(frozen=True)
+class RightAnswers:
+    """Σ of 1 for every row that a classifier puts in its own class, the first of two or more that tie.
+
+    A row with a score that float64 does not hold is wrong.
+    """
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return 1
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest vector that a row can have."""
+        return 1.0
+
+    def diameter(self, clip: float) -> float:
+        """A row is right or wrong, so that replacing it moves the count by at most one."""
+        return min(clip, 1.0)
+
+    def clipped_sum(self, point: LinearScores, rows: Array, clip: float) -> Array:
+        """Σ over rows of numbers of at most `clip`; see `Statistic`."""
+        scores = point.of(rows)
+        if scores.ndim == 1:
+            said, held, classes = scores > 0.0, np.isfinite(scores), 2
+        else:
+            said, held = np.argmax(scores, axis=1), np.isfinite(scores).all(axis=1)
+            classes = scores.shape[1]
+        right = held & (said == Standardised.labels(rows, classes))
+        return np.array([min(clip, 1.0) * np.count_nonzero(right)])
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreHistogram:
+    """Σ of one-hot vectors: how many rows of each of two classes have their score in each bin.
+
+    A bin ends with its edge: a score on one is below it. A row whose score float64 does not hold is in the
+    middle bin.
+
+    Attributes:
+        edges: (bins − 1,), increasing.
+    """
+
+    edges: Array
+
+    @property
+    def bins(self) -> int:
+        """Of either class."""
+        return len(self.edges) + 1
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector: the first class's bins, then the second's."""
+        return 2 * self.bins
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest vector that a row can have."""
+        return 1.0
+
+    def diameter(self, clip: float) -> float:
+        """Two rows in different bins are orthogonal."""
+        return sqrt(2.0) * min(clip, 1.0)
+
+    def clipped_sum(self, point: LinearScores, rows: Array, clip: float) -> Array:
+        """Σ over rows of vectors of length at most `clip`; see `Statistic`."""
+        scores = point.of(rows)
+        place = np.searchsorted(self.edges, scores)
+        place[~np.isfinite(scores)] = self.bins // 2
+        place += self.bins * Standardised.labels(rows, 2)
+        return min(clip, 1.0) * np.bincount(place, minlength=self.size).astype(np.float64)

@@ -1,0 +1,118 @@
+"""How a budget is divided over steps whose noise weighs differently in the end.
+
+Each step is given a strength y: Laplace noise has variance ∝ 1/y² with y its ε, Gaussian noise 1/y with y the
+square of sensitivity over σ. Over full gradients strengths add up to the budget, and the best division is
+in closed form. Over random batches strength costs less, but by a law of its own.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.linear_model.acceleration_schedule import Schedule
+
+_POINTS = 20_000
+_WEAKEST = 1e-18
+"""Of a table of strengths; what interpolation is off by, the division is less than best by its square."""
+
+_LEAST_SHARE = 1e-12
+"""Of the largest."""
+
+_LEAST_WEIGHT = 1e-300
+"""Weights of early steps leave float64 where a schedule is long."""
+
+
+def best_shares(weight: Array, *, pure: bool) -> Array:
+    """Shares of ε (pure) or of μ² over full gradients that minimise Σ a_t·v_t.
+
+    Laplace noise has v_t ∝ 1/ε_t², so that ε_t ∝ a_t^⅓ (Proposition 4.2 of paper 004). Gaussian noise has
+    v_t ∝ 1/μ_t², so that μ_t² ∝ √a_t: the division that the paper leaves as future work.
+    """
+    roots = weight ** (1 / 3 if pure else 1 / 2)
+    # Steps that nothing is left of have a share too: without any, their noise would leave float64.
+    roots = np.maximum(roots, _LEAST_SHARE * np.max(roots))
+    return roots / np.sum(roots)
+
+
+@dataclass(frozen=True)
+class BatchLaw:
+    """What noise of strength y costs over random batches with a share q of the records.
+
+    `pure`: ε = log(1 + q(e^y − 1)) of fixed-size batches ((11) of paper 004), y the ε on a batch.
+    Otherwise μ² = 4q²·sinh(y) of Poisson batches, y = (C/σ)²: the variance of the privacy loss of small q. By
+    it noise is divided; what that costs, a certificate of the whole run says.
+    """
+
+    pure: bool
+    rate: float
+
+    @property
+    def power(self) -> int:
+        """By which variance falls with strength."""
+        return 2 if self.pure else 1
+
+    def cost(self, strength: Array) -> Array:
+        """ε or μ² of steps, for y up to the strongest."""
+        if self.pure:
+            held = np.minimum(strength, 700.0)
+            return np.log1p(self.rate * np.expm1(held)) + (strength - held)
+        return 4 * self.rate**2 * np.sinh(strength)
+
+    def divide(self, weight: Array, budget: float) -> Array:
+        """(30): the strengths (T,) that cost `budget` and minimise Σ a_t·v_t.
+
+        Variance is convex in the cost, so that this is where a/y^(p+1) is the same multiple of the cost's
+        slope at every step. Strengths stay within what the table has.
+        """
+        from scipy.optimize import brentq  # noqa: PLC0415 - heavy, and for batches alone
+
+        logs, prices = self._table
+        a = np.log(np.maximum(weight, _LEAST_WEIGHT))
+
+        def strengths(multiplier: float) -> Array:
+            return np.exp(np.interp(a - multiplier, prices, logs))
+
+        def excess(multiplier: float) -> float:
+            return log(float(self.cost(strengths(multiplier)).sum())) - log(budget)
+
+        low, high = float(a.min() - prices[-1]), float(a.max() - prices[0])
+        if excess(low) <= 0 or excess(high) >= 0:  # more or less than any noise costs
+            return strengths(low if excess(low) <= 0 else high)
+        return strengths(float(brentq(excess, low, high, xtol=1e-9)))
+
+    @cached_property
+    def _table(self) -> tuple[Array, Array]:
+        """log y, and the logarithm of the cost's slope times y^(p+1), which grows with it."""
+        logs = np.linspace(log(_WEAKEST), log(1e6 if self.pure else 500.0), _POINTS)
+        y = np.exp(logs)
+        slope = -np.log1p((1 / self.rate - 1) * np.exp(-y)) if self.pure else np.logaddexp(y, -y)
+        return logs, slope + (self.power + 1) * logs
+
+
+def best_batch_count(
+    schedule: Schedule, law: BatchLaw, budget: float, *, start: float, unit: float, sampling: float
+) -> int:
+    """T′ of a run on random batches, as `best_count` has it on full gradients.
+
+    Args:
+        schedule: steps to consider.
+        law: of the noise.
+        budget: ε or μ².
+        start: E₀.
+        unit: total variance of noise of strength 1.
+        sampling: total variance of a batch's mean.
+    """
+
+    def bounds() -> Iterator[float]:
+        left = schedule.logarithms
+        for count in range(1, len(left) + 1):
+            weight = np.exp(left[count - 1] - left[:count]) * schedule.entering[:count]
+            strengths = law.divide(weight, budget)
+            noise = unit / strengths**law.power + sampling
+            yield float(np.exp(left[count - 1])) * start + float(weight @ noise) / 2
+
+    return int(np.argmin(list(bounds()))) + 1

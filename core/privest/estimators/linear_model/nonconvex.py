@@ -1,0 +1,55 @@
+"""A linear classifier by a loss that need not be convex: what is minimised."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import log
+from typing import Literal
+
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.losses.linear import MarginLoss
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, OfChance
+from privest.estimators.linear_model.newton_planning import TIGHT
+from privest.metadata import LabelledShape
+
+NonconvexLoss = Literal["sigmoid", "savage", "logistic-nonconvex"]
+
+PROFILES: dict[NonconvexLoss, OfChance] = {
+    "sigmoid": SIGMOID,
+    "savage": SAVAGE,
+    "logistic-nonconvex": LOGISTIC,
+}
+
+_AT_ZERO: dict[NonconvexLoss, float] = {"sigmoid": 0.5, "savage": 0.25, "logistic-nonconvex": log(2)}
+"""φ(0)."""
+
+
+@dataclass(frozen=True)
+class Nonconvex:
+    """The problem that solvers of such losses have in common.
+
+    Attributes:
+        shape: public facts of the data, of two classes.
+        loss: which.
+        penalty: λ of λ Σ w²/(1 + w²).
+        intercept: whether there is one.
+    """
+
+    shape: LabelledShape
+    loss: NonconvexLoss
+    penalty: float
+    intercept: bool
+
+    @property
+    def design(self) -> Standardised:
+        """What is seen of a row."""
+        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
+
+    @cached_property
+    def objective(self) -> MarginLoss:
+        """What is minimised, in the mean over rows."""
+        return MarginLoss(self.design, PROFILES[self.loss], self.penalty)
+
+    @property
+    def excess(self) -> float:
+        """Of the objective at zero, where every row loses φ(0), above its least: no part is ever negative."""
+        return _AT_ZERO[self.loss]

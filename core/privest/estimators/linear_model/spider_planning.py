@@ -1,0 +1,59 @@
+"""A linear classifier by paper 003: gradients kept up by their changes, each record seen once in a run."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+
+from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.nonconvex import Nonconvex
+from privest.estimators.linear_model.spider import StreamOracle, spider
+from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.matrix_mechanism import PrefixSums, Stream, variance_of_total
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import Statistic
+
+
+@dataclass(frozen=True)
+class SpiderCourse(Nonconvex):
+    """Descent from zero with escapes, until the records run out.
+
+    Attributes:
+        target: privacy as requested.
+    """
+
+    target: PrivacyTarget
+
+    @cached_property
+    def planned(self) -> SpiderPlan:
+        """Its public constants.
+
+        Raises:
+            ValueError: not one batch fits; or float64 cannot carry this privacy.
+        """
+        # A row's Hessian is of rank one, but for what a penalty adds to its diagonal.
+        rank = self.objective.size if self.penalty else 1
+        return plan(Problem(self.objective, rank, self.excess, self.shape.n, self.target))
+
+    @property
+    def statistics(self) -> dict[str, Statistic]:
+        """What the gate may add up."""
+        return self.planned.statistics
+
+    def releases(self) -> tuple[Stream, ...]:
+        """Of Hessians, then of gradients."""
+        return self.planned.releases
+
+    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+        """The point of least released gradient. Its noise is what the steps since the last escape added."""
+        schedule, size = self.planned.schedule, self.objective.size
+        found = spider(cast("StreamOracle", gate), start=np.zeros(size), schedule=schedule)
+        gradients = cast("PrefixSums", releases[-1])
+        steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
+        variance = steps * (schedule.step_size * gradients.scale) ** 2
+        return Fit(design, found.answer[None], noise=lambda _: variance * np.eye(size), sampling=None)

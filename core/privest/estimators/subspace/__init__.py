@@ -1,0 +1,1 @@
+"""Private subspaces: robust PCA, and of rows with gaps."""

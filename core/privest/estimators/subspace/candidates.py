@@ -1,0 +1,101 @@
+"""Candidate subspaces side by side: a bounded loss of each, and how to tilt them, for little noise.
+
+Candidates lie in one frame of r + 1 columns, and each is the subspace normal to a unit vector there. So
+a gradient has r + 1 numbers for a candidate, where in the whole space it has dim·rank.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.subspace.losses import Bounded
+from privest.estimators.subspace.spherical import on_sphere
+from privest.privacy.clipping import clipped_sum
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Subspaces of rank r in a frame of rank r + 1.
+
+    Attributes:
+        frame: (dim, rank + 1) orthonormal columns.
+        normals: (count, rank + 1) unit vectors, each normal to one candidate.
+        scale: c of the bounded loss.
+        center: (dim,) to be taken off the rows.
+    """
+
+    frame: Array
+    normals: Array
+    scale: float
+    center: Array | None = None
+
+    def basis(self, index: int) -> Array:
+        """(dim, rank) orthonormal columns that span one candidate."""
+        normal = self.normals[index][:, None]
+        return self.frame @ np.linalg.qr(np.hstack([normal, np.eye(len(normal))]))[0][:, 1 : len(normal)]
+
+
+def _seen(candidates: Candidates, rows: Array) -> tuple[Array, Array, Array]:
+    """(n, rank + 1) rows in the frame, (n, count) their heights above candidates, and distances from them."""
+    x = on_sphere(rows, candidates.center)
+    y = x @ candidates.frame
+    height = y @ candidates.normals.T
+    outside = np.maximum(np.vecdot(x, x) - np.vecdot(y, y), 0.0)
+    return y, height, np.sqrt(outside[:, None] + height**2)
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """Σ of the negative gradients of the bounded loss with respect to each normal, all in one vector.
+
+    Attributes:
+        count: candidates.
+        rank: of each.
+    """
+
+    count: int
+    rank: int
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.count * (self.rank + 1)
+
+    def diameter(self, clip: float) -> float:
+        """Two gradients may be opposite."""
+        return 2.0 * clip
+
+    def clipped_sum(self, point: Candidates, rows: Array, clip: float) -> Array:
+        """Σ over rows on the sphere of all gradients together, at most `clip` long; see `Statistic`."""
+        y, height, distance = _seen(point, rows)
+        tangent = y[:, None, :] - height[:, :, None] * point.normals
+        pull = Bounded(point.scale).weight(distance) * height
+        return clipped_sum((-pull[:, :, None] * tangent).reshape(len(y), -1), clip)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Σ of the bounded loss of each candidate; a row's values are between 0 and 1.
+
+    Attributes:
+        count: candidates.
+    """
+
+    count: int
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.count
+
+    def diameter(self, clip: float) -> float:
+        """No two vectors with entries between 0 and clip/√count are further apart than `clip`."""
+        return clip
+
+    def clipped_sum(self, point: Candidates, rows: Array, clip: float) -> Array:
+        """Σ over rows on the sphere; see `Statistic`."""
+        distance = _seen(point, rows)[2]
+        values = Bounded(point.scale).value(distance)
+        return np.minimum(values, clip / sqrt(self.count)).sum(axis=0)

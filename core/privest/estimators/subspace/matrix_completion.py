@@ -1,0 +1,261 @@
+"""Private low-rank matrix completion: the subspace near which columns lie of which some entries are known.
+
+Completed columns are not released, as they would say things of single records. Whoever holds a column
+completes it: `completion.coefficients(basis, column, mask) @ basis.T`.
+"""
+
+from dataclasses import dataclass
+from itertools import groupby
+from math import sqrt
+
+from scipy.special import chdtri
+
+from privest.arrays import Array
+from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.completion_schedule import Picture
+from privest.estimators.subspace.descent import descent
+from privest.estimators.subspace.hetero_pca import hetero_pca
+from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.schedule import right_angles
+from privest.metadata import PartialVectorsShape
+from privest.privacy.budget import Allowance, cost_of_all, in_words, weak_delta
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.mechanisms import NoisySum
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import Statistic
+
+_MOST_STEPS = 1_000
+_MOST_RANK = 50
+_WIDEST = 1_000
+"""Columns up to which a D×D moment is released and eigenvectors are taken of it."""
+
+_LONGEST_RUN = 1e12
+"""Products that a descent takes; more take minutes."""
+
+_STEPS = 12
+"""Of a descent that nobody gave a number: a long way from the start, and noise is averaged over some."""
+
+_START = 0.3
+"""Of μ², for a start from which there is a descent: more than rows of the picture need, as others come."""
+
+_LEAST_KNOWN = 1e-6
+"""Share of known entries below which nothing is found, whatever it is."""
+
+_USEFUL = 0.25
+"""Of a square right angle in every direction: from a start expected to be worse no descent finds the way, and
+an answer that is gets a warning."""
+
+
+@dataclass(frozen=True)
+class MatrixCompletionSpec:
+    """What an analyst may choose; whatever is None follows from public facts.
+
+    Attributes:
+        rank: r, dimension of the subspace.
+        steps: of the descent.
+        step_size: of its longest step.
+        local_steps: that owners of several datasets take by themselves in each of these, corrected for their
+            drift (paper 002, Algorithm 1).
+    """
+
+    rank: int
+    steps: int | None = None
+    step_size: float | None = None
+    local_steps: int = 1
+
+
+@dataclass(frozen=True)
+class CompletionError:
+    """Length of the vector of principal angles between the answer and the subspace, in radians.
+
+    For rows in the subspace exactly, evenly spread in it, of which about the declared share of entries is
+    known: public facts do not tell more. It has a part that is not noise: see `Picture.start_error`.
+
+    Attributes:
+        standard_deviation: root mean square.
+        radius_95: not exceeded with probability 0.95.
+    """
+
+    standard_deviation: float
+    radius_95: float
+
+
+@dataclass(frozen=True)
+class Completion:
+    """The answer.
+
+    Attributes:
+        basis: (dim, rank) orthonormal columns.
+    """
+
+    basis: Array
+
+
+@dataclass(frozen=True)
+class MatrixCompletionPlan:
+    """Everything about a run, before any row is read.
+
+    Attributes:
+        target: privacy as requested.
+        shape: public facts of the data.
+        rank: r.
+        step_sizes: of the descent; none where the start gets the whole budget.
+        releases: the noisy sums of the run.
+        cost: of all releases together.
+        expected_error: of the answer, in the stated picture.
+        mechanism: in words.
+        why: a descent, or none.
+        warnings: what the analyst should know.
+        local_steps: that every owner takes in each step of the descent.
+    """
+
+    target: PrivacyTarget
+    shape: PartialVectorsShape
+    rank: int
+    step_sizes: tuple[float, ...]
+    releases: tuple[NoisySum, ...]
+    cost: Cost
+    expected_error: CompletionError
+    mechanism: str
+    why: str
+    warnings: tuple[str, ...]
+    local_steps: int = 1
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run: releases."""
+        return sum(r.count for r in self.releases)
+
+    @property
+    def statistics(self) -> dict[str, Statistic]:
+        """What the gate may sum for this plan."""
+        dim, rank = self.shape.dim, self.rank
+        return {"hollow": HollowMoment(dim), "gradient": CompletionGradient(dim, rank)}
+
+
+def plan(
+    spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: PrivacyTarget
+) -> MatrixCompletionPlan:
+    """Noise, steps and exact cost of a private matrix completion, from public facts alone.
+
+    Args:
+        spec: the analyst's choices.
+        shape: public shape of the data.
+        target: (ε, δ), δ above 0.
+
+    Raises:
+        ValueError: a choice that is out of range, in words fit for whoever made it.
+    """
+    _refuse(spec, shape, target)
+    rank, budget = spec.rank, Allowance.of(target, shape.n)
+    picture = _picture(spec, shape)
+    start = budget.release(HollowMoment(shape.dim), "hollow", 1.0)
+    releases, step_sizes, error = (start,), (), picture.start_error(start.deviation)
+    why = f"the start has the whole budget: a squared distance of {error:.2g} is expected"
+    if _is_descent_asked(spec) or _work(spec, shape) <= _LONGEST_RUN:
+        descent = _descent(spec, picture, budget)
+        if _is_descent_asked(spec) or (descent.finds_the_way and descent.error < error):
+            why = "it was asked for" if _is_descent_asked(spec) else "it is expected to better the start"
+            why = f"a descent: {why}, from a squared distance of {error:.2g} to one of {descent.error:.2g}"
+            releases, step_sizes, error = descent.releases, descent.step_sizes, descent.error
+    free = rank * (shape.dim - rank)
+    return MatrixCompletionPlan(
+        target=target,
+        shape=shape,
+        rank=rank,
+        step_sizes=tuple(step_sizes),
+        releases=releases,
+        cost=cost_of_all(releases, target),
+        expected_error=CompletionError(sqrt(error), sqrt(error * float(chdtri(free, 0.05)) / free)),
+        mechanism=in_words(releases),
+        why=why,
+        warnings=(*_warnings(picture, error), *weak_delta(target, shape.n)),
+        local_steps=spec.local_steps,
+    )
+
+
+@dataclass(frozen=True)
+class _Descent:
+    """A start with its share of the budget, a descent from there, and the square of the error to expect."""
+
+    releases: tuple[NoisySum, ...]
+    step_sizes: tuple[float, ...]
+    finds_the_way: bool
+    error: float
+
+
+def _descent(spec: MatrixCompletionSpec, picture: Picture, budget: Allowance) -> _Descent:
+    gradient = CompletionGradient(picture.dim, picture.rank)
+    start = budget.release(HollowMoment(picture.dim), "hollow", 1.0, share=_START)
+    away = picture.start_error(start.deviation)
+    count, local = _STEPS if spec.steps is None else spec.steps, spec.local_steps
+    each = (1 - _START) / count
+    # The mean of a round's gradients has the noise of one that has the whole share.
+    deviation = budget.release(gradient, "gradient", 1.0, share=each).deviation
+    clips, steps, error = picture.descent(away, deviation, count, spec.step_size)
+    alike = [(clip, len(list(equal))) for clip, equal in groupby(clips)]
+    sums = [budget.release(gradient, "gradient", clip, share=each * k, count=k * local) for clip, k in alike]
+    return _Descent((start, *sums), tuple(steps), away < _USEFUL * right_angles(picture.rank), error)
+
+
+def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsShape) -> Picture:
+    return Picture(shape.n, shape.dim, spec.rank, max(shape.known, _LEAST_KNOWN))
+
+
+def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
+    return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
+
+
+def _warnings(picture: Picture, error: float) -> list[str]:
+    found: list[str] = []
+    if picture.known * picture.dim < picture.rank + 1:
+        found.append("rows with no more known entries than the rank, as declared, say little of the subspace")
+    if error >= _USEFUL * right_angles(picture.rank):
+        found.append("the noise may hide the subspace: ask with a larger epsilon, or for a smaller rank")
+    return found
+
+
+def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: PrivacyTarget) -> None:
+    """Refuse what is out of range.
+
+    Raises:
+        ValueError: one of these.
+    """
+    steps, step_size = spec.steps, spec.step_size
+    rules = (
+        (1 <= spec.rank < shape.dim, "rank must be at least 1 and below the number of columns"),
+        (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
+        (shape.dim <= _WIDEST, f"matrix-completion takes at most {_WIDEST} columns"),
+        (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
+        (target.delta > 0, "matrix-completion adds Gaussian noise: delta must be above 0"),
+        (spec.local_steps >= 1, "local_steps must be at least 1"),
+        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
+        (
+            (_STEPS if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
+            f"steps times local_steps must be at most {_MOST_STEPS}",
+        ),
+        (step_size is None or 1e-9 <= step_size <= 1e3, "step_size must be between 1e-9 and 1000"),
+    )
+    for holds, rule in rules:
+        if not holds:
+            raise ValueError(rule)
+    if _is_descent_asked(spec) and _picture(spec, shape).seen == 0:
+        raise ValueError(
+            "rows with no more known entries than the rank, as the schema has it, fit any subspace, and no "
+            "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank"
+        )
+    if _is_descent_asked(spec) and _work(spec, shape) > _LONGEST_RUN:
+        raise ValueError("this run would take too long: ask for fewer steps or a smaller rank")
+
+
+def _work(spec: MatrixCompletionSpec, shape: PartialVectorsShape) -> float:
+    """Products that a descent takes, of which the Gram matrices are the most."""
+    return (spec.steps or _STEPS) * spec.local_steps * float(shape.n) * shape.dim * (spec.rank + 4) ** 2
+
+
+def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
+    """The private subspace: sees the plan and the gate's noisy answers, never a row."""
+    hollow = HollowMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
+    start = hetero_pca(hollow, planned.rank)
+    steps, local_steps = planned.step_sizes, planned.local_steps
+    return Completion(descent(start, gate, asked=lambda at: at, steps=steps, local_steps=local_steps))

@@ -1,0 +1,60 @@
+"""REAPER: the distance to a subspace, relaxed to symmetric matrices between 0 and I (Lerman et al. 2015)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
+from privest.estimators.subspace.spherical import on_sphere
+
+_LEAST_RESIDUAL = 1e-6
+"""Below, rounding begins to turn directions; the gradient falls to zero there."""
+
+_COVER = 1 + 1e-9
+"""Of a diameter: for directions turned by rounding, whose square is below 1e-12."""
+
+
+@dataclass(frozen=True)
+class Reaper:
+    """Σ of the negative gradients of ‖(I − P)x‖: the symmetric part of u·xᵀ, u the residual's direction.
+
+    A row's gradient has Frobenius norm at most |u||x| = 1 (paper 001, (4.1)).
+
+    Attributes:
+        dim: D, rows of P.
+    """
+
+    dim: int
+
+    @cached_property
+    def coordinates(self) -> SymmetricCoordinates:
+        """Of symmetric matrices."""
+        return SymmetricCoordinates(self.dim)
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.coordinates.size
+
+    def diameter(self, clip: float) -> float:
+        """√2·clip: two gradients may be orthogonal, and no further apart, as P is symmetric.
+
+        With u = (I − P)x/|(I − P)x| and c = u·x the symmetric part A of uxᵀ has |A|² = ½(1 + c²), and
+        2⟨A, A′⟩ = (u·u′)(x·x′) + (u·x′)(u′·x). The second product is (xᵀ(I − P)x′)² over lengths, so not
+        below 0, and the first less the second is the product of u ∧ x and u′ ∧ x′, which is at least
+        −√(1 − c²)√(1 − c′²). So −2⟨A, A′⟩ ≤ ½(1 − c²) + ½(1 − c′²), and |A − A′|² ≤ 2. Shorter gradients are
+        no further apart.
+        """
+        return sqrt(2.0) * _COVER * clip
+
+    def clipped_sum(self, point: tuple[Array, Array | None], rows: Array, clip: float) -> Array:
+        """Σ over rows on the sphere, `point` being (P, centre); see `Statistic`."""
+        p, center = point
+        x = on_sphere(rows, center)
+        left = x - seen_by(x, 0.5 * p + 0.5 * p.T)  # the diameter rests on symmetry
+        length = lengths(left)
+        weight = clip / np.maximum(np.maximum(length, _LEAST_RESIDUAL), clip * length)
+        total = (weight[:, None] * left).T @ x
+        return self.coordinates.of(0.5 * total + 0.5 * total.T)

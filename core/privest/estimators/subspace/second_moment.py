@@ -1,0 +1,60 @@
+"""Second moments of rows on the unit sphere, whole or as a public frame sees them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, SymmetricCoordinates, lengths
+from privest.estimators.subspace.spherical import on_sphere
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What is looked at.
+
+    Attributes:
+        basis: (dim, k) orthonormal columns; None for all of the space.
+        center: (dim,) to be taken off the rows.
+    """
+
+    basis: Array | None = None
+    center: Array | None = None
+
+
+@dataclass(frozen=True)
+class SecondMoment:
+    """Σ (Bᵀx)(Bᵀx)ᵀ, the statistic of Analyze Gauss (Dwork, Talwar, Thakurta and Zhang 2014, Algorithm 1).
+
+    Attributes:
+        rank: k, rows of the matrix: columns of the frame, or of the data without one.
+    """
+
+    rank: int
+
+    @cached_property
+    def coordinates(self) -> SymmetricCoordinates:
+        """Of the matrix."""
+        return SymmetricCoordinates(self.rank)
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.coordinates.size
+
+    def diameter(self, clip: float) -> float:
+        """Two matrices xxᵀ and yyᵀ are at most √2·clip apart: ‖x‖⁴ + ‖y‖⁴ − 2(xᵀy)² ≤ 2·clip².
+
+        Of one row and column, they are numbers between 0 and the clip.
+        """
+        return clip if self.rank == 1 else sqrt(2.0) * clip
+
+    def clipped_sum(self, point: Frame, rows: Array, clip: float) -> Array:
+        """Σ over rows on the sphere of matrices of norm at most `clip`; see `Statistic`."""
+        x = on_sphere(rows, point.center)
+        if point.basis is not None:
+            x = x @ point.basis
+        squared = lengths(x) ** 2
+        weight = clip / np.maximum(squared, clip)
+        return self.coordinates.of((weight[:, None] * x).T @ x)

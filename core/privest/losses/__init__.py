@@ -1,1 +1,0 @@
-"""What is minimised, each with the clipped sum over records that a gate may release."""

@@ -1,0 +1,1 @@
+"""Iterations that several estimators share."""

@@ -1,0 +1,195 @@
+"""Federated descent: owners walk on by themselves, and what they send is corrected for drift (paper 002)."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest.arrays import Array
+from privest.manifolds import Embedded
+from privest.optim.pooled import owners_of
+from privest.privacy.oracle import Oracle
+
+Projection = Callable[[Array], Array]
+"""P_M of a compact embedded manifold, `Embedded.project`, or something near it, as `nearby_frame`."""
+
+Gradient = Callable[[Array], Array]
+"""One owner's Riemannian gradient at a point, exact or noisy; every call is one answer of that owner."""
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """What is public of a run: it alone says how often each owner is asked.
+
+    Attributes:
+        participation: (rounds, owners) who takes part in which round; in each at least one.
+        steps: τ, of every owner that takes part in a round, one gradient each.
+        step_size: η, of all rounds or of each. Besides what descent on the whole loss allows, corrections
+            must settle: near a solution the error of an owner's becomes 1 − m times as large in a round, m
+            being the mean of (1 + ηh)^t over t < τ, and −h a curvature of the owner's own loss there. Owners
+            who disagree have negative ones; where m reaches 2, corrections alternate for ever and the whole
+            loss is not minimised.
+        server_step: η_g, likewise.
+        weights: (owners,) positive weights of the owners' losses, of any sum; equal ones if left out.
+
+    Raises:
+        ValueError: no rounds, a round without owners, no steps, or weights that are not one positive number
+            for each owner.
+    """
+
+    participation: NDArray[np.bool_]
+    steps: int
+    step_size: float | Array
+    server_step: float | Array = 1.0
+    weights: Array | None = None
+
+    def __post_init__(self) -> None:
+        shape, present = self.participation.shape, self.participation.any(axis=-1)
+        if len(shape) != 2 or not shape[0] or not present.all():
+            raise ValueError("participation must be (rounds, owners) with at least one owner in each round")
+        if self.steps < 1:
+            raise ValueError("steps must be at least 1")
+        weights = self.weights
+        if weights is not None and not (
+            weights.shape == shape[1:] and np.isfinite(weights).all() and (weights > 0).all()
+        ):
+            raise ValueError("weights must be one positive number for each owner")
+
+    @property
+    def answers(self) -> NDArray[np.int64]:
+        """(owners,) how many gradients each owner is asked for, whatever they are."""
+        return self.steps * self.participation.sum(axis=0, dtype=np.int64)
+
+
+def everyone(rounds: int, owners: int) -> NDArray[np.bool_]:
+    """Full participation, the paper's: (rounds, owners)."""
+    return np.ones((rounds, owners), dtype=np.bool_)
+
+
+def iterates(
+    project: Projection, owners: Sequence[Gradient], *, start: Array, federation: Federation
+) -> Iterator[Array]:
+    """Algorithm 1 of paper 002, in its compact form (5): the point P_M(x) after each round.
+
+    An owner takes τ steps of its own from the common point, each along its gradient plus a correction: the
+    direction of the last round, ḡ, less its own share in that, g_i. So in a stationary point the owners
+    stay where they are although their own gradients pull them apart. It sends one matrix, the mean of its
+    τ gradients; the printed ẑ_{i,τ} says the same to a server that keeps ḡ and every g_i.
+
+    Where not all take part, which the paper leaves open, g_i is the owner's mean gradient of the last
+    round in which it did, and ḡ the weighted mean of these over all owners that were ever there: an absent
+    owner counts with what it said last, as in the incremental aggregated gradient method (Blatt, Hero and
+    Gauchman 2007). The corrections so have mean zero over all these owners in every round, and stationary
+    points of the whole loss are fixed points under any public schedule, random or not. Replacing absent
+    owners by more weight on the others (SCAFFOLD, SAGA) would be free of bias under random schedules
+    alone, and would blow up the owners' noise. An owner that comes for the first time has no past to be
+    corrected for. With all owners in every round this is Algorithm 1; only who was absent needs ḡ sent
+    besides the point, as others know it from the point's last move.
+
+    Args:
+        project: P_M.
+        owners: n gradients, each asked `federation.answers` times; a noisy one is post-processed only.
+        start: x¹, projected first.
+        federation: what is public.
+
+    Yields:
+        (*shape) P_M(x²), …, P_M(x^{R+1}), one a round.
+
+    Raises:
+        ValueError: the federation is one of another number of owners.
+    """
+    count = federation.participation.shape[1]
+    if len(owners) != count:
+        raise ValueError(f"this federation is one of {count} owners")
+    weights = np.ones(count) if federation.weights is None else federation.weights
+    point = project(start)
+    direction, said = np.zeros_like(point), np.zeros((count, *point.shape))
+    known = np.zeros(count, dtype=np.bool_)
+    rounds = len(federation.participation)
+    lengths = np.broadcast_to(federation.step_size, rounds)
+    server_steps = np.broadcast_to(federation.server_step, rounds)
+    for present, eta, server_step in zip(federation.participation, lengths, server_steps, strict=True):
+        for i, owner in enumerate(owners):
+            if present[i]:
+                correction = direction - said[i] if known[i] else np.zeros_like(point)
+                said[i] = _mean_gradient(project, owner, point, correction, federation.steps, eta)
+        known |= present
+        shares = np.where(known, weights, 0.0)
+        direction = np.tensordot(shares / shares.sum(), said, 1)
+        point = project(point - server_step * eta * federation.steps * direction)
+        yield point
+
+
+def federated_descent(
+    project: Projection, owners: Sequence[Gradient], *, start: Array, federation: Federation
+) -> Array:
+    """The last of `iterates`, the output of Algorithm 1."""
+    run = iterates(project, owners, start=start, federation=federation)
+    return deque(run, maxlen=1).pop()
+
+
+def _mean_gradient(
+    project: Projection, owner: Gradient, point: Array, correction: Array, steps: int, eta: float
+) -> Array:
+    """What an owner's gradients are on its way, on average (lines 4–10 of Algorithm 1).
+
+    The way itself leaves the manifold, so that the gradients add up; only where they are taken is on it.
+    The last point is not projected, for no gradient is taken there.
+    """
+    way, total = point, np.zeros_like(point)
+    for step in range(steps):
+        gradient = owner(project(way) if step else point)
+        total += gradient
+        way = way - eta * (gradient + correction)
+    return total / steps
+
+
+_FURTHEST = 0.6
+"""η·τ of private rounds at most: with curvatures from −2 up, as PCA's are, m of `Federation` is below 2."""
+
+
+def owners_descent(
+    space: Embedded,
+    gate: Oracle,
+    *,
+    asked: Callable[[Array], Any],
+    start: Array,
+    lengths: Sequence[float],
+    local_steps: int,
+    within: Callable[[Array], Array] = lambda point: point,
+) -> Array:
+    """Algorithm 1 on the noisy gradients of all gates behind one, each of which every owner pays for.
+
+    Corrections are made of what gates have released, and so is every point: for each owner a post-processing
+    of its own gate's answers and of what others send.
+
+    Args:
+        space: where the iterates live.
+        gate: of one owner, or several pooled, each with `local_steps` answers a round.
+        asked: what a gate is asked for the negative gradient at a point.
+        start: (*shape) first point.
+        lengths: η_g·η·τ of every round: how far it goes along the mean gradient.
+        local_steps: τ.
+        within: draws points back to where they are sought.
+
+    Returns:
+        (*shape) the last point.
+    """
+    owners, weights = owners_of(gate)
+    whole = np.array(lengths, dtype=np.float64)
+    own = np.minimum(whole, _FURTHEST)
+    further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # a round may stand still
+
+    def gradient_of(owner: Oracle) -> Gradient:
+        return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
+
+    federation = Federation(
+        everyone(len(whole), len(owners)), local_steps, own / local_steps, further, np.array(weights)
+    )
+    gradients = [gradient_of(owner) for owner in owners]
+    return federated_descent(
+        lambda x: within(space.project(x)), gradients, start=start, federation=federation
+    )

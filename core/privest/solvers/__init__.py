@@ -1,1 +1,0 @@
-"""Iterations that know a manifold and a gate, nothing else."""

@@ -1,0 +1,1 @@
+"""What tests, the audit and benchmarks share; nothing of it is shipped."""
