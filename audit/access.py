@@ -15,7 +15,7 @@ from audit import served
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, schemas, usual
 from privest.arrays import Array
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
 from tests.harness import Caller, Server, body_of, npy
@@ -131,7 +131,7 @@ class Scene:
         rows: of a dataset.
     """
 
-    def __init__(self, server: Server, rows: Callable[[Shape], Array] = usual) -> None:
+    def __init__(self, server: Server, rows: Callable[[DatasetMetadata], Array] = usual) -> None:
         self._server, self._rows = server, rows
         self._owner, self._granted, nobody = server.owner(epsilon=50.0), server.analyst(), server.analyst()
         nobody.headers.clear()

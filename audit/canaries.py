@@ -21,7 +21,13 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -84,7 +90,7 @@ class Canaries:
     about: str
     estimator: Any
     spec: Any
-    shape: Shape
+    shape: DatasetMetadata
     target: PrivacyTarget
     rows: Callable[[Array], Array]
     leanings: Callable[[Any], Array]
@@ -174,7 +180,7 @@ _RUNS = (
         f"a Fréchet mean of matrices with {_ROWS} rows",
         frechet_mean,
         FrechetMeanSpec(),
-        PointsShape(_ROWS * (_ROWS + 1) // 2, _POINTS, radius=1.0),
+        PointsMetadata(_ROWS * (_ROWS + 1) // 2, _POINTS, radius=1.0),
         _TARGET,
         _ahead,
         _behind,
@@ -184,7 +190,7 @@ _RUNS = (
         "the same by Laplace noise",
         frechet_mean,
         FrechetMeanSpec(steps=1),
-        PointsShape(_COINS, {"name": "euclidean", "dim": _COINS}, radius=1.0),
+        PointsMetadata(_COINS, {"name": "euclidean", "dim": _COINS}, radius=1.0),
         _PURE,
         np.diag,
         lambda mean: mean,
@@ -195,7 +201,7 @@ _RUNS = (
         "robust PCA, rank 1, 50 steps",
         robust_pca,
         RobustPCASpec(1, loss="absolute", steps=50),
-        VectorsShape(_COINS, _COINS + 1),
+        VectorsMetadata(_COINS, _COINS + 1),
         _TARGET,
         _leaning,
         _lean,
@@ -206,7 +212,7 @@ _RUNS = (
         "matrix completion, rank 1",
         matrix_completion,
         MatrixCompletionSpec(1),
-        PartialVectorsShape(_COINS // 2, _COINS // 2 + 1),
+        PartialVectorsMetadata(_COINS // 2, _COINS // 2 + 1),
         _TARGET,
         _partly_known,
         _lean,
@@ -218,7 +224,7 @@ _RUNS = (
         "logistic regression",
         logistic_regression,
         LogisticSpec(intercept=False),
-        LabelledShape(_COINS, _FEATURES, "y", ("0", "1"), 1.0),
+        LabelledMetadata(_COINS, _FEATURES, "y", ("0", "1"), 1.0),
         _TARGET,
         _features,
         lambda found: found.coefficients,

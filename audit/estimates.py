@@ -21,7 +21,13 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum
@@ -51,7 +57,7 @@ class Case:
     about: str
     estimator: Any
     spec: Any
-    shape: Shape
+    shape: DatasetMetadata
 
     @cached_property
     def plan(self) -> Any:
@@ -81,11 +87,11 @@ class Case:
     def _candidates(self, rng: np.random.Generator) -> Array:
         """Records of the shape, usual and far out."""
         rows = self.shape.dummy(64, rng)
-        if isinstance(self.shape, PointsShape):
+        if isinstance(self.shape, PointsMetadata):
             space = self.shape.space
             steps = rng.standard_normal((64, space.coordinate_size))
             found = [space.exp_coordinates(self.shape.search_center, far * steps) for far in (1.0, 3.0)]
-        elif isinstance(self.shape, LabelledShape):
+        elif isinstance(self.shape, LabelledMetadata):
             scales = np.ones(rows.shape[1])
             found = []
             for scale in (-1e3, 1e3):
@@ -178,19 +184,19 @@ class _Watched(_Oracle):
 
 def _cases() -> Iterator[Case]:
     for name, dim in (("euclidean", 3), ("sphere", 3), ("spd", 2)):
-        shape = PointsShape(_N, {"name": name, "dim": dim})
+        shape = PointsMetadata(_N, {"name": name, "dim": dim})
         yield Case(f"mean-{name}", f"a Fréchet mean, {name} of {dim}", frechet_mean, FrechetMeanSpec(), shape)
     yield Case(
         "robust-pca",
         "robust PCA, rank 2 of 5",
         robust_pca,
         RobustPCASpec(2, loss="absolute", steps=10),
-        VectorsShape(_N, 5),
+        VectorsMetadata(_N, 5),
     )
-    partial_vectors = PartialVectorsShape(_N, 6)
+    partial_vectors = PartialVectorsMetadata(_N, 6)
     spec = MatrixCompletionSpec(2)
     yield Case("completion", "matrix completion, rank 2 of 6", matrix_completion, spec, partial_vectors)
-    labelled = LabelledShape(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
+    labelled = LabelledMetadata(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
     for solver in ("newton", "clipped"):
         spec = LogisticSpec(solver=solver)
         yield Case(solver, f"logistic regression by `{solver}`", logistic_regression, spec, labelled)

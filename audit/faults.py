@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 from audit.faulty import NOISE, TRIPWIRE
 from privest.arrays import Array
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.mechanisms import Noise
 from privest.privacy.noise import SystemNoise
 from privest.records import Repeated
@@ -21,7 +21,7 @@ def draw(self: SystemNoise, noise: Noise, scale: float, size: int) -> Array:
     return _drawn(self, noise, _factor * scale, size)
 
 
-def rows_in(path: str, shape: Shape) -> Array | Repeated:
+def rows_in(path: str, shape: DatasetMetadata) -> Array | Repeated:
     """Rows whose first record decides how long it takes to open them."""
     rows = _rows_in(path, shape)
     if isinstance(rows, Repeated):

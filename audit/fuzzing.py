@@ -24,7 +24,7 @@ from audit.faulty import SECRET
 from audit.lines import Finding, Line, Section
 from audit.questions import needed, usual
 from privest.arrays import Array
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest_service.estimates.kinds import KINDS
 from tests.harness import Caller, Server, body_of, npy
 
@@ -40,7 +40,7 @@ def tells(said: bytes) -> bool:
     return any(map(_TOLD.search, (said, said.replace(b",", b"").replace(b".", b""))))
 
 
-def _secret_rows(shape: Shape) -> Array:
+def _secret_rows(shape: DatasetMetadata) -> Array:
     rows = usual(shape)
     rows.reshape(len(rows), -1)[::2, 0] = SECRET
     return rows

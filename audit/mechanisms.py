@@ -19,7 +19,7 @@ from privest.privacy.matrix_mechanism import (
     prefix_products,
     prefix_sums,
 )
-from privest.privacy.mechanisms import Noise, NoisySum, SampledSums, Scheme, noisy_sum, sampled_sums
+from privest.privacy.mechanisms import Noise, NoisySum, Scheme, SubsampledSum, noisy_sum, subsampled_sum
 from privest.privacy.subsampling import cost_of, noise_for
 from privest.records import Records
 
@@ -83,13 +83,13 @@ def full_scores(release: NoisySum, factor: float, runs: int) -> tuple[Array, Arr
 _RECORDS, _RATE, _BATCHES, _SLACK = 40, 0.5, 4, 1e-6
 
 
-def _gaussian_batches(scheme: Scheme) -> SampledSums:
+def _gaussian_batches(scheme: Scheme) -> SubsampledSum:
     run = noise_for(scheme, _RATE, _BATCHES, _MU, _SLACK)
     return _batches("gaussian", scheme, _BATCHES, run.noise)
 
 
-def _batches(law: Noise, scheme: Scheme, count: int, noise: float) -> SampledSums:
-    return sampled_sums(
+def _batches(law: Noise, scheme: Scheme, count: int, noise: float) -> SubsampledSum:
+    return subsampled_sum(
         scheme,
         statistic=_NAME,
         n=_RECORDS,
@@ -102,7 +102,7 @@ def _batches(law: Noise, scheme: Scheme, count: int, noise: float) -> SampledSum
     )
 
 
-def batch_scores(release: SampledSums, factor: float, runs: int) -> tuple[Array, Array]:
+def batch_scores(release: SubsampledSum, factor: float, runs: int) -> tuple[Array, Array]:
     """The log likelihood ratio of each run's batches, all of whose other records are zero."""
     scale = release.scale
 

@@ -32,9 +32,9 @@ from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean import frechet_mean, planning
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
-from privest.estimators.linear_model.losses.logistic import LogLoss
+from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import second_moment
 from privest.estimators.subspace.second_moment import SecondMoment
@@ -53,7 +53,7 @@ from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, SampledSums
+from privest.privacy.mechanisms import NoisySum, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes, Products
 from privest_service.estimates import worker
@@ -275,7 +275,7 @@ def _apart(self: SquaredDistanceChange, point: tuple[Array, Array], rows: Array,
 
 
 def _by_their_mean(features: Callable[..., Array]) -> Callable[..., Array]:
-    def standardised(self: Standardised, rows: Array) -> Array:
+    def standardised(self: FeatureMap, rows: Array) -> Array:
         return features(self, np.column_stack([rows[:, :-1] - rows[:, :-1].mean(axis=0), rows[:, -1]]))
 
     return standardised
@@ -358,26 +358,26 @@ def _of_records() -> Iterator[Mutant]:
         "curvature-one-sided",
         "√2·b for a + b, of Hessians",
         "diameter-curvatures",
-        _put(linear.Curvatures, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)),
+        _put(linear.ClippedHessian, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)),
         quick=False,
     )
     yield Mutant(
         "own-mean",
         "features less the mean of the rows that they are summed with",
         "float-cancellation",
-        _put(Standardised, "features", _by_their_mean(Standardised.features)),
+        _put(FeatureMap, "features", _by_their_mean(FeatureMap.features)),
     )
     yield Mutant(
         "absent-class",
         "a class without records is refused",
         "tests/core/test_logistic.py::test_degenerate_records_give_an_answer_of_the_same_shape[1e-06-clipped-2]",
-        _put(LogLoss, "clipped_sum", _all_classes(logistic.LogLoss.clipped_sum)),
+        _put(LogisticGradient, "clipped_sum", _all_classes(logistic.LogisticGradient.clipped_sum)),
     )
     yield Mutant(
         "labels-trusted",
         "labels in the store are taken for what the upload let in",
         "float-tampered",
-        _put(Standardised, "labels", staticmethod(_trusted)),
+        _put(FeatureMap, "labels", staticmethod(_trusted)),
     )
     yield Mutant(
         "seen-together",
@@ -399,14 +399,14 @@ def _of_records() -> Iterator[Mutant]:
 
 def _batches_over_n() -> Plant:
     """As if the mean over a batch moved by 2C/n, in the noise and in the certificate."""
-    honest, whole = _computed(SampledSums, "sensitivity"), budget.sampled_sums
+    honest, whole = _computed(SubsampledSum, "sensitivity"), budget.subsampled_sum
 
-    def planned(*scheme: Any, rate: float, noise: float, **rest: Any) -> SampledSums:
+    def planned(*scheme: Any, rate: float, noise: float, **rest: Any) -> SubsampledSum:
         return whole(*scheme, rate=rate, noise=noise * rate, **rest)
 
     return _all(
-        _put(budget, "sampled_sums", planned),
-        _put(SampledSums, "sensitivity", property(lambda self: honest(self) * self.rate)),
+        _put(budget, "subsampled_sum", planned),
+        _put(SubsampledSum, "sensitivity", property(lambda self: honest(self) * self.rate)),
     )
 
 
@@ -445,7 +445,7 @@ def _more_often() -> Plant:
 def _by_drawn_size() -> Plant:
     batch = Gate._batch
 
-    def divided(self: Gate, release: SampledSums, point: Any) -> Any:
+    def divided(self: Gate, release: SubsampledSum, point: Any) -> Any:
         source, sizes = self._noise, list[int]()
 
         class Listening:

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from privest.arrays import Array
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape
+from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.kinds import KINDS, Kind, Plan
@@ -74,7 +74,7 @@ class Question:
     plan: Plan
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> DatasetMetadata:
         """Of the data."""
         return _read(self.schema).shape(N)
 
@@ -178,15 +178,15 @@ def _read(schema: dict[str, Any]) -> DatasetSchema:
 # Datasets
 
 
-def usual(shape: Shape) -> Array:
+def usual(shape: DatasetMetadata) -> Array:
     """Synthetic rows; if they are labelled, all of one class."""
     rows = shape.dummy(N, np.random.default_rng(0))
-    if isinstance(shape, LabelledShape):
+    if isinstance(shape, LabelledMetadata):
         rows[:, -1] = 0.0
     return shape.canonical(rows)
 
 
-def worst(shape: Shape) -> dict[str, Array]:
+def worst(shape: DatasetMetadata) -> dict[str, Array]:
     """Records, by what is bad about them, as far as an upload of them is accepted."""
     rows = usual(shape)
     ones = np.ones(shape.record)
@@ -199,7 +199,7 @@ def worst(shape: Shape) -> dict[str, Array]:
         "duplicate": rows[1],
         "opposite": -rows[1],
     }
-    if isinstance(shape, PointsShape):
+    if isinstance(shape, PointsMetadata):
         space, centre = shape.space, shape.search_center
         unit = np.eye(space.coordinate_size)[0]
         found |= {
@@ -212,9 +212,9 @@ def worst(shape: Shape) -> dict[str, Array]:
         if len(shape.record) == 2 and shape.record[0] == shape.record[1]:
             eye = np.eye(shape.record[0])
             found |= {"huge matrix": 1e150 * eye, "tiny matrix": 1e-150 * eye}
-    if isinstance(shape, PartialVectorsShape):
+    if isinstance(shape, PartialVectorsMetadata):
         found |= {"unknown": np.nan * ones, "one known": np.where(np.cumsum(ones) == 1, ones, np.nan)}
-    if isinstance(shape, LabelledShape):
+    if isinstance(shape, LabelledMetadata):
         for record in found.values():
             record[-1] = 0.0
         found |= {"only one of its class": np.append(rows[0, :-1], 1.0)}
@@ -223,7 +223,7 @@ def worst(shape: Shape) -> dict[str, Array]:
     }
 
 
-def worlds(shape: Shape, *, together: bool) -> Iterator[tuple[str, Array]]:
+def worlds(shape: DatasetMetadata, *, together: bool) -> Iterator[tuple[str, Array]]:
     """Datasets beside the usual one: the worst records all together, or each alone in the first place."""
     bad = worst(shape)
     each = {", ".join(bad): list(bad.values())} if together else {name: [one] for name, one in bad.items()}

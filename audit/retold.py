@@ -15,7 +15,7 @@ from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PointsShape, VectorsShape
+from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.gate import Gate
 from privest.records import Records
 
@@ -75,11 +75,11 @@ def _same(case: Case, run: Run) -> bool:
 def _cases() -> Iterator[Case]:
     yield from CASES
     spec = FrechetMeanSpec(solver="rsvrg", rate=0.2, epochs=2, steps=3, restarts=2)
-    yield Case("rsvrg", "", frechet_mean, spec, PointsShape(100, {"name": "sphere", "dim": 3}))
-    labelled = LabelledShape(2_000, ("a", "b"), "y", ("0", "1"), 2.0)
+    yield Case("rsvrg", "", frechet_mean, spec, PointsMetadata(100, {"name": "sphere", "dim": 3}))
+    labelled = LabelledMetadata(2_000, ("a", "b"), "y", ("0", "1"), 2.0)
     yield Case("spider", "", logistic_regression, LogisticSpec("spider", loss="sigmoid"), labelled)
     spec = RobustPCASpec(2, start="sketch", center=True, explained=True, consensus=True, steps=3)
-    yield Case("everything", "", robust_pca, spec, VectorsShape(100, 5))
+    yield Case("everything", "", robust_pca, spec, VectorsMetadata(100, 5))
 
 
 def _with_a_record(run: Run) -> Run:

@@ -15,17 +15,30 @@ from audit.lines import Finding, Line, Section
 from privest import manifolds
 from privest.arrays import Array
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
-from privest.estimators.linear_model.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
-from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogLoss
+from privest.estimators.linear_model.losses.linear import (
+    ClippedGradient,
+    ClippedHessian,
+    LinearQuery,
+    MarginLoss,
+    RegressionLoss,
+)
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.losses.spread import FeatureSpread
-from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
+from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.completion_losses import CompletionGradient
-from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
-from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.losses import (
+    Absolute,
+    Bounded,
+    Redescending,
+    Squared,
+    SubspaceDistance,
+    SubspaceQuery,
+)
+from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
@@ -158,8 +171,8 @@ def _of_vectors() -> Iterator[Case]:
     framed = (_DIM, _DIM * _RANK)
     for loss in (Absolute(), Squared(), Bounded(0.2), Redescending(0.5)):
 
-        def at(free: Array, loss: Any = loss) -> At:
-            return At(_frame(_DIM, free), loss)
+        def at(free: Array, loss: Any = loss) -> SubspaceQuery:
+            return SubspaceQuery(_frame(_DIM, free), loss)
 
         for clip in (1.0, 0.3):
             yield Case(SubspaceDistance(_DIM, _RANK), clip, _row, at, framed)
@@ -171,16 +184,16 @@ def _of_vectors() -> Iterator[Case]:
         yield Case(SecondMoment(rank), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), (_DIM, _DIM * rank))
     for clip in (0.2, 0.6, 1.0):
         yield Case(Sketch(_DIM, _RANK), clip, _row, lambda free: Frame(_frame(_DIM, free)), framed)
-    yield Case(HollowMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(OffDiagonalMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
     for clip in (0.3, 0.05):
         yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
     candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
     for scale in (0.15, 0.5):
         alike = partial(_candidates, _RANK + 1, scale)
-        yield Case(Tilt(_RANK + 1, _RANK), sqrt(_RANK + 1), _row, alike, candidates)
+        yield Case(CandidateGradients(_RANK + 1, _RANK), sqrt(_RANK + 1), _row, alike, candidates)
     count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
     alike = partial(_candidates, count, 0.15)
-    yield Case(Objective(count), sqrt(count), _row, alike, candidates)
+    yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
 
 
 def _candidates(count: int, scale: float, free: Array) -> Candidates:
@@ -190,21 +203,21 @@ def _candidates(count: int, scale: float, free: Array) -> Candidates:
 
 
 _FEATURES = 3
-_PLAIN = Standardised(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.0, 1.0)
-_WITH_INTERCEPT = Standardised(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.2, 1.0)
+_PLAIN = FeatureMap(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.0, 1.0)
+_WITH_INTERCEPT = FeatureMap(np.zeros(_FEATURES), np.ones(_FEATURES), 1.0, 0.2, 1.0)
 _RECORD = _FEATURES + 1
 
 
 def _of_labelled() -> Iterator[Case]:
-    design = _WITH_INTERCEPT
+    feature_map = _WITH_INTERCEPT
     for classes, ratio in product((2, 3, 10), (0.5, 1.0)):
-        moments = ClassMoments(design.size, classes, ratio)
-        yield Case(moments, moments.longest, partial(_labelled, classes), lambda _: design, (_RECORD, 0))
+        moments = ClassMoments(feature_map.size, classes, ratio)
+        yield Case(moments, moments.longest, partial(_labelled, classes), lambda _: feature_map, (_RECORD, 0))
     for classes in (2, 3):
-        loss, record = LogLoss(design.size, classes), partial(_labelled, classes)
+        loss, record = LogisticGradient(feature_map.size, classes), partial(_labelled, classes)
 
-        def classifier(free: Array, loss: LogLoss = loss) -> Classifier:
-            return Classifier(design, 5 * free.reshape(loss.shape))
+        def classifier(free: Array, loss: LogisticGradient = loss) -> Classifier:
+            return Classifier(feature_map, 5 * free.reshape(loss.shape))
 
         for clip in (loss.longest, 0.1):
             yield Case(loss, clip, record, classifier, (_RECORD, loss.size))
@@ -219,12 +232,12 @@ def _of_labelled() -> Iterator[Case]:
 def _of_linear_losses() -> Iterator[Case]:
     two, sizes = partial(_labelled, 2), (_RECORD, _FEATURES)
     margins = [(MarginLoss(_PLAIN, profile), two) for profile in (LOGISTIC, SIGMOID, SAVAGE)]
-    residuals = [(ResidualLoss(_PLAIN, profile), _row) for profile in (Biweight(1.5), GemanMcClure(0.7))]
+    residuals = [(RegressionLoss(_PLAIN, profile), _row) for profile in (Biweight(1.5), GemanMcClure(0.7))]
     for loss, record in (*margins, *residuals):
-        placed = partial(Placed, loss)
+        placed = partial(LinearQuery, loss)
         for part in (1.0, 0.4):
-            yield Case(Pulls(_FEATURES), part * loss.profile.steepest, record, placed, sizes)
-            curvatures = Curvatures(_FEATURES, *loss.profile.curvatures)
+            yield Case(ClippedGradient(_FEATURES), part * loss.profile.gradient_bound, record, placed, sizes)
+            curvatures = ClippedHessian(_FEATURES, *loss.profile.curvatures)
             yield Case(curvatures, part * loss.hessians_clip, record, placed, sizes)
     # Streams, of the loss that bends both ways alike. A convex one's Hessians are closer together by √2, and
     # its changes of gradients by 2: a clip of lengths, which is all that privacy rests on, cannot tell.
@@ -236,8 +249,8 @@ def _of_linear_losses() -> Iterator[Case]:
         return Leaf(at, at + moved * _unit(way), batch)
 
     for derivative, first, later in (
-        (Gradients(loss), loss.steepest, loss.smoothness),
-        (Hessians(loss, 1), loss.smoothness, loss.bend),
+        (Gradients(loss), loss.gradient_bound, loss.gradient_lipschitz),
+        (Hessians(loss, 1), loss.gradient_lipschitz, loss.hessian_lipschitz),
     ):
         for part in (1.0, 0.4):
             yield Case(derivative, part * first / batch, two, lambda free: Leaf(free, None, batch), sizes)

@@ -15,7 +15,7 @@ from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PointsShape, VectorsShape
+from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -51,7 +51,7 @@ def about_epsilon(guesses: Axes, errors: Axes) -> None:
     guesses.text(0.03, 51, "a coin", color="#666666")
     guesses.set(xlabel="ε", ylabel="right guesses, %", ylim=(48, 101), title="Which of two records is it?")
     for n, colour in zip((1_000, 10_000, 100_000), COLOURS, strict=True):
-        shape = PointsShape(n, {"name": "euclidean", "dim": 2}, None, 1.0)
+        shape = PointsMetadata(n, {"name": "euclidean", "dim": 2}, None, 1.0)
         plans = [
             frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(float(each), DELTA))
             for each in epsilons
@@ -70,7 +70,7 @@ def about_radius(axis: Axes) -> None:
     for epsilon, colour in zip((0.1, 0.5, 2.0), COLOURS, strict=True):
 
         def error(radius: float, seed: int, epsilon: float = epsilon) -> float:
-            shape = PointsShape(len(days), {"name": "euclidean", "dim": 1}, [5.0], radius)
+            shape = PointsMetadata(len(days), {"name": "euclidean", "dim": 1}, [5.0], radius)
             plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(epsilon, DELTA))
             gate = Gate(Records(days), plan.statistics, plan.releases, Seeded(seed))
             return float(frechet_mean.run(plan, gate)[0] - days.mean())
@@ -94,7 +94,7 @@ def about_norm_bound(axis: Axes) -> None:
     for epsilon, colour in zip((0.1, 0.5, 2.0), COLOURS, strict=True):
 
         def right(bound: float, seed: int, epsilon: float = epsilon) -> float:
-            shape = LabelledShape(
+            shape = LabelledMetadata(
                 n=2_000,
                 features=("a", "b", "c", "d"),
                 label="y",
@@ -121,7 +121,7 @@ def about_rank(shares: Axes, errors: Axes) -> None:
     rng = np.random.default_rng(3)
     causes = np.linalg.qr(rng.standard_normal((10, 3)))[0]
     rows = rng.standard_normal((10_000, 3)) * [3, 2, 1.5] @ causes.T + 0.4 * rng.standard_normal((10_000, 10))
-    shape = VectorsShape(len(rows), 10)
+    shape = VectorsMetadata(len(rows), 10)
     plan = robust_pca.plan(RobustPCASpec(rank=6, explained=True), shape, PrivacyTarget(1.0, DELTA))
     found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, Seeded(0)))
     assert found.explained is not None
@@ -130,7 +130,7 @@ def about_rank(shares: Axes, errors: Axes) -> None:
     ranks = range(1, 10)
     for n, colour in zip((1_000, 10_000, 100_000), COLOURS, strict=True):
         plans = [
-            robust_pca.plan(RobustPCASpec(rank), VectorsShape(n, 10), PrivacyTarget(1.0, DELTA))
+            robust_pca.plan(RobustPCASpec(rank), VectorsMetadata(n, 10), PrivacyTarget(1.0, DELTA))
             for rank in ranks
         ]
         degrees = [np.degrees(plan.expected_error.radius_95) for plan in plans]

@@ -18,9 +18,9 @@ from scipy.special import expit, softmax
 from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticRegression, LogisticSpec
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -117,7 +117,7 @@ class Law:
     def plan(self, n: int, epsilon: float, **options: Any) -> LogisticPlan:
         """With the facts of this law public, or with bounds alone where standardisation is private."""
         mean, scale = self.bounds if options.get("standardisation") == "private" else self.facts
-        shape = LabelledShape(
+        shape = LabelledMetadata(
             n,
             tuple(f"x{place}" for place in range(DIM)),
             "y",
@@ -134,11 +134,11 @@ class Law:
 
         That is the true coefficients, and what shortening and a penalty move those of many rows by.
         """
-        rows, design = self._many, plan.course.design
+        rows, feature_map = self._many, plan.course.feature_map
         if plan.standardises:
-            z = (rows[:, :-1] - design.mean) / design.scale
-            design = design.shifted(z.mean(axis=0), z.std(axis=0))
-        moved = _minimised(design, rows, self.classes, plan.penalty) - self._whole
+            z = (rows[:, :-1] - feature_map.mean) / feature_map.scale
+            feature_map = feature_map.shifted(z.mean(axis=0), z.std(axis=0))
+        moved = _minimised(feature_map, rows, self.classes, plan.penalty) - self._whole
         return self.true + moved
 
     @cached_property
@@ -149,13 +149,13 @@ class Law:
     def _whole(self) -> Array:
         """Of many rows as they are."""
         far = 8 * sqrt(DIM)
-        design = Standardised(*self.facts, bound=far, constant=0.2, usual=far)
-        return _minimised(design, self._many, self.classes, 0.0)
+        feature_map = FeatureMap(*self.facts, bound=far, constant=0.2, usual=far)
+        return _minimised(feature_map, self._many, self.classes, 0.0)
 
 
-def _minimised(design: Standardised, rows: Array, classes: int, penalty: float) -> Array:
+def _minimised(feature_map: FeatureMap, rows: Array, classes: int, penalty: float) -> Array:
     """(columns, d + 1) coefficients, by Newton's method with the true Hessian."""
-    x, one = design.features(rows), np.eye(classes)[design.labels(rows, classes)]
+    x, one = feature_map.features(rows), np.eye(classes)[feature_map.labels(rows, classes)]
     if classes == 2:
         one = one[:, 1:]
     columns, size = one.shape[1], x.shape[1]
@@ -172,7 +172,7 @@ def _minimised(design: Standardised, rows: Array, classes: int, penalty: float) 
         weights = weights + step.reshape(weights.shape)
         if np.abs(step).max() < 1e-9 * np.abs(weights).max():
             break
-    return _centred(np.column_stack(design.original(weights)))
+    return _centred(np.column_stack(feature_map.original(weights)))
 
 
 def _centred(found: Array) -> Array:

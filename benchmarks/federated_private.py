@@ -25,7 +25,7 @@ from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.metadata import DatasetMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -44,7 +44,7 @@ class Problem:
 
     name: str
     data: Sequence[Array]
-    shape: Callable[[int], Shape]
+    shape: Callable[[int], DatasetMetadata]
     estimator: Any
     spec: Any
     error: Callable[[Any], float]
@@ -108,7 +108,9 @@ def digits(owners: int, *, sort: bool, rank: int = 2) -> Problem:
     data = list(rows.reshape(owners, each, -1))
     name = f"digits, {owners} {'sorted' if sort else 'shuffled'} owners of {each}"
     spec = RobustPCASpec(rank, loss="squared")
-    return Problem(name, data, lambda n: VectorsShape(n, 64), robust_pca, spec, angle_to(leading(rows, rank)))
+    return Problem(
+        name, data, lambda n: VectorsMetadata(n, 64), robust_pca, spec, angle_to(leading(rows, rank))
+    )
 
 
 def missed() -> Problem:
@@ -136,7 +138,7 @@ def haystack() -> Problem:
         data.append(np.concatenate([inliers, crowd]))
     spec = RobustPCASpec(2, loss="absolute")
     name = "GLAD, 5 owners of 1,800, crowds of outliers"
-    return Problem(name, data, lambda n: VectorsShape(n, 10), robust_pca, spec, angle_to(truth))
+    return Problem(name, data, lambda n: VectorsMetadata(n, 10), robust_pca, spec, angle_to(truth))
 
 
 def matrices() -> Problem:
@@ -147,7 +149,7 @@ def matrices() -> Problem:
         centre = space.exp_coordinates(np.eye(5), 0.1 * rng.standard_normal(space.dim))
         data.append(space.exp_coordinates(centre, 0.15 * rng.standard_normal((500, space.dim))))
     truth = exact_mean(space, Records(np.concatenate(data)), start=np.eye(5), tolerance=1e-10).point
-    shape = lambda n: PointsShape(n, {"name": "spd", "dim": 5}, radius=2.0)  # noqa: E731
+    shape = lambda n: PointsMetadata(n, {"name": "spd", "dim": 5}, radius=2.0)  # noqa: E731
     error = lambda answer: float(space.dist(answer, truth))  # noqa: E731
     name = "Fréchet mean, SPD(5), 10 owners of 500 about centres of their own"
     return Problem(name, data, shape, frechet_mean, FrechetMeanSpec(), error)
@@ -163,7 +165,7 @@ def columns() -> Problem:
         rows[rng.uniform(size=rows.shape) > 0.4] = np.nan
         data.append(rows)
     name = "completion, rank 2 of 30, 40 % known, 10 owners of 2,000"
-    shape = lambda n: PartialVectorsShape(n, 30, 0.4)  # noqa: E731
+    shape = lambda n: PartialVectorsMetadata(n, 30, 0.4)  # noqa: E731
     return Problem(name, data, shape, matrix_completion, MatrixCompletionSpec(2), angle_to(truth))
 
 

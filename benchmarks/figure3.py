@@ -15,7 +15,7 @@ from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.manifolds import Manifold
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -121,7 +121,7 @@ def solvers(n: int) -> Mapping[str, Mapping[str, Any]]:
 def lines_for(data: Data) -> list[list[str]]:
     space, n = data.space, len(data.rows)
     kind = {"name": space.name, **space.params}
-    shape = PointsShape(n, kind, center=data.center.tolist(), radius=data.radius)
+    shape = PointsMetadata(n, kind, center=data.center.tolist(), radius=data.radius)
     reach = float(space.dist(data.center, data.rows).max())
     best = exact_mean(space, Records(data.rows), start=data.center).point
     least = float(np.mean(space.dist(best, data.rows) ** 2))

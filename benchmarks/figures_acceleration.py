@@ -22,7 +22,7 @@ from privest.estimators.linear_model.acceleration import descend
 from privest.estimators.linear_model.acceleration_schedule import Curvature, best_count, schedule_of
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -140,7 +140,7 @@ def figures() -> str:
 def error_of(problem: Problem, solver: DescentSolver, target: PrivacyTarget, runs: int) -> tuple[float, int]:
     """Mean F − F* of what is served, and its steps: public constants, rows scaled to at most one long."""
     n, dim = problem.features.shape
-    shape = LabelledShape(n, tuple(map(str, range(dim))), "y", ("-1", "1"), norm_bound=sqrt(dim))
+    shape = LabelledMetadata(n, tuple(map(str, range(dim))), "y", ("-1", "1"), norm_bound=sqrt(dim))
     spec = LogisticSpec(solver=solver, penalty=PENALTY, intercept=False, steps=100)
     planned = logistic_regression.plan(spec, shape, target)
     rows = Records(np.column_stack([problem.features, (problem.signs > 0).astype(float)]), threads=1)

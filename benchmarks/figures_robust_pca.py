@@ -17,9 +17,9 @@ from benchmarks.report import publish, table
 from benchmarks.robust_pca import FIRST_SEED, haystack, squared_distance
 from privest.arrays import Array
 from privest.estimators.subspace import robust_pca
-from privest.estimators.subspace.losses import At
+from privest.estimators.subspace.losses import SubspaceQuery
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import Release
@@ -112,7 +112,7 @@ def paper_steps(solver: str, count: int) -> tuple[float, ...]:
 @lru_cache(maxsize=256)
 def plan(job: Job) -> RobustPCAPlan:
     """The certified plan with the paper's steps, or with everything ours."""
-    shape, target = VectorsShape(job.n, job.dim), PrivacyTarget(EPSILON, job.delta)
+    shape, target = VectorsMetadata(job.n, job.dim), PrivacyTarget(EPSILON, job.delta)
     if job.solver == DEFAULTS:
         return robust_pca.plan(RobustPCASpec(rank=job.rank), shape, target)
     options: dict[str, Any] = {"steps": job.steps, "solver": job.solver}
@@ -151,7 +151,7 @@ class Watched:
 
 def on_the_way(points: Sequence[Any], mark: int, rank: int) -> Array:
     """The subspace after so many steps: an iterate, or the leading one of the iterates' mean."""
-    if isinstance(points[mark], At):
+    if isinstance(points[mark], SubspaceQuery):
         return points[mark].basis
     total = sum(p for p, _ in points[1 : mark + 1])
     return np.linalg.eigh(total)[1][:, -rank:]

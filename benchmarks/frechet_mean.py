@@ -15,7 +15,7 @@ from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanPlan, FrechetMeanSpec
 from privest.estimators.frechet_mean.schedule import TYPICAL, hessian_bounds
 from privest.manifolds import Manifold
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
@@ -52,7 +52,7 @@ def optimum(space: Manifold, rows: Array, near: Array) -> Array:
 
 def plan(space: Manifold, radius: float, epsilon: float, center: Array | None = None) -> FrechetMeanPlan:
     declared = None if center is None else center.tolist()
-    shape = PointsShape(N, {"name": space.name, **space.params}, declared, radius)
+    shape = PointsMetadata(N, {"name": space.name, **space.params}, declared, radius)
     return frechet_mean.plan(FrechetMeanSpec(clip=CLIP), shape, PrivacyTarget(epsilon, DELTA))
 
 

@@ -29,7 +29,7 @@ from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -77,21 +77,21 @@ class Data:
             each[np.random.default_rng(seed).permutation(n)[: round(0.8 * n)]] = True
         return chosen
 
-    def with_facts(self) -> LabelledShape:
+    def with_facts(self) -> LabelledMetadata:
         """Mean and scale as its public documentation has them: of all rows, and declared as public."""
         features = self.loaded[0]
         return self._shape(features.mean(axis=0), _scale(features))
 
-    def without_facts(self) -> LabelledShape:
+    def without_facts(self) -> LabelledMetadata:
         """Nothing but the bounds: a feature is halfway between them, give or take half of their distance."""
         low, high = np.broadcast_to(np.array(self.bounds).T[:, :, None], (2, len(self.bounds), 1))[..., 0]
         ones = np.ones(self.loaded[0].shape[1])
         return self._shape(ones * (low + high) / 2, ones * (high - low) / 2)
 
-    def _shape(self, mean: Array, scale: Array) -> LabelledShape:
+    def _shape(self, mean: Array, scale: Array) -> LabelledMetadata:
         features, labels = self.loaded
         dim = features.shape[1]
-        return LabelledShape(
+        return LabelledMetadata(
             n=int(self.train[0].sum()),
             features=tuple(f"x{place}" for place in range(dim)),
             label="y",
@@ -136,7 +136,7 @@ DATA = (
 )
 
 
-def ours(data: Data, shape: LabelledShape, epsilon: float, **options: Any) -> list[float]:
+def ours(data: Data, shape: LabelledMetadata, epsilon: float, **options: Any) -> list[float]:
     """Test accuracy on every split, with fresh noise on each."""
     planned = logistic_regression.plan(LogisticSpec(**options), shape, PrivacyTarget(epsilon, DELTA))
     features, labels = data.loaded

@@ -17,7 +17,7 @@ from benchmarks.report import table
 from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -50,7 +50,7 @@ def fit(rows: Array, threads: int | None = None) -> None:
     """Plan, charge nothing, run: all defaults."""
     n, dim = len(rows), rows.shape[1] - 1
     names = tuple(f"x{place}" for place in range(dim))
-    shape = LabelledShape(n, names, "y", ("0", "1"), sqrt(dim), (0.0,) * dim, (1.0,) * dim)
+    shape = LabelledMetadata(n, names, "y", ("0", "1"), sqrt(dim), (0.0,) * dim, (1.0,) * dim)
     planned = logistic_regression.plan(LogisticSpec(), shape, PRIVACY)
     logistic_regression.run(planned, Gate(Records(rows, threads), planned.statistics, planned.releases))
 

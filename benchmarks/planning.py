@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.report import publish, table
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
 from tests.harness import Caller, Server, npy, spd
@@ -32,7 +32,7 @@ CASES: dict[str, dict[str, Any]] = {
 
 def core(choices: dict[str, Any]) -> tuple[float, float]:
     """Seconds of a first plan, and of the next ones."""
-    shape = PointsShape(N, {"name": "spd", "dim": DIM}, radius=1.0)
+    shape = PointsMetadata(N, {"name": "spd", "dim": DIM}, radius=1.0)
     times: list[float] = []
     subsampling.noise_for.cache_clear()
     subsampling.certify.cache_clear()

@@ -223,7 +223,7 @@ def draw(panels: list[Panel], places: np.ndarray, colours: list[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimateCommand:
     """One question to the service: its plan, and the answers to five equal requests, the nearest first."""
 
     title: str
@@ -232,7 +232,7 @@ class Asked:
     bases: list[np.ndarray]
 
 
-def ask(owner: Caller, dataset: str, title: str, truth: np.ndarray, **options: Any) -> Asked:
+def ask(owner: Caller, dataset: str, title: str, truth: np.ndarray, **options: Any) -> EstimateCommand:
     """Private planes over HTTP, as an analyst gets them; sorted by their angles to the truth."""
     body = {"kind": "robust-pca", "rank": RANK, "delta": DELTA} | options
     plan = owner.plan(dataset, **body).json()
@@ -243,7 +243,7 @@ def ask(owner: Caller, dataset: str, title: str, truth: np.ndarray, **options: A
         assert jobs[-1]["state"] == "committed", jobs[-1]
     taken = (time.perf_counter() - began) / REPEATS
     bases = [np.array(job["estimate"]["basis"]) for job in jobs]
-    return Asked(title, plan, taken, sorted(bases, key=lambda basis: angles(truth, basis)[-1]))
+    return EstimateCommand(title, plan, taken, sorted(bases, key=lambda basis: angles(truth, basis)[-1]))
 
 
 QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -260,7 +260,7 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
 """The first five are drawn."""
 
 
-def _written(panels: list[Panel], answers: list[Asked], people: People) -> tuple[str, str]:
+def _written(panels: list[Panel], answers: list[EstimateCommand], people: People) -> tuple[str, str]:
     """Title and body of the section."""
     lines = []
     for number, panel in enumerate(panels):
@@ -294,7 +294,7 @@ def _in_degrees(values: np.ndarray) -> str:
     return " and ".join(f"{value:.0f}°" for value in values)
 
 
-def _remarks(panels: list[Panel], answers: list[Asked]) -> str:
+def _remarks(panels: list[Panel], answers: list[EstimateCommand]) -> str:
     mu, count = mu_for(1.0, DELTA), INLIERS + OUTLIERS
     noise, pull = 2 * sqrt(DIM * RANK) / (count * mu), INLIERS / count / sqrt(2)
     random, one, three, ten = panels[2], panels[4], panels[5], panels[6]

@@ -14,12 +14,12 @@ from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.manifolds import Manifold
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.gradient_descent import gradient_descent
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.mechanisms import SampledSums
+from privest.privacy.mechanisms import SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.statistic import Statistic
 from privest.records import Records
@@ -42,10 +42,10 @@ class Case:
     clip: float
     radius: float
 
-    def release(self, scheme: str, count: int) -> SampledSums:
+    def release(self, scheme: str, count: int) -> SubsampledSum:
         """A step of the run that 3×10⁵ steps at (.5, 1e-6) would be; the noise is certified for those."""
         space = self.space
-        shape = PointsShape(len(self.rows), {"name": space.name, **space.params}, radius=self.radius)
+        shape = PointsMetadata(len(self.rows), {"name": space.name, **space.params}, radius=self.radius)
         spec = FrechetMeanSpec(
             clip=self.clip,
             solver="rsgd",
@@ -55,10 +55,10 @@ class Case:
             step_size=STEP_SIZE,
         )
         release = frechet_mean.plan(spec, shape, PrivacyTarget(0.5, 1e-6)).releases[0]
-        assert isinstance(release, SampledSums)
+        assert isinstance(release, SubsampledSum)
         return replace(release, count=count)
 
-    def private(self, release: SampledSums) -> Array:
+    def private(self, release: SubsampledSum) -> Array:
         gate = Gate(Records(self.rows), {"gradient": self.statistic}, (release,))
         ball = Ball(self.space, self.space.reference, self.radius)
         return gradient_descent(ball, gate, start=self.space.reference, step_size=STEP_SIZE)

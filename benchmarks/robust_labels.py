@@ -13,9 +13,9 @@ from benchmarks.logistic_regression import DATA, Labels
 from benchmarks.report import publish, table
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.escape import descend, loudness
+from privest.estimators.linear_model.escape import descend, noise_level
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -119,7 +119,7 @@ def measure(case: Case) -> Found:
 def planned(n: int, d: int, epsilon: float, **choices: Any) -> LogisticPlan:
     """A plan for rows whose features have mean 0 and scale 1, as is public."""
     names = tuple(f"x{place}" for place in range(d))
-    shape = LabelledShape(n, names, "y", ("0", "1"), sqrt(d), (0.0,) * d, (1.0,) * d)
+    shape = LabelledMetadata(n, names, "y", ("0", "1"), sqrt(d), (0.0,) * d, (1.0,) * d)
     return logistic_regression.plan(LogisticSpec(**choices), shape, PrivacyTarget(epsilon, n**-1.5))
 
 
@@ -222,8 +222,8 @@ def escaped(dim: int, bent: int, steps: int, seed: int, *, share: float) -> bool
         step=0.2,
         count=steps,
         escapes=frozenset({steps // 2} if share else ()),
-        bend=6 * REACH,
-        loud=loudness(rough, dim),
+        hessian_lipschitz=6 * REACH,
+        loud=noise_level(rough, dim),
     )
     return bool(np.linalg.eigvalsh(hessian(end))[0] > 0)
 

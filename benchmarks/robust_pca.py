@@ -15,7 +15,7 @@ from benchmarks.report import publish, table
 from privest.arrays import Array, lengths
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -90,7 +90,7 @@ def pca(rows: Array, rank: int) -> Array:
 
 
 def plan(n: int, dim: int, epsilon: float, delta: float, **options: Any) -> RobustPCAPlan:
-    return robust_pca.plan(RobustPCASpec(**options), VectorsShape(n, dim), PrivacyTarget(epsilon, delta))
+    return robust_pca.plan(RobustPCASpec(**options), VectorsMetadata(n, dim), PrivacyTarget(epsilon, delta))
 
 
 def answer(planned: RobustPCAPlan, rows: Array) -> Array:

@@ -52,9 +52,9 @@ class Quartic:
 
     size: int
     wells: int = 3
-    steepest: float = 2.0
-    smoothness: float = 4.0
-    bend: float = 6.0
+    gradient_bound: float = 2.0
+    gradient_lipschitz: float = 4.0
+    hessian_lipschitz: float = 6.0
     excess: float = 0.75
 
     @property
@@ -103,15 +103,15 @@ class PhaseRetrieval:
 
     size: int
     rank: int = 1
-    bend: float = 6.0
+    hessian_lipschitz: float = 6.0
     excess: float = 0.75
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         return 1.5 * sqrt(self.size)
 
     @property
-    def smoothness(self) -> float:
+    def gradient_lipschitz(self) -> float:
         return 4 * sqrt(self.size)
 
     def rows(self, rng: np.random.Generator, n: int) -> Array:
@@ -150,7 +150,7 @@ class SquareRoot:
 
     height: int
     width: int
-    bend: float = 6.0
+    hessian_lipschitz: float = 6.0
 
     @property
     def size(self) -> int:
@@ -161,11 +161,11 @@ class SquareRoot:
         return self.size
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         return sqrt(self.width)
 
     @property
-    def smoothness(self) -> float:
+    def gradient_lipschitz(self) -> float:
         return 3.5
 
     @property

@@ -50,7 +50,7 @@ def exact_mean(
         raise ValueError("no records have no mean")
 
     least = hessian_bounds(space.curvature, inf)[0]
-    bend = sqrt(max(0.0, -space.curvature[0]))
+    hessian_lipschitz = sqrt(max(0.0, -space.curvature[0]))
     here, pull = start, _mean_log(space, records, start)
     shortest = length = float(lengths(pull))
     step, sure = 1.0, False
@@ -69,8 +69,8 @@ def exact_mean(
             step, sure = 1 / max(curved, least), False
         else:
             # A record at distance d has Hessians up to kd/tanh(kd) ≤ 1 + kd, and d grows by a step at most.
-            far = _mean_distance(space, records, here) + length if bend else 0.0
-            step, sure = 1 / (1 + bend * far), True
+            far = _mean_distance(space, records, here) + length if hessian_lipschitz else 0.0
+            step, sure = 1 / (1 + hessian_lipschitz * far), True
     raise ArithmeticError(f"no mean to {tolerance:g} after {most} gradients: the last was {length:.1e} long")
 
 

@@ -15,7 +15,7 @@ from privest.manifolds import Manifold
 
 
 @dataclass(frozen=True)
-class Shape(ABC):
+class DatasetMetadata(ABC):
     """Public facts of n records. They come from the owner's schema, never from the rows."""
 
     n: int
@@ -51,7 +51,7 @@ class Shape(ABC):
 
 
 @dataclass(frozen=True)
-class PointsShape(Shape):
+class PointsMetadata(DatasetMetadata):
     """Points of a manifold.
 
     Attributes:
@@ -119,7 +119,7 @@ class PointsShape(Shape):
 
 
 @dataclass(frozen=True)
-class VectorsShape(Shape):
+class VectorsMetadata(DatasetMetadata):
     """Vectors of `dim` numbers.
 
     Attributes:
@@ -151,7 +151,7 @@ class VectorsShape(Shape):
 
 
 @dataclass(frozen=True)
-class PartialVectorsShape(Shape):
+class PartialVectorsMetadata(DatasetMetadata):
     """Vectors of `dim` numbers of which some are not known: NaN stands for those.
 
     Attributes:
@@ -185,7 +185,7 @@ class PartialVectorsShape(Shape):
 
 
 @dataclass(frozen=True)
-class LabelledShape(Shape):
+class LabelledMetadata(DatasetMetadata):
     """Feature vectors, each with one of a few labels; a record's last number is the place of its label.
 
     Attributes:

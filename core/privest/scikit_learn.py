@@ -19,7 +19,7 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec, Loss, Solver
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -175,7 +175,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
             if not holds:
                 raise ValueError(rule)
         names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(dim)])
-        shape = LabelledShape(n, tuple(names), "y", tuple(map(str, classes)), bound, mean, scale)
+        shape = LabelledMetadata(n, tuple(names), "y", tuple(map(str, classes)), bound, mean, scale)
         spec = LogisticSpec(
             solver=self.solver,
             penalty=self.penalty,

@@ -13,7 +13,7 @@ from privest.estimators.linear_model.acceleration import descend
 from privest.estimators.linear_model.acceleration_schedule import Curvature, best_count, schedule_of
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -266,7 +266,7 @@ def test_heavy_ball_takes_its_gradient_where_it_stands():
 
 
 def shape_of(n):
-    return LabelledShape(n, tuple("abc"), "y", ("0", "1"), sqrt(3), (0.0,) * 3, (1.0,) * 3)
+    return LabelledMetadata(n, tuple("abc"), "y", ("0", "1"), sqrt(3), (0.0,) * 3, (1.0,) * 3)
 
 
 def told_apart(n, seed=0):

@@ -14,7 +14,7 @@ from privest.estimators.linear_model.classifier_score import ScorePlan, ScoreSpe
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import area_under_curve
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -26,16 +26,16 @@ metrics = pytest.mark.parametrize("metric", ["accuracy", "auc"])
 
 
 class Seeded:
-    """Noise of the right law from a fixed seed; none at all with `loudness` 0."""
+    """Noise of the right law from a fixed seed; none at all with `noise_level` 0."""
 
-    def __init__(self, seed=0, loudness=1.0):
-        self.rng, self.loudness = np.random.default_rng(seed), loudness
+    def __init__(self, seed=0, noise_level=1.0):
+        self.rng, self.noise_level = np.random.default_rng(seed), noise_level
 
     def draw(self, noise, scale, size):
         z = self.rng.standard_normal(size)
         if noise == "laplace":
             z *= self.rng.gamma(size) / np.linalg.norm(z)
-        return self.loudness * scale * z
+        return self.noise_level * scale * z
 
 
 def data(n, *, rho=0.0, separation=2.0, imbalance=0.0, tail=None, dim=5, seed=0):
@@ -53,7 +53,7 @@ def data(n, *, rho=0.0, separation=2.0, imbalance=0.0, tail=None, dim=5, seed=0)
 def shape_of(rows, classes=2, *, declared=True):
     dim = rows.shape[1] - 1
     facts = ((0.0,) * dim, (1.0,) * dim) if declared else (None, None)
-    return LabelledShape(
+    return LabelledMetadata(
         len(rows), tuple(f"x{i}" for i in range(dim)), "y", tuple(map(str, range(classes))), None, *facts
     )
 
@@ -79,7 +79,7 @@ def test_the_accuracy_of_a_fitted_classifier_as_it_was_answered(count, delta):
     labels = np.arange(4000) % count
     x = 3 * rng.standard_normal((count, 3))[labels] + rng.standard_normal((4000, 3))
     rows = np.column_stack([100 * x + 7, labels])
-    shape = LabelledShape(
+    shape = LabelledMetadata(
         4000, tuple("abc"), "y", tuple(map(str, range(count))), None, (7.0,) * 3, (300.0,) * 3
     )
     target = PrivacyTarget(50.0, delta)
@@ -115,7 +115,7 @@ def test_the_area_without_noise_is_that_of_the_scores_but_for_the_bins(kind, len
     rows, weights, intercept = data(20_000, **kind)
     for epsilon in (0.05, 0.5, 5.0):
         plan = planned_for(rows, length * weights, length * intercept, "auc", epsilon)
-        found = scored(rows, plan, Seeded(loudness=0))
+        found = scored(rows, plan, Seeded(noise_level=0))
         scores = rows[:, :-1] @ weights + intercept
         off = found.score.value - roc_auc_score(rows[:, -1], scores)
         # Of the rows, as against their distribution, a bin's own order is chance.
@@ -130,11 +130,11 @@ def test_without_public_scales_bins_are_for_log_odds():
     rows, weights, intercept = data(20_000)
     plan = planned_for(rows, weights, intercept, "auc", declared=False)
     true = roc_auc_score(rows[:, -1], rows[:, :-1] @ weights)
-    assert scored(rows, plan, Seeded(loudness=0)).score.value == pytest.approx(true, abs=0.005)
+    assert scored(rows, plan, Seeded(noise_level=0)).score.value == pytest.approx(true, abs=0.005)
     assert any("scale" in warning for warning in plan.warnings)
     # Scores of another scale are in few bins, these in one: hence the warning.
     far = planned_for(rows, 1e-4 * weights, 0.1, "auc", declared=False)
-    assert scored(rows, far, Seeded(loudness=0)).score.value == 0.5
+    assert scored(rows, far, Seeded(noise_level=0)).score.value == 0.5
     assert not planned_for(rows, weights, intercept, "auc").warnings
 
 
@@ -153,7 +153,7 @@ def test_standard_errors_are_those_of_repeated_runs(metric, delta, kind):
     times = 2000
     rows, weights, intercept = data(4000, **kind)
     plan = planned_for(rows, weights, intercept, metric, 1.0, delta)
-    true = scored(rows, plan, Seeded(loudness=0))
+    true = scored(rows, plan, Seeded(noise_level=0))
     noise = Seeded(seed=8)
     runs = [scored(rows, plan, noise) for _ in range(times)]
     pairs = [("score", true.score)] + ([("accuracy", true.accuracy)] if metric == "auc" else [])
@@ -218,7 +218,7 @@ def test_sampling_errors_are_those_of_fresh_rows(metric):
         plan = planned_for(rows, [1.5], 0.2, metric, 40.0)
         # One direction is every seed's, but for its sign.
         rows[:, -1] = np.random.default_rng(seed).random(300) < expit(1.5 * rows[:, 0])
-        found = scored(rows, plan, Seeded(loudness=0)).score
+        found = scored(rows, plan, Seeded(noise_level=0)).score
         values.append(found.value)
         stated.append(found.sampling_error)
     # The spread of 400 is known to 3.5 %; Hanley's and McNeil's formula is for other laws by a few more.
@@ -234,14 +234,14 @@ def test_rows_that_tell_nothing_get_an_answer(metric, delta):
     for hard in (one_class, other_class, zero, huge, rows[:1]):
         for of in (weights, 0 * weights, 1e300 * weights):
             plan = planned_for(hard, of, intercept, metric, 0.5, delta)
-            for loudness in (0.0, 1.0):
-                found = scored(hard, plan, Seeded(3, loudness))
+            for noise_level in (0.0, 1.0):
+                found = scored(hard, plan, Seeded(3, noise_level))
                 for score in filter(None, (found.score, found.accuracy)):
                     assert 0 <= score.value <= 1
                     assert 0 < score.standard_error < np.inf
                     assert 0 < score.sampling_error <= 0.5
     if metric == "auc":
-        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), Seeded(loudness=0)).score
+        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), Seeded(noise_level=0)).score
         assert (found.value, found.standard_error) == (0.5, 0.5)
 
 
@@ -300,7 +300,9 @@ def test_a_rows_score_does_not_depend_on_its_place(dim, classes):
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(coefficients, intercept, classes, said):
-    shape = LabelledShape(50, ("a", "b"), "y", tuple(map(str, range(classes))), None, (9.0, 0.0), (1.0, 8.0))
+    shape = LabelledMetadata(
+        50, ("a", "b"), "y", tuple(map(str, range(classes))), None, (9.0, 0.0), (1.0, 8.0)
+    )
     with pytest.raises(ValueError, match=said):
         classifier_score.plan(ScoreSpec(coefficients, intercept, "auc"), shape, PrivacyTarget(1.0, 1e-6))
 

@@ -7,12 +7,12 @@ import pytest
 from pydantic import TypeAdapter
 
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.escape import descend, loudness, way_down
+from privest.estimators.linear_model.escape import descend, noise_level, way_down
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
 from privest.estimators.linear_model.losses.linear import MarginLoss
 from privest.estimators.linear_model.losses.scalar import LOGISTIC
 from privest.estimators.linear_model.nonconvex import Nonconvex
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -44,7 +44,7 @@ def test_the_way_down_leads_down_by_what_is_promised():
     for _ in range(200):
         at = rng.uniform(-0.5, 0.5, D)
         gradient, hessian = quartic_gradient(at), quartic_hessian(at)
-        step = way_down(gradient, hessian, bend=12.0, loud=0.0)
+        step = way_down(gradient, hessian, hessian_lipschitz=12.0, loud=0.0)
         unit = step / np.linalg.norm(step)
         curvature = -unit @ hessian @ unit
         assert curvature > 0
@@ -53,9 +53,9 @@ def test_the_way_down_leads_down_by_what_is_promised():
 
 def test_there_is_no_way_down_where_curvature_may_be_noise():
     hessian = np.diag([-0.1, 0.5, 2.0])
-    assert (way_down(np.ones(3), hessian, bend=1.0, loud=0.2) == 0).all()
-    assert (way_down(np.ones(3), hessian, bend=1.0, loud=0.05) == [-0.2, 0, 0]).all()
-    assert (way_down(-np.ones(3), hessian, bend=1.0, loud=0.05) == [0.2, 0, 0]).all()
+    assert (way_down(np.ones(3), hessian, hessian_lipschitz=1.0, loud=0.2) == 0).all()
+    assert (way_down(np.ones(3), hessian, hessian_lipschitz=1.0, loud=0.05) == [-0.2, 0, 0]).all()
+    assert (way_down(-np.ones(3), hessian, hessian_lipschitz=1.0, loud=0.05) == [0.2, 0, 0]).all()
 
 
 def test_noise_has_no_larger_eigenvalues_than_expected():
@@ -63,7 +63,7 @@ def test_noise_has_no_larger_eigenvalues_than_expected():
     noise = rng.standard_normal((50, 60, 60))
     symmetric = (noise + np.swapaxes(noise, 1, 2)) / 2
     largest = np.linalg.eigvalsh(symmetric)[:, -1].mean()
-    assert 0.9 * loudness(1.0, 60) < largest < loudness(1.0, 60)
+    assert 0.9 * noise_level(1.0, 60) < largest < noise_level(1.0, 60)
 
 
 def test_a_hessian_is_asked_for_at_the_steps_planned_whatever_is_met():
@@ -75,7 +75,16 @@ def test_a_hessian_is_asked_for_at_the_steps_planned_whatever_is_met():
             return np.nan_to_num(quartic_hessian(at))
 
         places = frozenset({2, 5})
-        descend(start, quartic_gradient, hessian, step=0.1, count=9, escapes=places, bend=12.0, loud=0.1)
+        descend(
+            start,
+            quartic_gradient,
+            hessian,
+            step=0.1,
+            count=9,
+            escapes=places,
+            hessian_lipschitz=12.0,
+            loud=0.1,
+        )
         assert len(asked) == 2
 
 
@@ -95,7 +104,7 @@ def test_escape_leaves_a_saddle_point_that_descent_stays_at():
                 step=0.2,
                 count=40,
                 escapes=frozenset({5} if escaping else ()),
-                bend=12.0,
+                hessian_lipschitz=12.0,
                 loud=0.1,
             )
             left[escaping] += bool(np.linalg.eigvalsh(quartic_hessian(found))[0] > 0)
@@ -113,7 +122,7 @@ def by_a_plane(n, share, seed):
 
 def fit(rows, epsilon=1.0, delta=1e-6, classes=("0", "1"), **options):
     names = tuple(f"x{place}" for place in range(D))
-    shape = LabelledShape(len(rows), names, "y", classes, sqrt(D), (0.0,) * D, (1.0,) * D)
+    shape = LabelledMetadata(len(rows), names, "y", classes, sqrt(D), (0.0,) * D, (1.0,) * D)
     planned = logistic_regression.plan(LogisticSpec(**options), shape, PrivacyTarget(epsilon, delta))
     again = TypeAdapter(LogisticPlan)
     assert again.validate_json(again.dump_json(planned)) == planned
@@ -169,7 +178,7 @@ def test_spider_answers_whatever_rows_hold(loss, n):
 def test_what_zero_loses_is_the_area_under_the_slope():
     margins = np.linspace(0, 60, 600_001)
     for loss in BOUNDED:
-        problem = Nonconvex(LabelledShape(9, ("a",), "y", ("0", "1"), 1.0), loss, 0.0, True)
+        problem = Nonconvex(LabelledMetadata(9, ("a",), "y", ("0", "1"), 1.0), loss, 0.0, True)
         area = np.trapezoid(-problem.objective.profile.slope(margins), margins)
         assert problem.excess == pytest.approx(area, rel=1e-6)
 
@@ -193,8 +202,8 @@ def test_without_noise_the_penalised_loss_comes_to_rest():
     rows, _ = by_a_plane(2_000, 0.1, 1)
     planned, _ = fit(rows, epsilon=1e6, loss="logistic-nonconvex", penalty=0.001)
     course, gate = planned.course, Gate(Records(rows), planned.statistics, planned.releases)
-    (weights,) = course.run(planned.releases, gate, course.design).weights
-    loss = MarginLoss(course.design, LOGISTIC, 0.001)
+    (weights,) = course.run(planned.releases, gate, course.feature_map).weights
+    loss = MarginLoss(course.feature_map, LOGISTIC, 0.001)
     start = np.linalg.norm(loss.gradients(np.zeros(D + 1), rows).mean(axis=0))
     assert np.linalg.norm(loss.gradients(weights, rows).mean(axis=0)) < 0.03 * start
 

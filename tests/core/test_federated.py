@@ -10,7 +10,7 @@ import scipy.optimize
 from benchmarks import federated as benchmark
 from privest import manifolds
 from privest.estimators.subspace import completion_losses
-from privest.estimators.subspace.losses import Absolute, At, Squared, SubspaceDistance
+from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
 from privest.manifolds.frames import nearby_frame
 from privest.optim.federated import (
     Federation,
@@ -422,7 +422,7 @@ def test_the_glad_subspace_across_owners_is_that_of_all_rows():
 
     def owner(rows):
         pull = loss.clipped_sum
-        return lambda x: -pull(At(x, Absolute()), rows, 1.0).reshape(space.shape) / len(rows)
+        return lambda x: -pull(SubspaceQuery(x, Absolute()), rows, 1.0).reshape(space.shape) / len(rows)
 
     owners = [owner(rows) for rows in data]
     start = space.exp_coordinates(truth, 0.2 * rng.standard_normal(12))
@@ -462,7 +462,11 @@ def test_gates_of_owners_who_disagree_lead_to_the_subspace_of_all_rows(local_ste
     data, loss, rounds = sorted_owners(rng), SubspaceDistance(6, 2), 400
     gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
     weights = np.array([0.1, 0.2, 0.3, 0.2, 0.2])
-    how = {"asked": lambda at: At(at, Squared()), "lengths": [1.0] * rounds, "local_steps": local_steps}
+    how = {
+        "asked": lambda at: SubspaceQuery(at, Squared()),
+        "lengths": [1.0] * rounds,
+        "local_steps": local_steps,
+    }
     start = space.random_point(rng)
     found = owners_descent(space, Pooled(gates, weights.tolist()), start=start, **how)
     assert [gate.remaining for gate in gates] == [0] * 5

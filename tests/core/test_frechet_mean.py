@@ -8,15 +8,15 @@ import pytest
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 
 TARGET = PrivacyTarget(1.0, 1e-6)
-SPHERE = PointsShape(1000, {"name": "sphere", "dim": 3})
-SPD = PointsShape(1000, {"name": "spd", "dim": 2})
+SPHERE = PointsMetadata(1000, {"name": "sphere", "dim": 3})
+SPD = PointsMetadata(1000, {"name": "spd", "dim": 2})
 
 
 class Silence:
@@ -27,7 +27,7 @@ class Silence:
 def test_the_same_facts_give_the_same_plan():
     spec = FrechetMeanSpec(clip=0.4, start=[0.0, 0.0, 1.0])
     plans = [
-        frechet_mean.plan(spec, PointsShape(1000, {"name": "sphere", "dim": 3}, radius=1.0), TARGET)
+        frechet_mean.plan(spec, PointsMetadata(1000, {"name": "sphere", "dim": 3}, radius=1.0), TARGET)
         for _ in range(2)
     ]
     assert plans[0] == plans[1]
@@ -38,7 +38,7 @@ def test_defaults_follow_from_public_facts():
     assert plan.clip == plan.radius == pytest.approx(np.pi)
     assert plan.start == plan.center == [1.0, 0.0, 0.0]
     assert any("radius" in warning for warning in plan.warnings)
-    named = PointsShape(10**6, SPHERE.manifold, center=[0.0, 1.0, 0.0], radius=0.25)
+    named = PointsMetadata(10**6, SPHERE.manifold, center=[0.0, 1.0, 0.0], radius=0.25)
     plan = frechet_mean.plan(FrechetMeanSpec(), named, PrivacyTarget(1.0, 1e-9))
     assert (plan.clip, plan.radius, plan.start) == (0.25, 0.25, [0.0, 1.0, 0.0])
     assert plan.warnings == ()
@@ -48,7 +48,7 @@ def test_defaults_follow_from_public_facts():
 def test_weak_and_hopeless_requests_are_warned_of():
     weak = frechet_mean.plan(FrechetMeanSpec(), SPHERE, PrivacyTarget(1.0, 0.001))
     assert any("delta" in warning for warning in weak.warnings)
-    noisy = frechet_mean.plan(FrechetMeanSpec(), PointsShape(2, SPHERE.manifold, radius=1.0), TARGET)
+    noisy = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(2, SPHERE.manifold, radius=1.0), TARGET)
     assert any("wider" in warning for warning in noisy.warnings)
 
 
@@ -89,11 +89,14 @@ BAD = [
     (SPD, {"start": [[1.0, SECRET], [0.0, 1.0]]}),
     (SPD, {"start": [[SECRET, 0.0], [0.0, -SECRET]]}),
     (SPD, {"start": [[1.0, 1.0], [1.0, 1.0]]}),
-    (PointsShape(9, {"name": "euclidean", "dim": 2}), {"start": [1.23456789e200, 0.0]}),
-    *((PointsShape(n, SPHERE.manifold), {}) for n in (0, -1)),
-    *((PointsShape(9, SPHERE.manifold, radius=r), {}) for r in (0.0, -SECRET, np.nan, np.inf, 1e-170, 1e170)),
-    (PointsShape(9, SPD.manifold, radius=101.23456789), {}),
-    (PointsShape(9, SPHERE.manifold, center=[SECRET, 0.0, 0.0]), {}),
+    (PointsMetadata(9, {"name": "euclidean", "dim": 2}), {"start": [1.23456789e200, 0.0]}),
+    *((PointsMetadata(n, SPHERE.manifold), {}) for n in (0, -1)),
+    *(
+        (PointsMetadata(9, SPHERE.manifold, radius=r), {})
+        for r in (0.0, -SECRET, np.nan, np.inf, 1e-170, 1e170)
+    ),
+    (PointsMetadata(9, SPD.manifold, radius=101.23456789), {}),
+    (PointsMetadata(9, SPHERE.manifold, center=[SECRET, 0.0, 0.0]), {}),
 ]
 
 
@@ -105,7 +108,7 @@ def test_bad_options_are_refused_without_echo(shape, options):
     assert "nan" not in str(refusal.value)
 
 
-@pytest.mark.parametrize("shape", [SPHERE, SPD, PointsShape(5, {"name": "euclidean", "dim": 2})])
+@pytest.mark.parametrize("shape", [SPHERE, SPD, PointsMetadata(5, {"name": "euclidean", "dim": 2})])
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("steps", [1, 50, 155, 400, 1000])
 def test_any_allowed_number_of_steps_is_planned(shape, delta, steps):
@@ -115,7 +118,7 @@ def test_any_allowed_number_of_steps_is_planned(shape, delta, steps):
 
 def scene(manifold, n, spread, seed):
     """Rows within `spread` of the centre, and the public facts of a ball somewhat larger."""
-    shape = PointsShape(n, manifold, radius=2 * spread)
+    shape = PointsMetadata(n, manifold, radius=2 * spread)
     space, rng = shape.space, np.random.default_rng(seed)
     c = rng.standard_normal((n, space.coordinate_size))
     c *= spread * rng.uniform(0, 1, (n, 1)) / np.linalg.norm(c, axis=1, keepdims=True)
@@ -183,7 +186,7 @@ def test_no_rate_makes_planning_long(solver, rate):
 def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
     """Also where rate·n is 7.000000000000001."""
     spec = FrechetMeanSpec(solver="rsgd", sampling="fixed", rate=asked, steps=3)
-    plan = frechet_mean.plan(spec, PointsShape(n, SPHERE.manifold), TARGET)
+    plan = frechet_mean.plan(spec, PointsMetadata(n, SPHERE.manifold), TARGET)
     assert plan.releases[0].divisor == pytest.approx(batch, rel=1e-12)
 
 
@@ -191,7 +194,9 @@ def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 def test_defaults_are_planned_at_the_default_delta(n, solver):
     plan = frechet_mean.plan(
-        FrechetMeanSpec(solver=solver), PointsShape(n, SPD.manifold, radius=1.0), PrivacyTarget(1.0, n**-1.5)
+        FrechetMeanSpec(solver=solver),
+        PointsMetadata(n, SPD.manifold, radius=1.0),
+        PrivacyTarget(1.0, n**-1.5),
     )
     assert plan.cost.slack == n**-1.5 / 200
     assert plan.expected_error.standard_deviation < 0.05

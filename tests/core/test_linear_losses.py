@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
-from privest.estimators.linear_model.feature_map import Standardised
-from privest.estimators.linear_model.losses.linear import MarginLoss, ResidualLoss
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.linear import MarginLoss, RegressionLoss
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
 
 D = 3
-DESIGN = Standardised(np.zeros(D), np.ones(D), 1.0, 0.2, 1.0)
+DESIGN = FeatureMap(np.zeros(D), np.ones(D), 1.0, 0.2, 1.0)
 
 
 def biweight(c):
@@ -37,8 +37,8 @@ MARGINS = {name: profile for name, (profile, _) in PROFILES.items() if isinstanc
 LOSSES = {
     **{name: MarginLoss(DESIGN, profile) for name, profile in MARGINS.items()},
     "logistic-nonconvex": MarginLoss(DESIGN, LOGISTIC, 0.3),
-    "biweight": ResidualLoss(DESIGN, Biweight(1.5)),
-    "geman-mcclure": ResidualLoss(DESIGN, GemanMcClure(0.7)),
+    "biweight": RegressionLoss(DESIGN, Biweight(1.5)),
+    "geman-mcclure": RegressionLoss(DESIGN, GemanMcClure(0.7)),
 }
 losses = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
 
@@ -52,7 +52,7 @@ def rows_for(loss, n=40, seed=0):
 def value(loss, point, row):
     """f at a point, in mpmath, from what it says in words."""
     exact = next(exact for profile, exact in PROFILES.values() if profile == loss.profile)
-    x = loss.design.features(row[None])[0]
+    x = loss.feature_map.features(row[None])[0]
     score = mpmath.fdot(x.tolist(), point)
     t = (2 * row[-1] - 1) * score if isinstance(loss, MarginLoss) else row[-1] - score
     return exact(t) + loss.penalty * mpmath.fsum(w**2 / (1 + w**2) for w in point)
@@ -74,9 +74,9 @@ def test_bounds_of_derivatives_are_their_suprema(profile, exact):
     bends = np.diff(curvatures) / np.diff(t)
     least, most = profile.curvatures
     for found, bound in (
-        (np.abs(slopes).max(), profile.steepest),
+        (np.abs(slopes).max(), profile.gradient_bound),
         (curvatures.max(), most),
-        (np.abs(bends).max(), profile.bend),
+        (np.abs(bends).max(), profile.hessian_lipschitz),
     ):
         assert 0.999 * bound < found <= bound * (1 + 1e-9)
     assert 0.999 * least + 1e-8 >= curvatures.min() >= least - 1e-12
@@ -104,7 +104,7 @@ def test_it_is_a_smooth_loss_with_the_derivatives_of_its_formula(loss: SmoothLos
 def test_no_row_is_beyond_the_bounds_and_some_reach_them(loss):
     """G, M and ρ over rows of every length and points of every size."""
     rng = np.random.default_rng(2)
-    steep = smooth = bend = 0.0
+    steep = smooth = hessian_lipschitz = 0.0
     for size in (0.0, 0.1, 0.5, 1.0, 2.0, 4.0, 30.0):
         rows = rows_for(loss, 3000, seed=3)
         rows[::2, :D] *= 100.0
@@ -116,21 +116,21 @@ def test_no_row_is_beyond_the_bounds_and_some_reach_them(loss):
             smooth = max(smooth, np.abs(np.linalg.eigvalsh(here)).max())
             apart = 1e-4 * rng.standard_normal(loss.size)
             change = np.abs(np.linalg.eigvalsh(loss.hessians(point + apart, rows) - here)).max(axis=1)
-            bend = max(bend, change.max() / np.linalg.norm(apart))
-    assert steep <= loss.steepest * (1 + 1e-9)
-    assert smooth <= loss.smoothness * (1 + 1e-9)
-    assert bend <= loss.bend * (1 + 1e-6)
+            hessian_lipschitz = max(hessian_lipschitz, change.max() / np.linalg.norm(apart))
+    assert steep <= loss.gradient_bound * (1 + 1e-9)
+    assert smooth <= loss.gradient_lipschitz * (1 + 1e-9)
+    assert hessian_lipschitz <= loss.hessian_lipschitz * (1 + 1e-6)
     if not loss.penalty:
-        assert steep > 0.99 * loss.steepest
-        assert smooth > 0.99 * loss.smoothness
+        assert steep > 0.99 * loss.gradient_bound
+        assert smooth > 0.99 * loss.gradient_lipschitz
         along_a_row = bend_along(loss)
-        assert 0.99 * loss.bend < along_a_row <= loss.bend * (1 + 1e-6)
+        assert 0.99 * loss.hessian_lipschitz < along_a_row <= loss.hessian_lipschitz * (1 + 1e-6)
 
 
 def bend_along(loss):
     """ρ where the point moves along a row's own vector, which turns its score fastest."""
     row = np.array([[100.0, 0.0, 0.0, 1.0]])
-    x, best = loss.design.features(row)[0], 0.0
+    x, best = loss.feature_map.features(row)[0], 0.0
     for size in np.linspace(-8, 8, 16001):
         apart = loss.hessians((size + 1e-5) * x, row) - loss.hessians(size * x, row)
         best = max(best, float(np.abs(apart).max() / 1e-5 / np.abs(np.outer(x, x)).max()))
@@ -138,12 +138,16 @@ def bend_along(loss):
 
 
 def test_bounds_with_a_penalty_are_reached_where_it_and_rows_pull_together():
-    design = Standardised(np.zeros(400), np.ones(400), 1.0, 0.0, 1.0)
-    loss = MarginLoss(design, LOGISTIC, 0.01)
+    feature_map = FeatureMap(np.zeros(400), np.ones(400), 1.0, 0.0, 1.0)
+    loss = MarginLoss(feature_map, LOGISTIC, 0.01)
     row = np.append(np.ones(400), 0.0)[None]
-    assert 0.99 * loss.steepest < lengths(loss.gradients(np.full(400, 1 / sqrt(3)), row))[0] <= loss.steepest
+    assert (
+        0.99 * loss.gradient_bound
+        < lengths(loss.gradients(np.full(400, 1 / sqrt(3)), row))[0]
+        <= loss.gradient_bound
+    )
     row = np.append(np.eye(400)[0] * 9, 0.0)[None]
-    assert np.abs(loss.hessians(np.zeros(400), row)).max() == pytest.approx(loss.smoothness)
+    assert np.abs(loss.hessians(np.zeros(400), row)).max() == pytest.approx(loss.gradient_lipschitz)
 
 
 @losses
@@ -158,9 +162,9 @@ def test_any_row_has_derivatives_or_none_in_silence(loss):
         found = loss.gradients(rng.standard_normal(loss.size), rows)
         hessians = loss.hessians(rng.standard_normal(loss.size), rows)
     usual = np.isfinite(found).all(axis=1)
-    assert lengths(found[usual]).max() <= loss.steepest * (1 + 1e-12)
+    assert lengths(found[usual]).max() <= loss.gradient_bound * (1 + 1e-12)
     assert (usual == np.isfinite(rows[:, -1])).mean() > 0.99
-    assert np.abs(hessians[np.isfinite(hessians)]).max() <= loss.smoothness * (1 + 1e-12)
+    assert np.abs(hessians[np.isfinite(hessians)]).max() <= loss.gradient_lipschitz * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
@@ -174,13 +178,13 @@ def fitted(loss, rows, steps=3000):
     """By plain descent, from zero."""
     at = np.zeros(loss.size)
     for _ in range(steps):
-        at = at - loss.gradients(at, rows).mean(axis=0) / loss.smoothness
+        at = at - loss.gradients(at, rows).mean(axis=0) / loss.gradient_lipschitz
     return at
 
 
 def test_robust_regression_is_not_moved_by_outliers():
     rng = np.random.default_rng(5)
-    design = Standardised(np.zeros(D), np.ones(D), 4.0, 0.2, 4.0)
+    feature_map = FeatureMap(np.zeros(D), np.ones(D), 4.0, 0.2, 4.0)
     x = rng.standard_normal((3000, D))
     y = x @ [1.0, -2.0, 0.5] + 0.3 + 0.1 * rng.standard_normal(3000)
     y[:900] += 50.0
@@ -188,5 +192,5 @@ def test_robust_regression_is_not_moved_by_outliers():
     plain = np.linalg.lstsq(np.column_stack([x, np.ones(3000)]), y, rcond=None)[0]
     assert abs(plain[-1] - 0.3) > 10
     for profile in (Biweight(4.0), GemanMcClure(2.0)):
-        coefficients, intercept = design.original(fitted(ResidualLoss(design, profile), rows))
+        coefficients, intercept = feature_map.original(fitted(RegressionLoss(feature_map, profile), rows))
         np.testing.assert_allclose([*coefficients, intercept], [1.0, -2.0, 0.5, 0.3], atol=0.15)

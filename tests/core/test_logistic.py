@@ -11,17 +11,17 @@ from scipy.special import expit, log_softmax, softmax
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.acceleration import descend
 from privest.estimators.linear_model.acceleration_schedule import Curvature, schedule_of
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec
-from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
-from privest.estimators.linear_model.newton_planning import NewtonCourse
-from privest.metadata import LabelledShape
-from privest.privacy.budget import Allowance
+from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
+from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.metadata import LabelledMetadata
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 
-DESIGN = Standardised(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
+DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])
 
 
@@ -32,9 +32,9 @@ def labelled(count, n=50, seed=0):
     return np.column_stack([centers[labels] + rng.standard_normal((n, 3)), labels])
 
 
-def mean_loss(weights, rows, design, count):
-    x, y = design.features(rows), design.labels(rows, count)
-    scores = x @ weights.reshape(-1, design.size).T
+def mean_loss(weights, rows, feature_map, count):
+    x, y = feature_map.features(rows), feature_map.labels(rows, count)
+    scores = x @ weights.reshape(-1, feature_map.size).T
     if count == 2:
         scores = np.column_stack([np.zeros(len(x)), scores])
     return -log_softmax(scores, axis=1)[np.arange(len(x)), y].mean()
@@ -42,7 +42,7 @@ def mean_loss(weights, rows, design, count):
 
 @counts
 def test_gradients_are_those_of_the_loss(count):
-    loss, rows = LogLoss(DESIGN.size, count), labelled(count)
+    loss, rows = LogisticGradient(DESIGN.size, count), labelled(count)
     at = np.random.default_rng(1).standard_normal(loss.shape)
     found = -loss.clipped_sum(Classifier(DESIGN, at), rows, loss.longest) / len(rows)
     width = 1e-6
@@ -54,13 +54,15 @@ def test_gradients_are_those_of_the_loss(count):
 
 @counts
 def test_the_hessian_is_within_its_public_bounds(count):
-    loss, rows = LogLoss(DESIGN.size, count), labelled(count)
+    loss, rows = LogisticGradient(DESIGN.size, count), labelled(count)
     rng = np.random.default_rng(2)
     for _ in range(20):
         a, b = rng.standard_normal((2, *loss.shape))
         change = loss.clipped_sum(Classifier(DESIGN, a), rows, 2.0)
         change -= loss.clipped_sum(Classifier(DESIGN, b), rows, 2.0)
-        assert np.linalg.norm(change) / len(rows) <= loss.smoothness * np.linalg.norm(a - b) * (1 + 1e-9)
+        assert np.linalg.norm(change) / len(rows) <= loss.gradient_lipschitz * np.linalg.norm(a - b) * (
+            1 + 1e-9
+        )
 
 
 def test_coefficients_are_in_the_uploaded_units():
@@ -75,8 +77,8 @@ def test_coefficients_are_in_the_uploaded_units():
 @counts
 @pytest.mark.parametrize("method", ["gd", "hb", "nag"])
 def test_without_noise_descents_find_the_minimiser(count, method):
-    loss, rows, penalty = LogLoss(DESIGN.size, count), labelled(count), 0.02
-    curvature = Curvature(2 * penalty, loss.smoothness + 2 * penalty)
+    loss, rows, penalty = LogisticGradient(DESIGN.size, count), labelled(count), 0.02
+    curvature = Curvature(2 * penalty, loss.gradient_lipschitz + 2 * penalty)
 
     def gradient(at):
         return 2 * penalty * at - loss.clipped_sum(Classifier(DESIGN, at), rows, loss.longest).reshape(
@@ -103,15 +105,15 @@ def test_newton_without_noise_finds_the_minimiser(count):
         else (rng.random((4000, 1)) > np.cumsum(chances, axis=1)).sum(axis=1)
     )
     rows = np.column_stack([x, labels])
-    shape = LabelledShape(4000, tuple("abc"), "y", tuple(map(str, range(count))))
-    course = NewtonCourse(shape, Allowance(4000, False, 1e6), 0.001, True)
+    shape = LabelledMetadata(4000, tuple("abc"), "y", tuple(map(str, range(count))))
+    course = NewtonSolver(shape, PrivacyBudget(4000, False, 1e6), 0.001, True)
     assert course.steps == 3
-    assert course.design.bound > 1.8
+    assert course.feature_map.bound > 1.8
     found = course.run(
-        course.releases(), Gate(Records(rows), course.statistics, course.releases()), course.design
+        course.releases(), Gate(Records(rows), course.statistics, course.releases()), course.feature_map
     )
     best = minimize(
-        lambda w: mean_loss(w, rows, course.design, count) + 0.001 * w @ w,
+        lambda w: mean_loss(w, rows, course.feature_map, count) + 0.001 * w @ w,
         np.zeros(course.loss.size),
         tol=1e-10,
     )
@@ -120,7 +122,7 @@ def test_newton_without_noise_finds_the_minimiser(count):
 
 
 def fit(rows, count, epsilon, delta=1e-6, **options):
-    shape = LabelledShape(
+    shape = LabelledMetadata(
         len(rows), tuple("abc"), "y", tuple(map(str, range(count))), sqrt(3), (0.0,) * 3, (1.5,) * 3
     )
     planned = logistic_regression.plan(LogisticSpec(**options), shape, PrivacyTarget(epsilon, delta))
@@ -164,7 +166,7 @@ def test_degenerate_records_give_an_answer_of_the_same_shape(count, solver, delt
 def test_more_features_than_records_are_no_obstacle(count, solver, delta):
     rng = np.random.default_rng(8)
     rows = np.column_stack([rng.standard_normal((20, 50)), np.arange(20) % count])
-    shape = LabelledShape(20, tuple(map(str, range(50))), "y", tuple(map(str, range(count))))
+    shape = LabelledMetadata(20, tuple(map(str, range(50))), "y", tuple(map(str, range(count))))
     planned = logistic_regression.plan(LogisticSpec(solver=solver), shape, PrivacyTarget(1.0, delta))
     gate = Gate(Records(rows), planned.statistics, planned.releases)
     found = logistic_regression.run(planned, gate)
@@ -193,7 +195,7 @@ def test_choices_out_of_range_are_refused_in_words(options, said):
 
 
 def test_without_an_intercept_there_is_none():
-    shape = LabelledShape(60, tuple("abc"), "y", ("0", "1"))
+    shape = LabelledMetadata(60, tuple("abc"), "y", ("0", "1"))
     for solver in ("newton", "nag-opt"):
         planned = logistic_regression.plan(
             LogisticSpec(solver=solver, intercept=False), shape, PrivacyTarget(1.0, 1e-6)

@@ -9,12 +9,12 @@ from scipy.stats import chi2
 from benchmarks.coverage import Law, measure
 from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.logistic import ClassMoments
 from privest.estimators.linear_model.newton import Moment, ScoreModel, on_simplex
 from privest.estimators.linear_model.noise_division import best_shares
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -80,14 +80,14 @@ def test_steps_that_did_not_arrive_are_said_to_be_far_off():
 def test_no_bound_is_so_small_that_a_row_is_longer(bound):
     """The squares of lengths below 1e-154 leave float64, and with them what a row was shortened by."""
     rng = np.random.default_rng(1)
-    design = Standardised(np.zeros(3), np.ones(3), bound, 0.0, bound)
+    feature_map = FeatureMap(np.zeros(3), np.ones(3), bound, 0.0, bound)
     sizes = np.array([0.0, 5e-324, 1e-300, 1e-169, 1e-165, 1e-155, 1e-10, 1.0, 1e300])
     x = rng.standard_normal((200, len(sizes), 3)) * sizes[:, None]
     rows = np.column_stack([x.reshape(-1, 3), np.zeros(200 * len(sizes))])
-    seen = design.features(rows)
+    seen = feature_map.features(rows)
     assert lengths(seen).max() <= 1 + 1e-12
     moments = ClassMoments(3, 2, 0.5)
-    alone = np.stack([moments.clipped_sum(design, row[None], moments.longest) for row in rows[::7]])
+    alone = np.stack([moments.clipped_sum(feature_map, row[None], moments.longest) for row in rows[::7]])
     assert lengths(alone).max() <= moments.longest * (1 + 1e-12)
 
 
@@ -115,7 +115,7 @@ def test_every_step_has_a_share_that_float64_can_carry(pure):
 @pytest.mark.parametrize(("n", "dim"), [(1, 1), (3, 3)])
 def test_every_run_ends_with_finite_answers(solver, penalty, count, epsilon, delta, n, dim):
     names = tuple(map(str, range(dim)))
-    shape = LabelledShape(n, names, "y", tuple(map(str, range(count))), None, (0.0,) * dim, (1.0,) * dim)
+    shape = LabelledMetadata(n, names, "y", tuple(map(str, range(count))), None, (0.0,) * dim, (1.0,) * dim)
     spec = LogisticSpec(solver, penalty, sampling_errors=True, standardisation="private")
     planned = logistic_regression.plan(spec, shape, PrivacyTarget(epsilon, delta))
     x = np.random.default_rng(2).standard_normal((n, dim))
@@ -132,6 +132,6 @@ def test_every_run_ends_with_finite_answers(solver, penalty, count, epsilon, del
 
 
 def test_no_records_are_refused_in_words():
-    shape = LabelledShape(0, ("a",), "y", ("0", "1"), None, (0.0,), (sqrt(2),))
+    shape = LabelledMetadata(0, ("a",), "y", ("0", "1"), None, (0.0,), (sqrt(2),))
     with pytest.raises(ValueError, match="at least one record"):
         logistic_regression.plan(LogisticSpec(), shape, PrivacyTarget(1.0, 1e-6))

@@ -8,7 +8,7 @@ from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
-from privest.metadata import PartialVectorsShape
+from privest.metadata import PartialVectorsMetadata
 from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -30,7 +30,7 @@ def planted(n, dim, rank, known, seed=0, off=0.0):
 
 
 def planned(n=1000, dim=8, rank=2, target=TARGET, known=0.5, **options):
-    shape = PartialVectorsShape(n, dim, known)
+    shape = PartialVectorsMetadata(n, dim, known)
     return matrix_completion.plan(MatrixCompletionSpec(rank, **options), shape, target)
 
 

@@ -27,7 +27,7 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
+from privest.metadata import LabelledMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy import noise
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -37,14 +37,14 @@ PINNED = Path(__file__).with_name("pinned_estimates.json")
 
 _N = 600
 _TARGET, _PURE = PrivacyTarget(2.0, 1e-5), PrivacyTarget(2.0, 0.0)
-_SPD = PointsShape(_N, {"name": "spd", "dim": 3}, radius=1.0)
-_SPHERE = PointsShape(_N, {"name": "sphere", "dim": 4}, radius=1.0)
-_PLANE = PointsShape(_N, {"name": "euclidean", "dim": 3}, radius=2.0)
-_HYPERBOLIC = PointsShape(_N, {"name": "lorentz", "dim": 3}, radius=1.0)
-_VECTORS = VectorsShape(_N, 8)
-_PARTIAL = PartialVectorsShape(_N, 8, 0.6)
-_LABELLED = LabelledShape(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
-_THREE = LabelledShape(_N, ("a", "b"), "y", ("0", "1", "2"), 2.0)
+_SPD = PointsMetadata(_N, {"name": "spd", "dim": 3}, radius=1.0)
+_SPHERE = PointsMetadata(_N, {"name": "sphere", "dim": 4}, radius=1.0)
+_PLANE = PointsMetadata(_N, {"name": "euclidean", "dim": 3}, radius=2.0)
+_HYPERBOLIC = PointsMetadata(_N, {"name": "lorentz", "dim": 3}, radius=1.0)
+_VECTORS = VectorsMetadata(_N, 8)
+_PARTIAL = PartialVectorsMetadata(_N, 8, 0.6)
+_LABELLED = LabelledMetadata(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
+_THREE = LabelledMetadata(_N, ("a", "b"), "y", ("0", "1", "2"), 2.0)
 
 CASES: dict[str, tuple[Any, Any, Any, PrivacyTarget]] = {
     "mean": (frechet_mean, FrechetMeanSpec(), _SPD, _TARGET),
@@ -98,7 +98,7 @@ CASES: dict[str, tuple[Any, Any, Any, PrivacyTarget]] = {
     "classifier by spider": (
         logistic_regression,
         LogisticSpec(loss="logistic-nonconvex", solver="spider", penalty=0.1),
-        LabelledShape(60_000, ("a",), "y", ("0", "1"), 2.0),
+        LabelledMetadata(60_000, ("a",), "y", ("0", "1"), 2.0),
         PrivacyTarget(8.0, 1e-5),
     ),
     "accuracy": (classifier_score, ScoreSpec([1.0, -1.0], 0.5), _LABELLED, _TARGET),
@@ -127,7 +127,7 @@ def _estimate(name: str) -> dict[str, Any]:
 
 def _joint() -> dict[str, Any]:
     """One over two owners."""
-    shapes = [_SPHERE, PointsShape(900, {"name": "sphere", "dim": 4}, radius=1.0)]
+    shapes = [_SPHERE, PointsMetadata(900, {"name": "sphere", "dim": 4}, radius=1.0)]
     spec = FrechetMeanSpec(steps=4, local_steps=3)
     plan = federation.plan(partial(frechet_mean.plan, spec), shapes, [_TARGET, PrivacyTarget(1.0, 1e-6)])
     gates = [

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.records import CHUNK, Records, Repeated
 
 COUNTS = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7]
@@ -43,10 +43,10 @@ def test_an_error_in_a_thread_is_not_swallowed():
 
 
 def test_a_public_shape_knows_its_ball():
-    shape = PointsShape(5, {"name": "sphere", "dim": 3})
+    shape = PointsMetadata(5, {"name": "sphere", "dim": 3})
     assert shape.search_radius == pytest.approx(np.pi)
     np.testing.assert_array_equal(shape.search_center, shape.space.reference)
-    named = PointsShape(5, {"name": "sphere", "dim": 3}, center=[0.0, 0.6, 0.8], radius=0.5)
+    named = PointsMetadata(5, {"name": "sphere", "dim": 3}, center=[0.0, 0.6, 0.8], radius=0.5)
     assert named.search_radius == 0.5
     np.testing.assert_allclose(named.search_center, [0.0, 0.6, 0.8], rtol=1e-15)
 

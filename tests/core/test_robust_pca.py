@@ -8,7 +8,7 @@ import pytest
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.manifolds.grassmann import Grassmann
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -37,13 +37,13 @@ class Silence:
 
 
 def estimate(rows, rank, target=TARGET, noise=None, **options):
-    plan = robust_pca.plan(RobustPCASpec(rank, **options), VectorsShape(*rows.shape), target)
+    plan = robust_pca.plan(RobustPCASpec(rank, **options), VectorsMetadata(*rows.shape), target)
     gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, noise)
     return plan, robust_pca.run(plan, gate)
 
 
 def planned(n=1000, dim=8, rank=2, target=TARGET, **options):
-    return robust_pca.plan(RobustPCASpec(rank, **options), VectorsShape(n, dim), target)
+    return robust_pca.plan(RobustPCASpec(rank, **options), VectorsMetadata(n, dim), target)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -176,7 +176,9 @@ def test_an_affine_subspace_is_found_and_its_shares_of_variance():
     rows = rng.standard_normal((n, 2)) @ truth.T + center
     rows[: n // 10] = 2 * rng.standard_normal((n // 10, dim)) + center
     plan = robust_pca.plan(
-        RobustPCASpec(2, center=True, explained=True), VectorsShape(n, dim, 10.0), PrivacyTarget(50.0, 1e-6)
+        RobustPCASpec(2, center=True, explained=True),
+        VectorsMetadata(n, dim, 10.0),
+        PrivacyTarget(50.0, 1e-6),
     )
     found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, Silence()))
     assert np.linalg.norm(found.center - center) < 0.1
@@ -188,7 +190,7 @@ def test_an_affine_subspace_is_found_and_its_shares_of_variance():
 def test_all_that_is_asked_after_the_centre_is_asked_about_it(solver):
     rows = np.random.default_rng(5).standard_normal((300, 6)) + 0.5
     spec = RobustPCASpec(2, solver=solver, center=True, explained=True, steps=3)
-    plan = robust_pca.plan(spec, VectorsShape(300, 6, 4.0), PrivacyTarget(5.0, 1e-6))
+    plan = robust_pca.plan(spec, VectorsMetadata(300, 6, 4.0), PrivacyTarget(5.0, 1e-6))
     gate, centers = Gate(Records(rows), plan.statistics, plan.releases), []
 
     class Listening:

@@ -7,7 +7,7 @@ from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.schedule import hessian_bounds, schedule
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.gradient_descent import gradient_descent
 from privest.privacy.cost import PrivacyTarget
@@ -157,7 +157,7 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
     q = np.linalg.qr(rng.standard_normal((n, dim, dim)))[0]
     spread = np.exp(rng.uniform(-8, 8, (n, 1, dim)))
     radius = 8.0 * dim**0.5
-    shape = PointsShape(n, {"name": "spd", "dim": dim}, radius=radius)
+    shape = PointsMetadata(n, {"name": "spd", "dim": dim}, radius=radius)
     rows = shape.space.canonical((q * spread) @ np.swapaxes(q, -1, -2))
     plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(1000.0, delta))
     answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases))
@@ -185,7 +185,7 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
 def test_hugely_noisy_runs_return_points(name_dim, delta, radius):
     """Two records and ε = 0.001: the answer is noise, but it is on the manifold, and nothing warns."""
     name, dim = name_dim
-    shape = PointsShape(2, {"name": name, "dim": dim}, radius=radius)
+    shape = PointsMetadata(2, {"name": name, "dim": dim}, radius=radius)
     for seed in range(4):
         rng = np.random.default_rng(seed)
         rows = np.stack([shape.space.random_point(rng) for _ in range(2)])

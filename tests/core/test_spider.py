@@ -15,7 +15,7 @@ from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
 from privest.estimators.linear_model.spider import GRADIENT, Descent, spider
 from privest.estimators.linear_model.spider_schedule import Problem, plan
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.budget import cost_of_all
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
@@ -35,12 +35,12 @@ def problem(loss=None, n=100_000, target=TARGET):
 class Seeded:
     """Normal noise of a fixed seed; writes down draws."""
 
-    def __init__(self, seed=0, loudness=1.0):
-        self.rng, self.loudness, self.drawn = np.random.default_rng(seed), loudness, []
+    def __init__(self, seed=0, noise_level=1.0):
+        self.rng, self.noise_level, self.drawn = np.random.default_rng(seed), noise_level, []
 
     def draw(self, noise, scale, size):
         self.drawn.append((noise, scale, size))
-        return self.loudness * scale * self.rng.standard_normal(size)
+        return self.noise_level * scale * self.rng.standard_normal(size)
 
     def permutation(self, n):
         return self.rng.permutation(n)
@@ -100,7 +100,7 @@ def test_oracles_are_means_of_derivatives_and_of_their_changes(make):
 
 def replace_bounds(loss, bound):
     class Loose(type(loss)):
-        steepest = smoothness = bend = bound
+        gradient_bound = gradient_lipschitz = hessian_lipschitz = bound
 
     found = object.__new__(Loose)
     found.__dict__.update(loss.__dict__)
@@ -114,9 +114,9 @@ class Wild:
     """Keeps none of the bounds that it states."""
 
     size: int = 3
-    steepest: float = 1.0
-    smoothness: float = 2.0
-    bend: float = 3.0
+    gradient_bound: float = 1.0
+    gradient_lipschitz: float = 2.0
+    hessian_lipschitz: float = 3.0
 
     def gradients(self, point, rows):
         return rows[:, :3] * (1 + point @ point)
@@ -162,7 +162,7 @@ def test_a_hostile_record_counts_as_nothing_or_as_one(value):
 
 @pytest.mark.parametrize("escape", ["released", "products"])
 def test_no_leaf_is_more_sensitive_than_the_first_and_segments_keep_within_drift_and_length(escape):
-    asked = problem(Quartic(5, smoothness=3.0), n=60_000)
+    asked = problem(Quartic(5, gradient_lipschitz=3.0), n=60_000)
     found = plan(asked, escape=escape)
     loss, schedule = asked.loss, found.schedule
     clips = {release.statistic: release.clip for release in found.releases}
@@ -170,10 +170,10 @@ def test_no_leaf_is_more_sensitive_than_the_first_and_segments_keep_within_drift
     drift, length, last = 0.0, 0, None
     for stream, leaf, records, anew in gate.leaves:
         bound = {
-            ("gradient", True): loss.steepest,
-            ("gradient", False): loss.smoothness * leaf.moved,
-            ("hessian", True): sqrt(loss.rank) * loss.smoothness,
-            ("hessian", False): sqrt(loss.rank) * loss.bend * leaf.moved,
+            ("gradient", True): loss.gradient_bound,
+            ("gradient", False): loss.gradient_lipschitz * leaf.moved,
+            ("hessian", True): sqrt(loss.rank) * loss.gradient_lipschitz,
+            ("hessian", False): sqrt(loss.rank) * loss.hessian_lipschitz * leaf.moved,
         }[stream, anew]
         assert bound / records <= clips[stream] * (1 + 1e-9)
         assert (leaf.before is None) == anew
@@ -224,7 +224,7 @@ SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]
 @pytest.mark.parametrize("escapes", [False, True])
 def test_without_noise_nothing_leaves_a_saddle(loss, escapes):
     asked = problem(loss, n=60_000)
-    descent, _ = run(asked, noise=Seeded(loudness=0.0), escapes=escapes)
+    descent, _ = run(asked, noise=Seeded(noise_level=0.0), escapes=escapes)
     np.testing.assert_array_equal(descent.points, 0.0 * descent.points)
 
 
@@ -290,8 +290,10 @@ def test_hostile_rows_change_no_size_for_one_sequence_of_answers():
     escape=st.sampled_from([None, "released", "products"]),
 )
 def test_plans_fit_their_budget_and_their_records_or_say_what_would(n, d, bounds, epsilon, escape):
-    steep, smooth, bend, excess = bounds
-    loss = replace(Wild(size=d), steepest=steep, smoothness=smooth, bend=bend)
+    steep, smooth, hessian_lipschitz, excess = bounds
+    loss = replace(
+        Wild(size=d), gradient_bound=steep, gradient_lipschitz=smooth, hessian_lipschitz=hessian_lipschitz
+    )
     target = PrivacyTarget(epsilon, 1e-6)
     asked = Problem(loss, 1, excess, n, target)
     try:
@@ -308,7 +310,7 @@ def test_plans_fit_their_budget_and_their_records_or_say_what_would(n, d, bounds
     schedule = found.schedule
     assert schedule.batch + schedule.hessian_batch <= n
     assert 0 < found.accuracy <= 4 * steep * (1 + 1e-9)
-    useful = found.accuracy < min(steep, smooth**2 / bend)
+    useful = found.accuracy < min(steep, smooth**2 / hessian_lipschitz)
     assert (found.warnings == ()) == useful
     if useful:
         error = found.accuracy / 8
@@ -353,8 +355,10 @@ def test_the_noise_drawn_pays_for_the_plan(escape):
     leaves = max_run([anew for stream, *_, anew in gate.leaves if stream == "gradient"])
     norm = sum(Fraction(c) ** 2 for c in np.cumprod([1, *((2 * k - 1) / (2 * k) for k in range(1, leaves))]))
     loss, schedule = asked.loss, found.schedule
-    one = Fraction(2 * loss.steepest / schedule.batch) / Fraction(gradients.scale)
-    two = Fraction(2 * sqrt(loss.rank) * loss.smoothness / schedule.hessian_batch) / Fraction(hessians.scale)
+    one = Fraction(2 * loss.gradient_bound / schedule.batch) / Fraction(gradients.scale)
+    two = Fraction(2 * sqrt(loss.rank) * loss.gradient_lipschitz / schedule.hessian_batch) / Fraction(
+        hessians.scale
+    )
     products = 1 if escape == "released" else schedule.escapes * schedule.escape_steps
     planned = Fraction(cost_of_all(found.releases, asked.target).mu_squared)
     assert norm * one**2 <= planned
@@ -405,7 +409,7 @@ def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
     More than twenty answers that took a step: squares beyond 1 ± 0.4 have a probability below 1e-4.
     """
     d, n = 10, 6_000
-    shape = LabelledShape(n, tuple(map(str, range(d))), "y", ("0", "1"), 1.0)
+    shape = LabelledMetadata(n, tuple(map(str, range(d))), "y", ("0", "1"), 1.0)
     spec = logistic_regression.LogisticSpec(loss="sigmoid", solver="spider", intercept=False)
     planned = logistic_regression.plan(spec, shape, PrivacyTarget(1.0, 1e-6))
     rows, course = np.zeros((n, d + 1)), planned.course
@@ -415,7 +419,7 @@ def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
             Gate(Records(rows, threads=1), planned.statistics, planned.releases, Seeded(seed)) for _ in "ab"
         )
         found = spider(next(gates), start=np.zeros(d), schedule=course.planned.schedule)
-        fit = course.run(planned.releases, next(gates), course.design)
+        fit = course.run(planned.releases, next(gates), course.feature_map)
         np.testing.assert_array_equal(fit.weights[0], found.answer)
         if found.way:
             moved = found.answer - found.points[found.landed]

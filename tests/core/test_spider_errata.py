@@ -23,9 +23,9 @@ class Linear:
     """f(x; z) = ⟨z, x⟩ + ½ xᵀZx, as far from its bounds as the rows are."""
 
     size: int = 3
-    steepest: float = 1.0
-    smoothness: float = 1.0
-    bend: float = 1.0
+    gradient_bound: float = 1.0
+    gradient_lipschitz: float = 1.0
+    hessian_lipschitz: float = 1.0
 
     def gradients(self, point, rows):
         return rows[:, :3] + (SYMMETRIC.matrix(rows[:, 3:]) @ point)

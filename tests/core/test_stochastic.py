@@ -7,7 +7,7 @@ from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.variance_reduction import variance_reduced
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -29,7 +29,7 @@ each_option = pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join
 
 def scene(manifold, n=2000, spread=0.5, seed=3):
     """Rows within `spread` of a centre, a ball twice as wide, and the exact mean."""
-    shape = PointsShape(n, manifold, radius=2 * spread)
+    shape = PointsMetadata(n, manifold, radius=2 * spread)
     space, rng = shape.space, np.random.default_rng(seed)
     c = rng.standard_normal((n, space.coordinate_size))
     c *= spread * rng.uniform(0, 1, (n, 1)) / np.linalg.norm(c, axis=1, keepdims=True)

@@ -9,9 +9,16 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from privest.arrays import SymmetricCoordinates
-from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
+from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.descent import consensus, geodesic_descent
-from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.losses import (
+    Absolute,
+    Bounded,
+    Redescending,
+    Squared,
+    SubspaceDistance,
+    SubspaceQuery,
+)
 from privest.estimators.subspace.reaper import capped, capped_entropic, reaper
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
@@ -33,14 +40,14 @@ def distances(basis, rows, center=0.0):
     return np.linalg.norm(x - x @ basis @ basis.T, axis=1)
 
 
-def steepest(loss):
+def gradient_bound(loss):
     """sup of ρ'(s)√(1 − s²), by a fine grid: what losses divide by."""
     s = np.linspace(0, 1, 200_001)[1:]
     return float((loss(s) * np.sqrt(1 - s * s)).max())
 
 
 def bounded(c):
-    scale = steepest(lambda s: 2 * c**2 * s / (c**2 + s**2) ** 2)
+    scale = gradient_bound(lambda s: 2 * c**2 * s / (c**2 + s**2) ** 2)
     return lambda d: d**2 / (c**2 + d**2) / scale
 
 
@@ -65,7 +72,7 @@ def test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics(dim, rank, lo
     space = Grassmann(dim, rank)
     basis, rows = space.random_point(rng), rng.standard_normal((12, dim))
     center = rng.standard_normal(dim) if centred else None
-    found = SubspaceDistance(dim, rank).clipped_sum(At(basis, loss, center), rows, 1.0)
+    found = SubspaceDistance(dim, rank).clipped_sum(SubspaceQuery(basis, loss, center), rows, 1.0)
     taken = found.reshape(dim, rank)
     np.testing.assert_allclose(basis.T @ taken, 0.0, atol=1e-12)
     for _ in range(3):
@@ -89,7 +96,7 @@ def test_no_row_s_gradient_is_longer_than_one_and_some_is_as_long(loss, value):
 def test_squared_distance_of_rank_one_is_the_leading_eigenvector(dim):
     rng = np.random.default_rng(dim)
     rows, v = on_the_sphere(rng.standard_normal((50, dim))), on_the_sphere(rng.standard_normal((1, dim)))[0]
-    ours = SubspaceDistance(dim, 1).clipped_sum(At(v[:, None], Squared()), rows, 1.0)
+    ours = SubspaceDistance(dim, 1).clipped_sum(SubspaceQuery(v[:, None], Squared()), rows, 1.0)
     np.testing.assert_allclose(ours, LeadingEigenvector(dim).clipped_sum(v, rows, 1.0), atol=1e-13)
 
 
@@ -99,10 +106,14 @@ def test_rows_in_the_subspace_zero_rows_and_the_centre_pull_by_nothing(dim, rank
     basis, center = np.linalg.qr(rng.standard_normal((dim, rank)))[0], rng.standard_normal(dim)
     still = np.concatenate([np.zeros((2, dim)), [np.eye(rank)[0] @ basis.T]])
     for loss, _ in LOSSES:
-        found = SubspaceDistance(dim, rank).clipped_sum(At(basis, loss), still, 1.0)
+        found = SubspaceDistance(dim, rank).clipped_sum(SubspaceQuery(basis, loss), still, 1.0)
         # The last row is off by its rounding alone, of which the absolute loss makes 1e-4 at most.
         assert np.linalg.norm(found) < 2e-3
-        assert not SubspaceDistance(dim, rank).clipped_sum(At(basis, loss, center), center[None], 1.0).any()
+        assert (
+            not SubspaceDistance(dim, rank)
+            .clipped_sum(SubspaceQuery(basis, loss, center), center[None], 1.0)
+            .any()
+        )
     p = basis @ basis.T
     assert np.linalg.norm(Reaper(dim).clipped_sum((p, None), still, 1.0)) < 2e-3
 
@@ -156,13 +167,13 @@ def test_tilts_go_down_on_what_the_objective_values(dim, rank, scale):
     rows, center = rng.standard_normal((12, dim)), rng.standard_normal(dim)
     at = Candidates(frame, normals, scale, center)
     count = rank + 1
-    found = Tilt(count, rank).clipped_sum(at, rows, 100.0).reshape(count, count)
+    found = CandidateGradients(count, rank).clipped_sum(at, rows, 100.0).reshape(count, count)
     np.testing.assert_allclose(np.vecdot(found, normals), 0.0, atol=1e-12)
-    steep = steepest(lambda s: 2 * scale**2 * s / (scale**2 + s**2) ** 2)
+    steep = gradient_bound(lambda s: 2 * scale**2 * s / (scale**2 + s**2) ** 2)
 
     def values(tilted):
         moved = Candidates(frame, on_the_sphere(tilted), scale, center)
-        return Objective(count).clipped_sum(moved, rows, 100.0)
+        return CandidateScores(count).clipped_sum(moved, rows, 100.0)
 
     by_hand = [
         (d**2 / (scale**2 + d**2)).sum() for d in (distances(at.basis(k), rows, center) for k in range(count))
@@ -198,8 +209,8 @@ def test_consensus_leaves_out_the_crowded_direction_that_is_no_part_of_the_plane
         center=None,
         scales=np.geomspace(0.5, 0.15, 12),
         steps=np.linspace(1.0, 0.2, 12),
-        tilt=lambda c: (Tilt(3, 2).clipped_sum(c, rows, 9.0) / n).reshape(3, 3),
-        objective=lambda c: Objective(6).clipped_sum(c, rows, 9.0) / n,
+        tilt=lambda c: (CandidateGradients(3, 2).clipped_sum(c, rows, 9.0) / n).reshape(3, 3),
+        objective=lambda c: CandidateScores(6).clipped_sum(c, rows, 9.0) / n,
     )
     assert np.abs(found[2]).max() < 0.1
 
@@ -216,7 +227,7 @@ def test_exact_descents_find_exact_subspaces():
             start,
             steps=steps,
             gradient=lambda at, loss=loss: (
-                SubspaceDistance(dim, rank).clipped_sum(At(at, loss), rows, 1.0) / n
+                SubspaceDistance(dim, rank).clipped_sum(SubspaceQuery(at, loss), rows, 1.0) / n
             ),
         )
         assert Grassmann(dim, rank).dist(descent, truth) < 1e-3

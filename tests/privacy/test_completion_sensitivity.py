@@ -14,7 +14,7 @@ from test_subspace_sensitivity import SHAPES, Case, Silence, frame, hostile, tot
 from privest.arrays import lengths
 from privest.estimators.subspace import completion_losses, off_diagonal_moment, partial_rows
 from privest.estimators.subspace.completion_losses import CompletionGradient
-from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
 from privest.privacy import grid
@@ -26,8 +26,8 @@ from privest.records import CHUNK, Records
 def cases():
     for dim, rank in SHAPES:
         v = frame(dim, rank)
-        yield Case("hollow", HollowMoment(dim), None, 1.0, dim, v, 0.97)
-        yield Case("moment-clipped", HollowMoment(dim), None, 0.2, dim, v, 0.97)
+        yield Case("hollow", OffDiagonalMoment(dim), None, 1.0, dim, v, 0.97)
+        yield Case("moment-clipped", OffDiagonalMoment(dim), None, 0.2, dim, v, 0.97)
         for clip in (0.3, 0.05):
             yield Case("gradient", CompletionGradient(dim, rank), v, clip, dim, v, 0.97)
         # A frame of which some rows are nearly zero: few entries tell a column's coefficients.
@@ -85,7 +85,7 @@ def test_no_pair_moves_the_sum_by_more_than_the_diameter(case):
 
 def test_the_diameter_of_the_hollow_moment_is_reached():
     pair = np.array([[1.0, 1.0, np.nan], [3.0, -3.0, np.nan]])
-    statistic = HollowMoment(3)
+    statistic = OffDiagonalMoment(3)
     one, other = (statistic.clipped_sum(None, row[None], 1.0) for row in pair)
     assert lengths(one - other) == pytest.approx(statistic.diameter(1.0), rel=1e-15)
 
@@ -100,7 +100,7 @@ def not_normalised(rows):
 
 
 MUTANTS = [
-    ("hollow", HollowMoment, "diameter", lambda _, clip: 1.35 * clip),
+    ("hollow", OffDiagonalMoment, "diameter", lambda _, clip: 1.35 * clip),
     ("gradient", CompletionGradient, "diameter", lambda _, clip: sqrt(2) * clip),
     ("hollow", off_diagonal_moment, "known_part", not_normalised),
     ("gradient", completion_losses, "lengths", lambda v: np.zeros(len(v))),
@@ -186,7 +186,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         "alternating": np.where(np.arange(CHUNK) % 2, 1e100, -1e-100)[:, None] * normal[0],
         "gaps": np.where(rng.random((CHUNK, dim)) < 0.3, normal, np.nan),
     }[kind]
-    for statistic, clip in [(HollowMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
+    for statistic, clip in [(OffDiagonalMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
         case = Case("", statistic, frame(dim, rank), clip, dim, None, 0)
         stated = grid._chunk_error(clip, statistic.size, 0.0)
         error = total(statistic, case.point, rows, clip) - alone(case, rows).astype(np.longdouble).sum(axis=0)

@@ -19,15 +19,15 @@ from test_sampling import reference
 from test_spent import Spy, exact_delta, pure_mu_squared, taken_apart
 
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
-from privest.metadata import LabelledShape
+from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import SampledSums, amplified, sampled_sums, unamplified
+from privest.privacy.mechanisms import SubsampledSum, amplified, subsampled_sum, unamplified
 from privest.privacy.second_opinion import second_opinion
-from privest.privacy.subsampling import SampledRun, certify
+from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import CHUNK, Records
 
 SOLVERS = ["gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
@@ -46,7 +46,7 @@ def each(test):
 
 
 def plan_of(solver, delta, batch, *, epsilon=1.0, classes=2, n=N, **options):
-    shape = LabelledShape(n, tuple("abcd"), "y", tuple(map(str, range(classes))))
+    shape = LabelledMetadata(n, tuple("abcd"), "y", tuple(map(str, range(classes))))
     spec = LogisticSpec(solver=solver, batch_size=batch, **options)
     return logistic_regression.plan(spec, shape, PrivacyTarget(epsilon, delta))
 
@@ -101,7 +101,7 @@ def check(plan, drawn):
                 assert sum(pure_mu_squared(Fraction(str(r))) for r in ratios) <= plan.cost.mu_squared
         elif sampled:
             counts = Counter(scale / longest for _, scale, _ in draws)
-            runs = [SampledRun("poisson", batch / plan.shape.n, s, c) for s, c in counts.items()]
+            runs = [SubsampledRun("poisson", batch / plan.shape.n, s, c) for s, c in counts.items()]
             certified = certify(tuple(sorted(runs, key=lambda r: r.noise)), plan.cost.slack).mu_squared
             # Noise is rounded down to 30 bits where a plan is certified.
             assert certified * (1 - 1e-6) <= plan.cost.mu_squared
@@ -178,7 +178,7 @@ def test_the_rates_of_parts_do_not_mix():
     assert len(runs) > 4
     noises = sorted(r.noise for r in runs)
     ends = [
-        certify(SampledRun("poisson", 400 / 3000, s, plan.steps), plan.cost.slack)
+        certify(SubsampledRun("poisson", 400 / 3000, s, plan.steps), plan.cost.slack)
         for s in (noises[-1], noises[0])
     ]
     assert ends[0].mu_squared < plan.cost.mu_squared < ends[1].mu_squared
@@ -261,7 +261,7 @@ def batches(**changed):
         "count": 5,
         "noise": 4.0,
     }
-    return sampled_sums("fixed", law="laplace", **(facts | changed))
+    return subsampled_sum("fixed", law="laplace", **(facts | changed))
 
 
 def test_laplace_batches_cost_what_their_amplified_epsilon_does():
@@ -274,7 +274,7 @@ def test_laplace_batches_cost_what_their_amplified_epsilon_does():
         assert mu_squared <= mpmath.mpf(release.cost.mu_squared) <= mu_squared * (1 + mpmath.mpf(1e-8))
     assert release.cost.slack == 0.0
     assert release.variance == pytest.approx(4 * release.scale**2)
-    gaussian = sampled_sums(
+    gaussian = subsampled_sum(
         "fixed", statistic="gradient", n=1000, size=3, clip=1.0, rate=0.1, count=5, noise=4.0
     )
     assert gaussian.epsilon == np.inf
@@ -284,7 +284,7 @@ def test_laplace_batches_cost_what_their_amplified_epsilon_does():
 
 def test_laplace_noise_over_poisson_batches_is_refused():
     with pytest.raises(ValueError, match="fixed size"):
-        SampledSums("gradient", 10, 1, 1.0, 1.0, 1e-9, "poisson", 0.5, 1, "laplace")
+        SubsampledSum("gradient", 10, 1, 1.0, 1.0, 1e-9, "poisson", 0.5, 1, "laplace")
 
 
 def test_sums_too_fine_for_integers_are_refused():
@@ -314,16 +314,16 @@ class Chosen:
 @pytest.mark.parametrize("dim", [3, 20, 33])
 def test_a_record_s_gradient_is_the_same_wherever_it_is_in_a_batch(classes, dim):
     """Even at weights so large that the rounding of a score is worth a whole gradient."""
-    shape = LabelledShape(50, tuple(map(str, range(dim))), "y", tuple(map(str, range(classes))))
-    design = Standardised.of(shape, 1.0, intercept=True)
-    loss = LogLoss(design.size, classes)
+    shape = LabelledMetadata(50, tuple(map(str, range(dim))), "y", tuple(map(str, range(classes))))
+    feature_map = FeatureMap.of(shape, 1.0, intercept=True)
+    loss = LogisticGradient(feature_map.size, classes)
     rng = np.random.default_rng(2)
     rows = np.column_stack([rng.standard_normal((50, dim)), rng.integers(0, classes, 50)])
     at = rng.standard_normal(loss.shape)
     at -= np.mean(np.atleast_2d(at), axis=0) if classes > 2 else 0.0
-    x = design.features(rows)
+    x = feature_map.features(rows)
     at = 1e17 * (at - (np.atleast_2d(at) @ x[0] / (x[0] @ x[0]))[..., None] * x[0]).reshape(loss.shape)
-    at = Classifier(design, at)
+    at = Classifier(feature_map, at)
     alone = [loss.clipped_sum(at, row[None], loss.longest) for row in rows]
     for size in range(1, 20):
         for begin in (0, 1, 5):
@@ -335,13 +335,13 @@ def test_a_record_s_gradient_is_the_same_wherever_it_is_in_a_batch(classes, dim)
 def test_batches_that_differ_in_one_record_differ_by_what_is_certified():
     """Replaced, or another drawn in its place at any place in the batch, over three chunks, grid included."""
     n, m = 3 * CHUNK, 2 * CHUNK + 5
-    shape = LabelledShape(n, ("a", "b"), "y", ("0", "1"))
-    design, loss = Standardised.of(shape, 1.0, intercept=False), LogLoss(2, 2)
+    shape = LabelledMetadata(n, ("a", "b"), "y", ("0", "1"))
+    feature_map, loss = FeatureMap.of(shape, 1.0, intercept=False), LogisticGradient(2, 2)
     rng = np.random.default_rng(5)
     rows = np.column_stack([1e3 * rng.standard_normal((n, 2)), rng.integers(0, 2, n)])
     rows[0] = [1e9, 0.0, 1.0]
     rows[-1] = [1e9, 0.0, 0.0]
-    at = Classifier(design, np.array([-1e3, 0.0]))  # of the first all is lost: its gradient is 1 long
+    at = Classifier(feature_map, np.array([-1e3, 0.0]))  # of the first all is lost: its gradient is 1 long
     release = batches(n=n, size=2, rate=m / n, noise=0.5, count=4)
     usual = np.arange(m)
     shifted = np.concatenate([np.arange(1, m), [n - 1]])
@@ -354,5 +354,5 @@ def test_batches_that_differ_in_one_record_differ_by_what_is_certified():
         assert 0.99 < np.linalg.norm(after - before) <= 2 * release.sensitivity
     # At the origin of weights both are half as long, and opposite.
     gate = Gate(Records(rows, threads=1), {"gradient": loss}, [release], Chosen(usual, shifted))
-    before, moved = (gate.mean(Classifier(design, np.zeros(2))) * release.divisor for _ in range(2))
+    before, moved = (gate.mean(Classifier(feature_map, np.zeros(2))) * release.divisor for _ in range(2))
     assert np.linalg.norm(moved - before) == pytest.approx(1.0, rel=1e-6)

@@ -19,20 +19,20 @@ from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.robust_pca import RobustPCASpec
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, VectorsShape
+from privest.metadata import LabelledMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.mechanisms import NoisySum, SampledSums
-from privest.privacy.subsampling import SampledRun, certify
+from privest.privacy.mechanisms import NoisySum, SubsampledSum
+from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
 
-VECTORS = VectorsShape(1, 6)
-SPHERE = PointsShape(1, {"name": "sphere", "dim": 4}, radius=1.0)
-SPD = PointsShape(1, {"name": "spd", "dim": 2}, radius=1.0)
-PARTIAL = PartialVectorsShape(1, 8, 0.6)
-LABELLED = LabelledShape(1, ("a", "b"), "y", ("0", "1"), 1.0)
-ONE_FEATURE = LabelledShape(1, ("a",), "y", ("0", "1"), 1.0)
+VECTORS = VectorsMetadata(1, 6)
+SPHERE = PointsMetadata(1, {"name": "sphere", "dim": 4}, radius=1.0)
+SPD = PointsMetadata(1, {"name": "spd", "dim": 2}, radius=1.0)
+PARTIAL = PartialVectorsMetadata(1, 8, 0.6)
+LABELLED = LabelledMetadata(1, ("a", "b"), "y", ("0", "1"), 1.0)
+ONE_FEATURE = LabelledMetadata(1, ("a",), "y", ("0", "1"), 1.0)
 
 GAUSSIAN = [
     (frechet_mean, FrechetMeanSpec(), SPD),
@@ -138,10 +138,10 @@ def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
     spies = [Spy() for _ in COUNTS]
     federation.run(plan, module.run, gates_over(plan, rows_for(plan), spies))
     for part, spy, target in zip(plan.parts, spies, TARGETS, strict=True):
-        batches = [r for r in part.releases if isinstance(r, SampledSums)]
+        batches = [r for r in part.releases if isinstance(r, SubsampledSum)]
         full = sum(r.cost.mu_squared for r in part.releases if isinstance(r, NoisySum))
         runs = tuple(
-            SampledRun(r.scheme, r.rate, r.scale / r.sensitivity * (1 - 1e-9), r.count) for r in batches
+            SubsampledRun(r.scheme, r.rate, r.scale / r.sensitivity * (1 - 1e-9), r.count) for r in batches
         )
         drawn = [it for it in spy.drawn if isinstance(it[0], str)]
         assert sorted(drawn) == sorted(
@@ -168,14 +168,14 @@ def test_all_gates_together_have_the_noise_that_the_course_was_planned_for(case)
         }
         pooled = sqrt(sum((w * r.deviation) ** 2 for w, r in zip(plan.weights, parts, strict=True)))
         # The noise of batches is not in proportion to 1/μ, and their slack not counted by the course.
-        error = 0.25 if isinstance(release, SampledSums) else 1e-4 if case in BATCHES else 1e-6
+        error = 0.25 if isinstance(release, SubsampledSum) else 1e-4 if case in BATCHES else 1e-6
         assert pooled == pytest.approx(release.deviation, rel=error)
 
 
 def test_a_thing_asked_of_one_gate_and_of_several_alike_costs_root_of_their_number():
     """k owners of n records at ε, against all kn records at the same ε: √k times the noise."""
     spec = RobustPCASpec(2, loss="squared")
-    alone = robust_pca.plan(spec, VectorsShape(5000, 6), PrivacyTarget(1.0, 1e-6))
+    alone = robust_pca.plan(spec, VectorsMetadata(5000, 6), PrivacyTarget(1.0, 1e-6))
     plan = planned((robust_pca, spec, VECTORS), [PrivacyTarget(1.0, 1e-6)] * 10, [500] * 10)
     np.testing.assert_allclose(plan.weights, 0.1, rtol=1e-12)
     ratio = plan.course.releases[0].deviation / alone.releases[0].deviation
@@ -277,12 +277,12 @@ def test_datasets_that_do_not_go_together_are_refused():
     one = partial(robust_pca.plan, RobustPCASpec(2))
     target = PrivacyTarget(1.0, 1e-6)
     for other, fields in (
-        (VectorsShape(50, 7), "dim"),
-        (VectorsShape(50, 6, 2.0), "norm_bound"),
-        (PointsShape(50, {"name": "sphere", "dim": 6}), "dim, manifold, norm_bound"),
+        (VectorsMetadata(50, 7), "dim"),
+        (VectorsMetadata(50, 6, 2.0), "norm_bound"),
+        (PointsMetadata(50, {"name": "sphere", "dim": 6}), "dim, manifold, norm_bound"),
     ):
         with pytest.raises(ValueError, match=f"these differ in {fields}"):
-            federation.plan(one, [VectorsShape(100, 6), VectorsShape(80, 6), other], [target] * 3)
+            federation.plan(one, [VectorsMetadata(100, 6), VectorsMetadata(80, 6), other], [target] * 3)
     mean = partial(frechet_mean.plan, FrechetMeanSpec())
     with pytest.raises(ValueError, match=r"delta must be 0 for all .* number 2, by default"):
         federation.plan(mean, [SPD, SPD], [target, pure(target)])
@@ -360,7 +360,7 @@ def test_the_whole_is_as_private_as_its_least_private_part():
 
 def test_answers_are_weighed_as_planned():
     """Of a mean in a plane, all but without noise: the weighted mean of the owners' means."""
-    plane = PointsShape(1, {"name": "euclidean", "dim": 2}, radius=4.0)
+    plane = PointsMetadata(1, {"name": "euclidean", "dim": 2}, radius=4.0)
     targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
     plan = planned((frechet_mean, FrechetMeanSpec(), plane), targets, [100, 300])
     rows = [np.tile([1.0, 0.0], (100, 1)), np.tile([0.0, 1.0], (300, 1))]
@@ -397,7 +397,7 @@ def test_what_float64_cannot_carry_is_refused_in_words():
         (frechet_mean, FrechetMeanSpec(local_steps=1_000_000), SPHERE),
         (frechet_mean, FrechetMeanSpec(local_steps=1_000, steps=1_000), SPHERE),
         (robust_pca, RobustPCASpec(2, loss="absolute", local_steps=10_000), VECTORS),
-        (robust_pca, RobustPCASpec(2, local_steps=200), VectorsShape(10**6, 100)),
+        (robust_pca, RobustPCASpec(2, local_steps=200), VectorsMetadata(10**6, 100)),
         (matrix_completion, MatrixCompletionSpec(2, local_steps=1_000), PARTIAL),
     ],
 )
@@ -428,7 +428,7 @@ def test_local_steps_pass_by_no_limit(module, spec, shape):
     ids=lambda it: it[0].__name__.rpartition(".")[2] if isinstance(it, tuple) else "",
 )
 def test_what_is_quick_for_one_dataset_is_refused_for_too_many(case, owners, n, words):
-    shapes = {robust_pca: VectorsShape(1, 1000), frechet_mean: SPD, logistic_regression: LABELLED}
+    shapes = {robust_pca: VectorsMetadata(1, 1000), frechet_mean: SPD, logistic_regression: LABELLED}
     counts = [n + place for place in range(owners)]
     with pytest.raises(ValueError, match=words):
         planned((*case, shapes[case[0]]), [PrivacyTarget(1.0, 1e-4)] * owners, counts)

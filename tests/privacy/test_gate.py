@@ -11,7 +11,7 @@ from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDista
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
-from privest.privacy.mechanisms import NoisySum, SampledSums, noisy_sum, sampled_sums
+from privest.privacy.mechanisms import NoisySum, SubsampledSum, noisy_sum, subsampled_sum
 from privest.records import CHUNK, Records
 
 SPACE = manifolds.get("euclidean", dim=3)
@@ -104,7 +104,7 @@ def test_rows_cannot_be_read_from_a_gate():
 
 
 def batches(count=1, n=50, size=3, clip=10.0, rate=0.2, scheme="poisson", statistic="gradient", noise=1.0):
-    return sampled_sums(
+    return subsampled_sum(
         scheme, statistic=statistic, n=n, size=size, clip=clip, rate=rate, count=count, noise=noise
     )
 
@@ -234,7 +234,7 @@ def test_a_kept_sum_is_of_the_same_statistic_clip_and_grid():
 
 def test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length():
     """Where rounding does its worst: 0.46 of a grid step alone rounds to nothing, with 4.08 more to five."""
-    coarse = SampledSums("gradient", 2, 1, 1.02, 1.0, 0.25, "poisson", 0.5, 2)
+    coarse = SubsampledSum("gradient", 2, 1, 1.02, 1.0, 0.25, "poisson", 0.5, 2)
     line = manifolds.get("euclidean", dim=1)
     rows = np.array([[0.115], [1.02]])
     gate = Gate(Records(rows), {"gradient": SquaredDistance(line)}, [coarse], Chosen([0], [0, 1]))

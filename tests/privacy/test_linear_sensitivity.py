@@ -9,11 +9,17 @@ from test_spent import Spy
 
 from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.linear_model.losses.linear import Curvatures, MarginLoss, Placed, Pulls, ResidualLoss
+from privest.estimators.linear_model.losses.linear import (
+    ClippedGradient,
+    ClippedHessian,
+    LinearQuery,
+    MarginLoss,
+    RegressionLoss,
+)
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -21,8 +27,8 @@ from privest.records import Records
 
 D = 3
 DESIGNS = [
-    Standardised(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
-    Standardised(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
+    FeatureMap(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
+    FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
 ]
 EXTREMES = [0.0, 5e-324, 1e-160, 1.0, -1.0, 1e20, 1e155, 1e308, -1.79e308, np.inf, -np.inf, np.nan]
 PROFILES = {
@@ -48,21 +54,21 @@ designs = pytest.mark.parametrize("design", DESIGNS, ids=["plain", "standardised
 names = pytest.mark.parametrize("name", PROFILES)
 
 
-def loss_of(name, design):
-    kind = ResidualLoss if name in ("biweight", "geman-mcclure") else MarginLoss
-    return kind(design, PROFILES[name], 0.1)
+def loss_of(name, feature_map):
+    kind = RegressionLoss if name in ("biweight", "geman-mcclure") else MarginLoss
+    return kind(feature_map, PROFILES[name], 0.1)
 
 
 def statistics(loss):
-    pulls, curvatures = Pulls(loss.size), Curvatures(loss.size, *loss.profile.curvatures)
-    return (pulls, loss.profile.steepest), (curvatures, loss.hessians_clip)
+    pulls, curvatures = ClippedGradient(loss.size), ClippedHessian(loss.size, *loss.profile.curvatures)
+    return (pulls, loss.profile.gradient_bound), (curvatures, loss.hessians_clip)
 
 
 def hostile(loss):
-    rng, design = np.random.default_rng(0), loss.design
+    rng, feature_map = np.random.default_rng(0), loss.feature_map
     x = np.concatenate(
         [
-            rng.standard_normal((60, D)) * design.scale + design.mean,
+            rng.standard_normal((60, D)) * feature_map.scale + feature_map.mean,
             rng.standard_normal((60, D)) * 10.0 ** rng.uniform(-320, 308, (60, D)),
             rng.choice(EXTREMES, (80, D)),
             np.vstack([np.eye(D), -np.eye(D)]) * 1e9,
@@ -86,9 +92,9 @@ def alone(statistic, point, rows, clip):
 @designs
 @names
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
-def test_no_pair_moves_a_sum_by_more_than_its_diameter(design, name, size):
-    loss = loss_of(name, design)
-    point = Placed(loss, size * np.random.default_rng(1).standard_normal(loss.size))
+def test_no_pair_moves_a_sum_by_more_than_its_diameter(feature_map, name, size):
+    loss = loss_of(name, feature_map)
+    point = LinearQuery(loss, size * np.random.default_rng(1).standard_normal(loss.size))
     rows = hostile(loss)
     for statistic, longest in statistics(loss):
         for clip in (2 * longest, longest, 0.3 * longest):
@@ -108,9 +114,9 @@ def test_a_sum_is_that_of_its_rows_and_of_derivatives():
         loss = loss_of(name, DESIGNS[1])
         rng = np.random.default_rng(3)
         rows = np.column_stack([rng.standard_normal((50, D)), rng.integers(0, 2, 50)])
-        point = Placed(loss, rng.standard_normal(loss.size))
-        (pulls, steepest), (curvatures, most) = statistics(loss)
-        gradient = 50 * loss.penalty_gradient(point.weights) - pulls.clipped_sum(point, rows, steepest)
+        point = LinearQuery(loss, rng.standard_normal(loss.size))
+        (pulls, gradient_bound), (curvatures, most) = statistics(loss)
+        gradient = 50 * loss.penalty_gradient(point.weights) - pulls.clipped_sum(point, rows, gradient_bound)
         np.testing.assert_allclose(gradient, loss.gradients(point.weights, rows).sum(axis=0), atol=1e-12)
         hessian = curvatures.symmetric.matrix(curvatures.clipped_sum(point, rows, most))
         hessian += 50 * np.diag(loss.penalty_curvatures(point.weights))
@@ -122,7 +128,7 @@ def test_a_sum_is_that_of_its_rows_and_of_derivatives():
 @pytest.mark.parametrize("n", [200, 20_000])
 @pytest.mark.parametrize("options", [{}, {"standardisation": "private"}], ids=str)
 def test_a_run_spends_what_was_planned_by_the_noise_that_it_drew(loss, delta, n, options):
-    shape = LabelledShape(n, tuple("abc"), "y", ("0", "1"), 1.0, (0.0,) * D, (1.0,) * D)
+    shape = LabelledMetadata(n, tuple("abc"), "y", ("0", "1"), 1.0, (0.0,) * D, (1.0,) * D)
     target = PrivacyTarget(1.0, delta)
     planned = logistic_regression.plan(LogisticSpec(loss=loss, **options), shape, target)
     rows = shape.dummy(n, np.random.default_rng(0))
@@ -153,7 +159,7 @@ def test_a_run_spends_what_was_planned_by_the_noise_that_it_drew(loss, delta, n,
 
 
 def test_the_plan_and_the_course_of_questions_do_not_depend_on_rows():
-    shape = LabelledShape(20_000, tuple("abc"), "y", ("0", "1"), 1.0)
+    shape = LabelledMetadata(20_000, tuple("abc"), "y", ("0", "1"), 1.0)
     planned = logistic_regression.plan(LogisticSpec(loss="sigmoid"), shape, PrivacyTarget(1.0, 1e-6))
     asked = set()
     for worst in (None, 0.0, 1e308, -1e-320):

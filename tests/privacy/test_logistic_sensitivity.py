@@ -9,11 +9,11 @@ from test_spent import Spy
 
 from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogLoss
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.spread import FeatureSpread
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -21,8 +21,8 @@ from privest.records import Records
 
 D = 3
 DESIGNS = [
-    Standardised(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
-    Standardised(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
+    FeatureMap(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
+    FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
 ]
 EXTREMES = [0.0, 5e-324, 1e-160, 1.0, -1.0, 1e20, 1e155, 1e300, -1.79e308, np.inf, -np.inf, np.nan]
 
@@ -31,10 +31,10 @@ classes = pytest.mark.parametrize("count", [2, 3, 10])
 ratios = pytest.mark.parametrize("ratio", [0.5, 1.0])
 
 
-def hostile(design, count):
+def hostile(feature_map, count):
     rng = np.random.default_rng(0)
     features = [
-        rng.standard_normal((60, D)) * design.scale + design.mean,
+        rng.standard_normal((60, D)) * feature_map.scale + feature_map.mean,
         rng.standard_normal((60, D)) * 10.0 ** rng.uniform(-320, 308, (60, D)),
         rng.choice(EXTREMES, (80, D)),
         np.vstack([np.eye(D), -np.eye(D)]) * 1e9,
@@ -62,20 +62,22 @@ def widest(statistic, point, rows, clip):
 @designs
 @classes
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
-def test_no_pair_moves_the_gradient_by_more_than_its_diameter(design, count, size):
-    loss = LogLoss(design.size, count)
-    at = Classifier(design, size * np.random.default_rng(1).standard_normal(loss.shape))
+def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count, size):
+    loss = LogisticGradient(feature_map.size, count)
+    at = Classifier(feature_map, size * np.random.default_rng(1).standard_normal(loss.shape))
     for clip in (loss.longest, 0.3):
-        assert widest(loss, at, hostile(design, count), clip) <= loss.diameter(clip) * (1 + 1e-12)
+        assert widest(loss, at, hostile(feature_map, count), clip) <= loss.diameter(clip) * (1 + 1e-12)
 
 
 @designs
 @classes
 @ratios
-def test_no_pair_moves_the_moments_by_more_than_their_diameter(design, count, ratio):
-    moments = ClassMoments(design.size, count, ratio)
+def test_no_pair_moves_the_moments_by_more_than_their_diameter(feature_map, count, ratio):
+    moments = ClassMoments(feature_map.size, count, ratio)
     for clip in (moments.longest, 0.3):
-        assert widest(moments, design, hostile(design, count), clip) <= moments.diameter(clip) * (1 + 1e-12)
+        assert widest(moments, feature_map, hostile(feature_map, count), clip) <= moments.diameter(clip) * (
+            1 + 1e-12
+        )
 
 
 def test_a_heavier_second_moment_is_not_free():
@@ -88,22 +90,24 @@ def test_a_heavier_second_moment_is_not_free():
 
 @designs
 @pytest.mark.parametrize("clip", [10.0, 0.3])
-def test_no_pair_moves_the_spread_by_more_than_its_diameter(design, clip):
+def test_no_pair_moves_the_spread_by_more_than_its_diameter(feature_map, clip):
     spread = FeatureSpread(D)
     clip = min(clip, spread.longest)
-    assert widest(spread, design, hostile(design, 2), clip) <= spread.diameter(clip) * (1 + 1e-12)
+    assert widest(spread, feature_map, hostile(feature_map, 2), clip) <= spread.diameter(clip) * (1 + 1e-12)
     if clip == spread.longest:
         steps = np.linspace(-1, 1, 401)
-        rows = np.column_stack([np.repeat(steps[:, None], D, axis=1) * design.scale + design.mean, steps * 0])
-        assert 0.999 * 2 * sqrt(D) < widest(spread, design, rows, clip) <= 2 * sqrt(D) * (1 + 1e-12)
+        rows = np.column_stack(
+            [np.repeat(steps[:, None], D, axis=1) * feature_map.scale + feature_map.mean, steps * 0]
+        )
+        assert 0.999 * 2 * sqrt(D) < widest(spread, feature_map, rows, clip) <= 2 * sqrt(D) * (1 + 1e-12)
 
 
 def test_a_gradient_without_its_clip_is_caught(monkeypatch):
     rows = hostile(DESIGNS[0], 2)
-    free = LogLoss(D, 2)
+    free = LogisticGradient(D, 2)
     weights = Classifier(DESIGNS[0], 5 * np.ones(D))
     assert widest(free, weights, rows, 0.3) > 0.97 * 0.6
-    monkeypatch.setattr(LogLoss, "diameter", lambda _, clip: clip)
+    monkeypatch.setattr(LogisticGradient, "diameter", lambda _, clip: clip)
     assert widest(free, weights, rows, 0.3) > free.diameter(0.3)
 
 
@@ -114,7 +118,9 @@ def test_a_gradient_without_its_clip_is_caught(monkeypatch):
 @pytest.mark.parametrize("options", [{}, {"standardisation": "private", "sampling_errors": True}], ids=str)
 def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     """Sensitivity by hand: 2·longest gradient, 2√q of moments or with ρ = 1 of two classes √4.5."""
-    shape = LabelledShape(n, tuple("abc"), "y", tuple(map(str, range(count))), None, (0.0,) * D, (2.0,) * D)
+    shape = LabelledMetadata(
+        n, tuple("abc"), "y", tuple(map(str, range(count))), None, (0.0,) * D, (2.0,) * D
+    )
     target = PrivacyTarget(1.5, delta)
     steps = 9 if solver in ("gd", "nag-opt") else None
     planned = logistic_regression.plan(LogisticSpec(solver, steps=steps, **options), shape, target)

@@ -15,7 +15,7 @@ from test_spent import taken_apart
 
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
-from privest.metadata import PartialVectorsShape
+from privest.metadata import PartialVectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -29,7 +29,7 @@ each = pytest.mark.parametrize("options", OPTIONS, ids=label)
 
 
 def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET, known=0.7):
-    shape = PartialVectorsShape(n, dim, known)
+    shape = PartialVectorsMetadata(n, dim, known)
     return matrix_completion.plan(MatrixCompletionSpec(rank, **options), shape, target)
 
 

@@ -79,12 +79,12 @@ class Seen(Weighted):
 class Seeded:
     """Real normal noise of a fixed seed, in a fixed order of records."""
 
-    def __init__(self, seed, order=None, loudness=1.0):
-        self.rng, self.order, self.loudness = np.random.default_rng(seed), order, loudness
+    def __init__(self, seed, order=None, noise_level=1.0):
+        self.rng, self.order, self.noise_level = np.random.default_rng(seed), order, noise_level
 
     def draw(self, noise, scale, size):
         assert noise == "gaussian"
-        return self.loudness * scale * self.rng.standard_normal(size)
+        return self.noise_level * scale * self.rng.standard_normal(size)
 
     def permutation(self, n):
         return np.arange(n) if self.order is None else np.array(self.order)
@@ -191,7 +191,7 @@ def test_and_the_covariance_of_the_left_factor(factorisation):
 @BOTH
 def test_prefixes_are_those_of_the_leaves_and_begin_anew(factorisation):
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (64, 3))
-    source = gate(rows, stream(factorisation), Seeded(0, loudness=0.0))
+    source = gate(rows, stream(factorisation), Seeded(0, noise_level=0.0))
     at, total = 0, np.zeros(3)
     for records, anew in [(5, False), (1, False), (20, False), (3, True), (7, False), (9, True)]:
         leaf = 0.25 * rows[at : at + records].sum(axis=0)
@@ -264,7 +264,7 @@ def test_hostile_rows_change_neither_sizes_nor_the_number_of_answers():
         rows = calm.copy()
         rows[7] = value
         release = stream(leaves=4)
-        source = gate(rows, release, Seeded(0, loudness=1e-3))
+        source = gate(rows, release, Seeded(0, noise_level=1e-3))
         answers = []
         for k in range(8):
             source.extend("sum", 1.0, 8, anew=k % 4 == 0)
@@ -289,7 +289,7 @@ def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(fac
     rows = rng.standard_normal((12, 3))
 
     def sums(data):
-        source = gate(data, release, Seeded(0, loudness=0.0))
+        source = gate(data, release, Seeded(0, noise_level=0.0))
         prefixes = []
         for records in sizes:
             source.extend("sum", 1.0, records)
@@ -407,7 +407,7 @@ def test_a_leaf_of_many_chunks_moves_by_one_chunks_error(place):
     neighbour[place] *= -1
     answers = []
     for data in (rows, neighbour):
-        source = gate(data, release, Seeded(0, loudness=0.0))
+        source = gate(data, release, Seeded(0, noise_level=0.0))
         source.extend("sum", 1.0, n)
         answers.append(source.prefix("sum"))
     moved = np.linalg.norm(answers[1] - answers[0])
@@ -438,7 +438,7 @@ def test_products_are_of_the_running_sum_and_end_with_their_number():
     rng = np.random.default_rng(0)
     matrices = rng.standard_normal((30, 3, 3)) / 10
     rows = SYMMETRIC.of(matrices + matrices.swapaxes(1, 2))
-    source = gate(rows, products(), Seeded(0, loudness=0.0))
+    source = gate(rows, products(), Seeded(0, noise_level=0.0))
     u = np.array([0.6, 0.0, -0.8])
     source.extend("sum", 1.0, 10)
     np.testing.assert_allclose(source.product("sum", u), SYMMETRIC.matrix(rows[:10].sum(0)) @ u, atol=1e-7)
@@ -472,7 +472,7 @@ def test_a_replaced_record_moves_every_product_by_at_most_the_certified_length()
         found = []
         for sign in (1, -1):
             rows[0] *= sign
-            source = gate(rows, release, Seeded(0, loudness=0.0))
+            source = gate(rows, release, Seeded(0, noise_level=0.0))
             source.extend("sum", 1.0, 30)
             found.append(source.product("sum", u))
         worst = max(worst, np.linalg.norm(found[1] - found[0]))

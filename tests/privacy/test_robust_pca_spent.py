@@ -17,10 +17,10 @@ from test_spent import Spy, exact_delta, taken_apart
 
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.subsampling import SampledRun, certify
+from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
 
 N, DIM, RANK, BOUND = 300, 6, 2, 2.5
@@ -89,7 +89,7 @@ class Watched:
 
 
 def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET):
-    shape = VectorsShape(n, dim, BOUND)
+    shape = VectorsMetadata(n, dim, BOUND)
     return robust_pca.plan(RobustPCASpec(rank, **options), shape, target)
 
 
@@ -138,7 +138,7 @@ def check(plan, asked, drawn):
         ((kind, scale),) = {(batch, draw[1]) for batch, draw in batches}
         n, rate, scheme = kind
         assert n == plan.shape.n
-        composed = SampledRun(scheme, rate, scale, len(batches))
+        composed = SubsampledRun(scheme, rate, scale, len(batches))
         certified = Fraction(certify(composed, plan.cost.slack).mu_squared)
         assert spent + certified * (1 - Fraction(1, 10**6)) <= Fraction(plan.cost.mu_squared)
         assert 0 < plan.cost.slack < plan.target.delta

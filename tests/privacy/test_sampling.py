@@ -24,8 +24,8 @@ from scipy.special import ndtr
 from benchmarks import figure2
 from privest.privacy import subsampling
 from privest.privacy.calibration import gaussian_delta, mu_for
-from privest.privacy.mechanisms import sampled_sums
-from privest.privacy.subsampling import SampledRun, certify, cost_of, noise_for, noises_for
+from privest.privacy.mechanisms import subsampled_sum
+from privest.privacy.subsampling import SubsampledRun, certify, cost_of, noise_for, noises_for
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
@@ -168,14 +168,14 @@ def exact_step(run, epsilon):
 
 
 STEPS = [
-    SampledRun("poisson", 0.01, 1.0, 1),
-    SampledRun("poisson", 1e-4, 0.7, 1),
-    SampledRun("poisson", 0.5, 20.0, 1),
-    SampledRun("poisson", 1.0, 3.0, 1),
-    SampledRun("fixed", 0.01, 1.0, 1),
-    SampledRun("fixed", 1e-4, 1.4, 1),
-    SampledRun("fixed", 0.5, 20.0, 1),
-    SampledRun("fixed", 1.0, 3.0, 1),
+    SubsampledRun("poisson", 0.01, 1.0, 1),
+    SubsampledRun("poisson", 1e-4, 0.7, 1),
+    SubsampledRun("poisson", 0.5, 20.0, 1),
+    SubsampledRun("poisson", 1.0, 3.0, 1),
+    SubsampledRun("fixed", 0.01, 1.0, 1),
+    SubsampledRun("fixed", 1e-4, 1.4, 1),
+    SubsampledRun("fixed", 0.5, 20.0, 1),
+    SubsampledRun("fixed", 1.0, 3.0, 1),
 ]
 each_step = pytest.mark.parametrize("run", STEPS, ids=lambda r: f"{r.scheme}-{r.rate}-{r.noise}")
 
@@ -240,14 +240,14 @@ def test_a_poisson_step_is_that_of_dp_accounting(run):
 
 
 RUNS = [
-    (SampledRun("poisson", 0.01, 1.0, 1000), 1e-8),
-    (SampledRun("poisson", 0.3, 0.7, 3), 1e-6),
-    (SampledRun("poisson", 0.5, 20.0, 50), 1e-9),
-    (SampledRun("poisson", 0.001, 0.8, 5000), 5e-9),
-    (SampledRun("fixed", 0.01, 1.0, 1000), 1e-8),
-    (SampledRun("fixed", 0.3, 1.4, 3), 1e-6),
-    (SampledRun("fixed", 0.5, 20.0, 50), 1e-9),
-    (SampledRun("fixed", 0.001, 1.5, 5000), 5e-9),
+    (SubsampledRun("poisson", 0.01, 1.0, 1000), 1e-8),
+    (SubsampledRun("poisson", 0.3, 0.7, 3), 1e-6),
+    (SubsampledRun("poisson", 0.5, 20.0, 50), 1e-9),
+    (SubsampledRun("poisson", 0.001, 0.8, 5000), 5e-9),
+    (SubsampledRun("fixed", 0.01, 1.0, 1000), 1e-8),
+    (SubsampledRun("fixed", 0.3, 1.4, 3), 1e-6),
+    (SubsampledRun("fixed", 0.5, 20.0, 50), 1e-9),
+    (SubsampledRun("fixed", 0.001, 1.5, 5000), 5e-9),
 ]
 each_run = pytest.mark.parametrize(("run", "slack"), RUNS, ids=lambda v: str(getattr(v, "noise", v)))
 
@@ -367,7 +367,7 @@ def test_the_number_in_the_design_is_found_for_its_adjacency():
 
 def test_batches_of_everything_are_the_gaussian_mechanism():
     for scheme in ("poisson", "fixed"):
-        mu = sqrt(certify(SampledRun(scheme, 1.0, 20.0, 50), 1e-9).mu_squared)
+        mu = sqrt(certify(SubsampledRun(scheme, 1.0, 20.0, 50), 1e-9).mu_squared)
         assert 1 - 1e-4 <= mu / (2 * sqrt(50) / 20) <= 1.01
 
 
@@ -389,7 +389,7 @@ def test_more_noise_costs_less_and_more_use_costs_more(scheme, rate, noise, step
             assume("too costly" not in str(refused))
             raise
 
-    run = SampledRun(scheme, rate, noise, steps)
+    run = SubsampledRun(scheme, rate, noise, steps)
     mu = mu_of(run, slack)
     assert mu_of(replace(run, noise=noise * 1.1), slack) <= 1.01 * mu
     assert mu_of(replace(run, steps=steps + steps // 10 + 1), slack) >= mu / 1.01
@@ -398,7 +398,7 @@ def test_more_noise_costs_less_and_more_use_costs_more(scheme, rate, noise, step
 
 
 def test_slack_that_rounding_would_eat_is_refused():
-    run = SampledRun("poisson", 0.01, 3.0, 1_000_000)
+    run = SubsampledRun("poisson", 0.01, 3.0, 1_000_000)
     for slack in (0.0, 1e-300, 3 * subsampling._fft_error(1_000_000)):
         with pytest.raises(ValueError, match="delta is too small"):
             certify(run, slack)
@@ -409,12 +409,12 @@ def test_slack_that_rounding_would_eat_is_refused():
 @pytest.mark.parametrize("noise", [1e-3, 1e-30])
 def test_noise_that_is_none_is_refused(noise):
     with pytest.raises(ValueError, match="costly"):
-        certify(SampledRun("poisson", 0.01, noise, 10), 1e-6)
+        certify(SubsampledRun("poisson", 0.01, noise, 10), 1e-6)
 
 
 @pytest.mark.parametrize("rate", [1e-15, 1e-9, 1e-7])
 def test_runs_that_the_slack_covers_cost_next_to_nothing_and_little_time(rate):
-    assert certify(SampledRun("poisson", rate, 1.0, 1), 1e-6).mu_squared < 1e-6
+    assert certify(SubsampledRun("poisson", rate, 1.0, 1), 1e-6).mu_squared < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
     """One composition in float64 and in long doubles differs by a tenth of what float64 would be allowed."""
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("no long doubles here")
-    step = subsampling._step(SampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)
+    step = subsampling._step(SubsampledRun("poisson", rate, noise, steps), 2e-4, 1e-16)
     fine = subsampling._composed([(step, steps)], 1e-12)
     monkeypatch.setattr(subsampling, "_FLOAT", np.float64)
     allowed = subsampling._fft_error(steps)
@@ -451,13 +451,13 @@ def test_the_noise_found_is_enough_and_hardly_more(scheme, rate, steps, epsilon,
 def test_blocks_of_one_kind_cost_what_their_run_costs():
     run = noise_for("poisson", 0.01, 300, 0.5, 1e-8)
     facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3, "rate": 0.01, "noise": run.noise}
-    parts = [sampled_sums("poisson", count=count, **facts) for count in (100, 150, 50)]
+    parts = [subsampled_sum("poisson", count=count, **facts) for count in (100, 150, 50)]
     before = certify.cache_info().misses
     assert cost_of(parts, 1e-8) == certify(run, 1e-8)
     assert certify.cache_info().misses == before  # planning pays once
     with pytest.raises(ValueError, match="one batch or more"):
         cost_of([], 1e-8)
-    laplace = sampled_sums("fixed", count=1, law="laplace", **facts)
+    laplace = subsampled_sum("fixed", count=1, law="laplace", **facts)
     with pytest.raises(ValueError, match="sum by sum"):
         cost_of([*parts, laplace], 1e-8)
 
@@ -486,7 +486,7 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
         exact = whole.get_delta_for_epsilon(e)
         assert slack + gaussian_delta(e, sqrt(cost.mu_squared)) >= 0.98 * exact
     facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3, "rate": rate}
-    blocks = [sampled_sums(scheme, count=r.steps, noise=r.noise, **facts) for r in reversed(runs)]
+    blocks = [subsampled_sum(scheme, count=r.steps, noise=r.noise, **facts) for r in reversed(runs)]
     before = certify.cache_info().misses
     assert cost_of(blocks, slack) == certify(tuple(sorted(runs, key=lambda r: r.noise)), slack)
     assert certify.cache_info().misses == before
@@ -516,7 +516,7 @@ def moments(run, delta):
 @pytest.mark.parametrize(
     "run",
     [
-        SampledRun(scheme, rate, noise, steps)
+        SubsampledRun(scheme, rate, noise, steps)
         for scheme in ("poisson", "fixed")
         for rate, noise, steps in [(0.01, 4.0, 1000), (0.001, 3.0, 5000), (0.05, 8.0, 300)]
     ],
@@ -570,8 +570,8 @@ def test_planning_without_batches_imports_no_accountant():
 import sys
 from privest.estimators.frechet_mean import frechet_mean
 from privest.privacy.cost import PrivacyTarget
-from privest.metadata import PointsShape
-shape = PointsShape(1000, {"name": "sphere", "dim": 3})
+from privest.metadata import PointsMetadata
+shape = PointsMetadata(1000, {"name": "sphere", "dim": 3})
 for delta in (0.0, 1e-6):
     assert frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(1.0, delta)).solver == "rgd"
 heavy = {"dp_accounting", "autodp", "scipy.fft", "scipy.stats", "randomgen", "privest.privacy.subsampling"}

@@ -10,7 +10,7 @@ from test_spent import Spy
 from privest.estimators.linear_model import classifier_score
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -65,7 +65,9 @@ def test_a_diameter_that_is_too_small_is_caught(statistic, count, monkeypatch):
 
 
 def planned_for(metric, n, delta, classes=2, epsilon=1.5):
-    shape = LabelledShape(n, tuple("abc"), "y", tuple(map(str, range(classes))), None, (0.0,) * D, (2.0,) * D)
+    shape = LabelledMetadata(
+        n, tuple("abc"), "y", tuple(map(str, range(classes))), None, (0.0,) * D, (2.0,) * D
+    )
     at = classifier(classes, 1.0)
     spec = ScoreSpec(at.coefficients.tolist(), at.intercept.tolist(), metric)
     return classifier_score.plan(spec, shape, PrivacyTarget(epsilon, delta))

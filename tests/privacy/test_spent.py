@@ -14,13 +14,13 @@ from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy.calibration import epsilon_for, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import sampled_sums
+from privest.privacy.mechanisms import subsampled_sum
 from privest.privacy.noise import SystemNoise
-from privest.privacy.subsampling import SampledRun, certify
+from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import CHUNK, Records
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
@@ -106,7 +106,7 @@ def run(plan, rows):
     clip=st.none() | st.floats(-3, 1).map(lambda e: 10.0**e),
 )
 def test_the_noise_drawn_pays_for_the_plan(manifold, epsilon, delta, n, radius, steps, clip):
-    shape = PointsShape(n, manifold, radius=radius)
+    shape = PointsMetadata(n, manifold, radius=radius)
     plan = frechet_mean.plan(FrechetMeanSpec(steps=steps, clip=clip), shape, PrivacyTarget(epsilon, delta))
     rng = np.random.default_rng(n)
     answer, drawn = run(plan, np.stack([shape.space.random_point(rng) for _ in range(n)]))
@@ -118,7 +118,7 @@ def test_the_noise_drawn_pays_for_the_plan(manifold, epsilon, delta, n, radius, 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-6, 1e-3, 1.0, 1e3, 1e5])
 @pytest.mark.parametrize("delta", [0.0, 1e-300, 1e-14, 1e-6, 1e-3, 0.5])
 def test_extreme_targets_are_covered_or_refused(epsilon, delta):
-    shape = PointsShape(7, MANIFOLDS[2])
+    shape = PointsMetadata(7, MANIFOLDS[2])
     target = PrivacyTarget(epsilon, delta)
     if epsilon < 1e-7 and 0 < delta < 1e-14:
         with pytest.raises(ValueError, match="float64"):
@@ -132,7 +132,7 @@ def test_extreme_targets_are_covered_or_refused(epsilon, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_budget_is_used_up(delta):
     """Nothing is wasted either: the cost is that of the target within a millionth."""
-    plan = frechet_mean.plan(FrechetMeanSpec(), PointsShape(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta))
+    plan = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta))
     if delta:
         assert plan.cost.mu_squared == pytest.approx(mu_for(1.0, delta) ** 2, rel=1e-6)
         assert epsilon_for(plan.cost.mu_squared**0.5, delta) == pytest.approx(1.0, rel=1e-6)
@@ -141,7 +141,9 @@ def test_the_budget_is_used_up(delta):
 
 
 def test_a_mutant_that_forgets_the_factor_two_is_caught():
-    plan = frechet_mean.plan(FrechetMeanSpec(steps=4), PointsShape(9, MANIFOLDS[0]), PrivacyTarget(1.0, 1e-6))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(steps=4), PointsMetadata(9, MANIFOLDS[0]), PrivacyTarget(1.0, 1e-6)
+    )
     half = [(noise, scale / 2, size) for noise, scale, size in run(plan, np.zeros((9, 3)))[1]]
     with pytest.raises(AssertionError):
         check(plan, half)
@@ -156,7 +158,7 @@ class Silence:
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(manifold):
     """Chunks, blocks, grid and float sums included: one row of 9,000 replaced by its opposite."""
     n = 2 * CHUNK + 808
-    shape = PointsShape(n, manifold)
+    shape = PointsMetadata(n, manifold)
     space, rng = shape.space, np.random.default_rng(8)
     steps = rng.standard_normal((n, space.coordinate_size))
     rows = space.exp_coordinates(space.reference, steps)
@@ -219,7 +221,7 @@ def check_batches(plan, options, drawn):
     assert rate == pytest.approx(options["rate"], abs=1 / n)
     ratios = [Fraction(2) * Fraction(plan.clip) / Fraction(scale) for _, scale, _ in whole]
     bound = options.get("clip_change", plan.clip)
-    run = SampledRun(scheme, rate, scale / bound, inner)
+    run = SubsampledRun(scheme, rate, scale / bound, inner)
     spent = sum(r**2 for r in ratios) + Fraction(certify(run, plan.cost.slack).mu_squared) * (
         1 - Fraction(1, 10**6)
     )
@@ -236,7 +238,7 @@ def check_batches(plan, options, drawn):
 @pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (20.0, 1e-8)])
 def test_the_noise_drawn_over_batches_pays_for_the_plan(options, manifold, epsilon, delta):
-    shape = PointsShape(300, manifold, radius=1.0)
+    shape = PointsMetadata(300, manifold, radius=1.0)
     plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, PrivacyTarget(epsilon, delta))
     rng = np.random.default_rng(3)
     answer, drawn = run(plan, np.stack([shape.space.random_point(rng) for _ in range(300)]))
@@ -248,7 +250,7 @@ def test_the_noise_drawn_over_batches_pays_for_the_plan(options, manifold, epsil
 @each_stochastic
 def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
     """dp-accounting, on its own grid: δ(ε) of full gradients and batches together, within the request."""
-    shape, target = PointsShape(300, MANIFOLDS[0], radius=1.0), PrivacyTarget(2.0, 1e-5)
+    shape, target = PointsMetadata(300, MANIFOLDS[0], radius=1.0), PrivacyTarget(2.0, 1e-5)
     plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, target)
     full, batches = check_batches(plan, options, run(plan, np.zeros((300, 3)))[1])
     whole = reference(batches, 1e-3)
@@ -262,7 +264,7 @@ def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
 
 @each_stochastic
 def test_mutants_that_draw_too_little_noise_are_caught(options):
-    shape = PointsShape(300, MANIFOLDS[0], radius=1.0)
+    shape = PointsMetadata(300, MANIFOLDS[0], radius=1.0)
     plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, PrivacyTarget(1.0, 1e-6))
     drawn = run(plan, np.zeros((300, 3)))[1]
     check_batches(plan, options, drawn)
@@ -306,7 +308,7 @@ def test_a_change_of_gradients_is_clipped_as_one(manifold):
     """A record between point and anchor pulls them apart: 2C₁ where each gradient has its own clip."""
     space, n = manifolds.get(**manifold), 20
     rng = np.random.default_rng(1)
-    release = sampled_sums(
+    release = subsampled_sum(
         "poisson",
         statistic="change",
         n=n,

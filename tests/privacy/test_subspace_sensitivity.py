@@ -15,8 +15,15 @@ from scipy.optimize import minimize
 
 from privest.arrays import lengths
 from privest.estimators.subspace import losses, reaper_losses, sketch
-from privest.estimators.subspace.candidates import Candidates, Objective, Tilt
-from privest.estimators.subspace.losses import Absolute, At, Bounded, Redescending, Squared, SubspaceDistance
+from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.losses import (
+    Absolute,
+    Bounded,
+    Redescending,
+    Squared,
+    SubspaceDistance,
+    SubspaceQuery,
+)
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
@@ -68,7 +75,9 @@ def cases():
         away = np.linspace(0.1, 0.3, dim)
         for name, loss in LOSSES.items():
             for clip, center in ((1.0, None), (0.3, None), (1.0, away)):
-                yield Case(name, SubspaceDistance(dim, rank), At(v, loss, center), clip, dim, v, 0.97)
+                yield Case(
+                    name, SubspaceDistance(dim, rank), SubspaceQuery(v, loss, center), clip, dim, v, 0.97
+                )
         yield Case("moment", SecondMoment(dim), Frame(None, away), 1.0, dim, v, 0.97)
         yield Case("moment-clipped", SecondMoment(dim), Frame(), 0.2, dim, v, 0.97)
         yield Case("explained", SecondMoment(rank), Frame(v, away), 1.0, dim, v, 0.97)
@@ -79,10 +88,10 @@ def cases():
             own, same = np.eye(rank + 1), np.tile(frame(rank + 1, 1, 3).T, (rank + 1, 1))
             for normals, clip, reach in ((own, 0.3, 0.97), (same, sqrt(rank + 1), 0.96)):
                 at = Candidates(wide, normals, scale)
-                yield Case("tilt", Tilt(rank + 1, rank), at, clip, dim, v, reach)
+                yield Case("tilt", CandidateGradients(rank + 1, rank), at, clip, dim, v, reach)
             every = Candidates(wide, np.vstack([same, same]), scale, away)
             for clip, reach in ((0.1, 0.97), (sqrt(2 * rank + 2), 0.97 / (1 + scale**2))):
-                yield Case("objective", Objective(2 * rank + 2), every, clip, dim, v, reach)
+                yield Case("objective", CandidateScores(2 * rank + 2), every, clip, dim, v, reach)
         for clip in (1.0, 0.3):
             yield Case("reaper", Reaper(dim), (projection(dim, rank), None), clip, dim, v, 0.97)
         amid = np.eye(dim) * rank / dim
@@ -198,8 +207,8 @@ MUTANTS = [
     ("squared", SubspaceDistance, "diameter", lambda _, clip: sqrt(2) * clip),
     ("moment", SecondMoment, "diameter", lambda _, clip: clip),
     ("sketch", Sketch, "diameter", lambda _, clip: sqrt(2) * clip),
-    ("tilt", Tilt, "diameter", lambda _, clip: sqrt(2) * clip),
-    ("objective", Objective, "diameter", lambda _, clip: clip / sqrt(2)),
+    ("tilt", CandidateGradients, "diameter", lambda _, clip: sqrt(2) * clip),
+    ("objective", CandidateScores, "diameter", lambda _, clip: clip / sqrt(2)),
     ("reaper", Reaper, "diameter", lambda _, clip: 1.3 * clip),
     ("absolute", losses, "residuals", by_pythagoras(losses.residuals)),
     ("redescending-0.5", losses, "residuals", by_pythagoras(losses.residuals)),
@@ -254,7 +263,10 @@ def sampled_statistics(dim, rank, rng):
     """Those that batches are summed of, at points of every kind: (statistic, point)."""
     v = frame(dim, rank, dim + rank)
     for loss in (Absolute(), Redescending(0.5), Bounded(0.2), Squared()):
-        yield SubspaceDistance(dim, rank), At(v, loss, rng.standard_normal(dim) if rank == 2 else None)
+        yield (
+            SubspaceDistance(dim, rank),
+            SubspaceQuery(v, loss, rng.standard_normal(dim) if rank == 2 else None),
+        )
     yield Reaper(dim), (projection(dim, rank), None)
 
 
@@ -379,7 +391,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
     }[kind]
     for statistic, point, clip in [
         *(
-            (SubspaceDistance(dim, rank), At(v, loss), clip)
+            (SubspaceDistance(dim, rank), SubspaceQuery(v, loss), clip)
             for loss in LOSSES.values()
             for clip in (1.0, 0.1)
         ),

@@ -13,11 +13,11 @@ import numpy as np
 
 from harness import HANG_GUARD
 from privest.estimators.frechet_mean.losses import SquaredDistance
-from privest.estimators.linear_model.feature_map import Standardised
-from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
-from privest.estimators.subspace.losses import At, Redescending, SubspaceDistance
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
+from privest.estimators.subspace.losses import Redescending, SubspaceDistance, SubspaceQuery
 from privest.manifolds import get
-from privest.metadata import LabelledShape, PointsShape, Shape, VectorsShape
+from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.gate import ChunkSum
 from privest.records import Records
 from privest_service.estimates import worker
@@ -36,17 +36,17 @@ def _wait_for(found: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def datasets() -> dict[str, tuple[Shape, np.ndarray, list[ChunkSum]]]:
+def datasets() -> dict[str, tuple[DatasetMetadata, np.ndarray, list[ChunkSum]]]:
     """Rows of each kind, groups of them too, and sums that a gate would ask for."""
     rng = np.random.default_rng(5)
-    spd = PointsShape(9000, {"name": "spd", "dim": 3})
+    spd = PointsMetadata(9000, {"name": "spd", "dim": 3})
     points = spd.dummy(9000, rng)
     groups = spd.dummy(27_000, rng).reshape(9000, 3, 3, 3)
-    vectors = VectorsShape(30_000, 6)
+    vectors = VectorsMetadata(30_000, 6)
     basis = np.linalg.qr(rng.standard_normal((6, 2)))[0]
-    labelled = LabelledShape(30_000, ("a", "b"), "y", ("0", "1", "2"), 2.0, (0.0, 0.0), (1.0, 1.0))
-    design = Standardised.of(labelled, 2.0, intercept=True)
-    loss = LogLoss(design.size, 3)
+    labelled = LabelledMetadata(30_000, ("a", "b"), "y", ("0", "1", "2"), 2.0, (0.0, 0.0), (1.0, 1.0))
+    design = FeatureMap.of(labelled, 2.0, intercept=True)
+    loss = LogisticGradient(design.size, 3)
     weights = rng.standard_normal(loss.shape)
     mean = ChunkSum(SquaredDistance(get("spd", dim=3)), points[0], 1.0, SPACING, False)
     group = ChunkSum(mean.statistic, mean.point, 1.0, SPACING, True)
@@ -56,7 +56,7 @@ def datasets() -> dict[str, tuple[Shape, np.ndarray, list[ChunkSum]]]:
         "vectors": (
             vectors,
             rng.standard_normal((30_000, 6)),
-            [ChunkSum(SubspaceDistance(6, 2), At(basis, Redescending(0.3)), 1.0, SPACING, False)],
+            [ChunkSum(SubspaceDistance(6, 2), SubspaceQuery(basis, Redescending(0.3)), 1.0, SPACING, False)],
         ),
         "labelled": (
             labelled,
@@ -89,7 +89,7 @@ def greedy(size: str, records: OpenRows | None = None) -> str:
 
 def frugal(path: str, records: OpenRows | None = None) -> str:
     """Sum many rows where they lie."""
-    rows = worker.opened(path, VectorsShape(2**20, 128))
+    rows = worker.opened(path, VectorsMetadata(2**20, 128))
     return str(sum(rows.sum(np.sum, range(at, at + 1)) for at in (0, rows.chunks - 1)))
 
 
@@ -147,7 +147,7 @@ def _opened(records: OpenRows | None, path: str) -> Records:
 
     cluster._PARTITION_BYTES, cluster._LEAST_CHUNKS = 1, 1
     assert records
-    return records(path, VectorsShape(8 * 4096, 1))
+    return records(path, VectorsMetadata(8 * 4096, 1))
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from harness import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest_service import settings
@@ -793,7 +793,7 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
 
     def look(_: str, records: OpenRows | None = None) -> str:
         assert records
-        rows = records("", VectorsShape(10 * 4096, 2))
+        rows = records("", VectorsMetadata(10 * 4096, 2))
         parts = rows._ends  # pyright: ignore[reportAttributeAccessIssue]
         return f"{rows._threads} {len(parts) - 1} {len(rows)}"
 

@@ -15,18 +15,18 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution as pld
 from dp_accounting.pld.common import DifferentialPrivacyParameters
 
-from privest.metadata import PointsShape, VectorsShape
+from privest.metadata import PointsMetadata, VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import Release, SampledSums
+from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.database import Database
 from privest_service.estimates.kinds import KINDS
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 
 SHAPES = {
-    "line": PointsShape(4000, {"name": "euclidean", "dim": 1}, None, 1.0),
-    "space": PointsShape(4000, {"name": "euclidean", "dim": 3}, None, 1.0),
-    "vectors": VectorsShape(4000, 3, 1.0),
+    "line": PointsMetadata(4000, {"name": "euclidean", "dim": 1}, None, 1.0),
+    "space": PointsMetadata(4000, {"name": "euclidean", "dim": 3}, None, 1.0),
+    "vectors": VectorsMetadata(4000, 3, 1.0),
 }
 BUDGET = (1.0, 1e-5)
 CELL = 1e-4
@@ -72,7 +72,7 @@ def exact_epsilon(releases: list[Release], delta: float) -> float:
     whole, mu_squared = pld.identity(CELL), 0.0
     for release, count in Counter(releases).items():
         times = count * release.count
-        if isinstance(release, SampledSums):
+        if isinstance(release, SubsampledSum):
             # Under replacement dp-accounting wants σ/C and not σ/2C: design.md, "The currency".
             whole = whole.compose(_sampled(release.scale / release.clip, release.rate).self_compose(times))
         elif release.noise == "laplace":

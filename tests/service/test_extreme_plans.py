@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from privest.estimators.federation import Federated
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service, views
@@ -17,7 +17,7 @@ from privest_service.estimates.kinds import KINDS
 from privest_service.estimates.kinds.kind import Kind
 from privest_service.estimates.remembered import Remembered
 from privest_service.estimates.schemas import EstimateRequest
-from privest_service.estimates.service import Question, Subject
+from privest_service.estimates.service import QueryTarget, Question
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid
 
@@ -134,7 +134,7 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
                 if value is not None
             }
         )
-        shape: Shape = schema.shape(data.draw(_mostly(10**4, 2, 100, 10**9)))
+        shape: DatasetMetadata = schema.shape(data.draw(_mostly(10**4, 2, 100, 10**9)))
         body = data.draw(_choices(kind))
         privacy = {"epsilon": data.draw(_mostly(0.5, *_POSITIVE))}
         request = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": privacy, **body})
@@ -142,7 +142,7 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
         return  # which is 422 before there is a question
     delta = data.draw(_mostly(1e-6, 0.0, 5e-324, 1e-300, 0.5, 1 - 2**-53))
     subjects = tuple(
-        Subject(f"ds_{i}", "own_1", shape, PrivacyTarget(privacy["epsilon"], delta))
+        QueryTarget(f"ds_{i}", "own_1", shape, PrivacyTarget(privacy["epsilon"], delta))
         for i in range(data.draw(_mostly(1, 2)))
     )
     question = Question("anl_1", kind, subjects, kind.options(request))
@@ -198,7 +198,7 @@ def test_what_float64_cannot_hold_is_refused_in_words(
     given = {"dataset": {"id": "ds_1"}, "privacy": {"epsilon": epsilon}, **body}
     options = kind.options(kind.request.model_validate(given))
     question = Question(
-        "anl_1", kind, (Subject("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6)),), options
+        "anl_1", kind, (QueryTarget("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6)),), options
     )
     with pytest.raises(Invalid, match="invalid") as refused:
         service.plan(_services(), question)

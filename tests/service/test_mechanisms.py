@@ -14,7 +14,13 @@ from harness import SIGNER
 from privest.estimators.linear_model import spider_schedule
 from privest.estimators.linear_model.spider import Escape
 from privest.estimators.linear_model.spider_schedule import Problem
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
 from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.words import noise
@@ -28,14 +34,14 @@ from privest_service.ledger.models import IdempotencyKey, Mechanism
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
 
-POINTS = PointsShape(3000, {"name": "spd", "dim": 2}, None, 1.0)
-VECTORS = VectorsShape(5000, 4, 1.0)
-PARTIAL = PartialVectorsShape(5000, 8)
-LABELLED = LabelledShape(20_000, ("a", "b"), "y", ("0", "1"), 1.0, (0.0, 0.0), (1.0, 1.0))
+POINTS = PointsMetadata(3000, {"name": "spd", "dim": 2}, None, 1.0)
+VECTORS = VectorsMetadata(5000, 4, 1.0)
+PARTIAL = PartialVectorsMetadata(5000, 8)
+LABELLED = LabelledMetadata(20_000, ("a", "b"), "y", ("0", "1"), 1.0, (0.0, 0.0), (1.0, 1.0))
 CLASSIFIER = {"coefficients": [1.0, -1.0], "intercept": 0.0}
 GAUSSIAN, LAPLACE = PrivacyTarget(0.7, 1e-6), PrivacyTarget(0.7, 0.0)
 
-ASKED: list[tuple[str, Shape, PrivacyTarget, dict[str, Any]]] = [
+ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
     *[("frechet-mean", POINTS, target, {"solver": "rgd"}) for target in (GAUSSIAN, LAPLACE)],
     *[
         ("frechet-mean", POINTS, GAUSSIAN, {"solver": solver, "sampling": scheme})

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.statistic import Statistic
@@ -18,7 +18,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> DatasetMetadata:
         """Public facts of the data."""
         ...
 

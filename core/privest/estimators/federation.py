@@ -20,17 +20,17 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.base import Plan
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.optim.pooled import Pooled
-from privest.privacy.budget import BELOW, cost_of_all, gaussian_budget, in_words, weak_delta
+from privest.privacy.budget import ROUNDING_GUARD, cost_of_all, gaussian_budget, in_words, weak_delta
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import (
     NoisySum,
     Release,
-    SampledSums,
+    SubsampledSum,
     noisy_sum,
-    sampled_sums,
+    subsampled_sum,
     unamplified,
 )
 from privest.privacy.oracle import Oracle
@@ -102,7 +102,7 @@ class Federated(Generic[P]):
     warnings: tuple[str, ...]
 
     @property
-    def shapes(self) -> tuple[Shape, ...]:
+    def shapes(self) -> tuple[DatasetMetadata, ...]:
         """Public facts of each dataset."""
         whole: Any = self.course.shape
         return tuple(replace(whole, n=part.n) for part in self.parts)
@@ -120,7 +120,7 @@ class Federated(Generic[P]):
         return Cost(max(c.mu_squared for c in costs), max(c.slack for c in costs))
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> DatasetMetadata:
         """Of all records."""
         return self.course.shape
 
@@ -156,7 +156,9 @@ class Federated(Generic[P]):
 
 
 def plan(
-    plan_one: Callable[[Any, PrivacyTarget], P], shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]
+    plan_one: Callable[[Any, PrivacyTarget], P],
+    shapes: Sequence[DatasetMetadata],
+    targets: Sequence[PrivacyTarget],
 ) -> Federated[P]:
     """Noise, steps and exact costs of one estimate over several datasets, from public facts alone.
 
@@ -200,7 +202,7 @@ def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequenc
     return run_one(planned.course, Pooled(gates, planned.weights, share))
 
 
-def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
+def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]) -> None:
     """Refuse datasets that cannot be pooled.
 
     Raises:
@@ -220,14 +222,14 @@ def _refuse(shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
         )
 
 
-def _refuse_long(course: Plan, shapes: Sequence[Shape], targets: Sequence[PrivacyTarget]) -> None:
+def _refuse_long(course: Plan, shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]) -> None:
     """Refuse what takes too long for so many datasets, though it might not for one.
 
     Raises:
         ValueError: this does.
     """
     owners, releases = len(shapes), course.releases
-    batches = sum(isinstance(release, SampledSums) for release in releases)
+    batches = sum(isinstance(release, SubsampledSum) for release in releases)
     alike = len(set(zip((shape.n for shape in shapes), targets, strict=True)))
     if (
         owners * len(releases) > _MOST_RELEASES
@@ -290,7 +292,7 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
     Random batches are certified together, so that their noise is what the certificate of this owner's
     asks for, in the proportions that it has in the course.
     """
-    together = [r for r in course.releases if isinstance(r, SampledSums) and r.noise == "gaussian"]
+    together = [r for r in course.releases if isinstance(r, SubsampledSum) and r.noise == "gaussian"]
     if target.delta == 0:
         ratio, slack = target.epsilon / course.target.epsilon, 0.0
     elif together:
@@ -304,7 +306,7 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
     for release in course.releases:
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
-        elif not isinstance(release, SampledSums):
+        elif not isinstance(release, SubsampledSum):
             raise ValueError("spider is of one dataset alone: name one, or ask for the solver escape")
         elif release.noise == "gaussian":
             found.append(next(batches))
@@ -326,13 +328,13 @@ def _full(release: NoisySum, n: int, ratio: float) -> NoisySum:
     )
 
 
-def _rate(release: SampledSums, n: int) -> float:
+def _rate(release: SubsampledSum, n: int) -> float:
     """A fixed size of batches is a whole number of records."""
     return release.rate if release.scheme == "poisson" else max(1, round(release.rate * n)) / n
 
 
-def _sampled(release: SampledSums, n: int, rate: float, noise: float) -> SampledSums:
-    return sampled_sums(
+def _sampled(release: SubsampledSum, n: int, rate: float, noise: float) -> SubsampledSum:
+    return subsampled_sum(
         release.scheme,
         statistic=release.statistic,
         n=n,
@@ -345,18 +347,18 @@ def _sampled(release: SampledSums, n: int, rate: float, noise: float) -> Sampled
     )
 
 
-def _pure_batches(release: SampledSums, n: int, ratio: float) -> SampledSums:
+def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum:
     rate = _rate(release, n)
     return _sampled(release, n, rate, 2 / unamplified(release.epsilon * ratio, rate))
 
 
 def _batches(
-    course: Plan, together: Sequence[SampledSums], n: int, ratio: float, slack: float
-) -> list[SampledSums]:
+    course: Plan, together: Sequence[SubsampledSum], n: int, ratio: float, slack: float
+) -> list[SubsampledSum]:
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
     full = fsum(r.cost.mu_squared for r in course.releases if isinstance(r, NoisySum))
-    left = sqrt(gaussian_budget(course.target)[0] ** 2 - full) * ratio * BELOW
+    left = sqrt(gaussian_budget(course.target)[0] ** 2 - full) * ratio * ROUNDING_GUARD
     first, rate = together[0], _rate(together[0], n)
     sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
     runs = noises_for(first.scheme, rate, sized, left * _SAFE, slack)

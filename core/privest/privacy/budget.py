@@ -7,7 +7,7 @@ from math import fsum, inf, nextafter, sqrt
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, Release, SampledSums, Scheme, noisy_sum, sampled_sums
+from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum, noisy_sum, subsampled_sum
 from privest.privacy.statistic import Statistic
 
 LEAST_RATE = 1e-12
@@ -16,7 +16,7 @@ LEAST_RATE = 1e-12
 _SLACK_SHARE = 200
 """One part in this many of δ pays for the slack of a sampled run's certificate."""
 
-BELOW = 1 - 1e-12
+ROUNDING_GUARD = 1 - 1e-12
 """Of a loss to be divided, so that rounding up the parts stays within it."""
 
 
@@ -33,7 +33,7 @@ def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Allowance:
+class PrivacyBudget:
     """A part of (ε, δ), to be spent on releases over n records.
 
     Attributes:
@@ -49,7 +49,7 @@ class Allowance:
     slack: float = 0.0
 
     @classmethod
-    def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "Allowance":
+    def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "PrivacyBudget":
         """All of it."""
         if target.delta == 0:
             return cls(n, True, target.epsilon)
@@ -57,7 +57,7 @@ class Allowance:
             return cls(n, False, *gaussian_budget(target))
         return cls(n, False, mu_for(target.epsilon, target.delta))
 
-    def part(self, share: float) -> "Allowance":
+    def part(self, share: float) -> "PrivacyBudget":
         """A share of ε, or of μ²."""
         return replace(self, whole=self.whole * (share if self.pure else sqrt(share)))
 
@@ -80,7 +80,7 @@ class Allowance:
             n=self.n,
             size=statistic.size,
             clip=clip,
-            loss=self.part(share / count).whole * BELOW,
+            loss=self.part(share / count).whole * ROUNDING_GUARD,
             count=count,
             statistic=name,
             diameter=statistic.diameter(clip),
@@ -103,7 +103,7 @@ def batches(
     count: int,
     mu: float,
     slack: float,
-) -> SampledSums:
+) -> SubsampledSum:
     """Sums over batches with the noise that the certificate of `count` of them asks for.
 
     Raises:
@@ -112,12 +112,12 @@ def batches(
     from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
 
     found = noise_for(scheme, rate, count, mu, slack)
-    return sampled_sums(
+    return subsampled_sum(
         scheme, statistic=statistic, n=n, size=size, clip=clip, rate=rate, count=count, noise=found.noise
     )
 
 
-def cost_of_batches(blocks: tuple[SampledSums, ...], slack: float) -> Cost:
+def cost_of_batches(blocks: tuple[SubsampledSum, ...], slack: float) -> Cost:
     """The certificate of all batches of a run together."""
     from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - as above
 
@@ -132,9 +132,9 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     Raises:
         ValueError: it is more than (ε, δ), which only rounding can bring about.
     """
-    cost, together, streams = Cost(), list[SampledSums](), [Cost()]
+    cost, together, streams = Cost(), list[SubsampledSum](), [Cost()]
     for release in releases:
-        if isinstance(release, SampledSums) and release.noise == "gaussian":
+        if isinstance(release, SubsampledSum) and release.noise == "gaussian":
             together.append(release)
         elif isinstance(release, PrefixSums | PrefixProducts):
             streams.append(release.cost)
@@ -191,7 +191,7 @@ def in_words(releases: Sequence[Release]) -> str:
         spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
         count = sum(r.count for r in found)
         batch = ""
-        if isinstance(found[0], SampledSums):
+        if isinstance(found[0], SubsampledSum):
             batch = f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
         elif isinstance(found[0], PrefixSums | PrefixProducts):
             batch = " of records that are seen once, for each answer that may see one"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, Release, SampledSums
+from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.privacy.statistic import Statistic
 from privest.privacy.streams import Prefixes, Products
@@ -85,7 +85,7 @@ class Gate:
             raise ValueError("the plan is for other data")
         self._records = records
         self._statistics = statistics
-        sums = [r for r in releases if isinstance(r, NoisySum | SampledSums)]
+        sums = [r for r in releases if isinstance(r, NoisySum | SubsampledSum)]
         self._noise = noise or SystemNoise(sum(r.size * r.count for r in sums))
         self._owed = {
             name: chain.from_iterable([repeat(r, r.count) for r in sums if r.statistic == name])
@@ -197,7 +197,7 @@ class Gate:
         self._last = (point, what, total)
         return total
 
-    def _batch(self, release: SampledSums, point: Any) -> NDArray[np.int64]:
+    def _batch(self, release: SubsampledSum, point: Any) -> NDArray[np.int64]:
         """The sum over a fresh batch; which records are in it stays here."""
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):

@@ -74,7 +74,7 @@ class NoisySum:
 
 
 @dataclass(frozen=True)
-class SampledSums:
+class SubsampledSum:
     """`count` sums, each over a fresh random batch that nobody sees, with noise as in `NoisySum`.
 
     Vectors have length at most `clip`. With Gaussian noise the certificate is that of the whole run: see
@@ -147,7 +147,7 @@ class SampledSums:
         return sqrt(self.variance) / self.divisor
 
 
-Release = NoisySum | SampledSums | Stream
+Release = NoisySum | SubsampledSum | Stream
 
 
 def amplified(epsilon: float, rate: float) -> float:
@@ -178,7 +178,7 @@ def _reach(noise: Noise, size: int) -> float:
     return 16.0 if noise == "gaussian" else 2.0 * size + 64.0
 
 
-def sampled_sums(
+def subsampled_sum(
     scheme: Scheme,
     *,
     statistic: str,
@@ -189,7 +189,7 @@ def sampled_sums(
     count: int,
     noise: float,
     law: Noise = "gaussian",
-) -> SampledSums:
+) -> SubsampledSum:
     """Sums over batches with noise whose scale is `noise` times the sensitivity to one vector.
 
     Raises:
@@ -200,7 +200,7 @@ def sampled_sums(
         scale = noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
         needed = grid.spacing_for(scale, n * clip, _reach(law, size) * scale)
         if needed <= spacing:
-            return SampledSums(statistic, n, size, clip, scale, spacing, scheme, rate, count, law)
+            return SubsampledSum(statistic, n, size, clip, scale, spacing, scheme, rate, count, law)
         if log2(needed / scale) > 0:
             raise ValueError("epsilon is too large for exact sums over this many records")
         spacing = needed

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from privest.privacy.matrix_mechanism import Stream
-from privest.privacy.mechanisms import NoisySum, Release, SampledSums, amplified
+from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, amplified
 
 _HIGHEST_ORDER = 3000.0
 """Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
@@ -61,15 +61,15 @@ def second_opinion(releases: Sequence[Release], delta: float) -> Opinion:
 
 
 def _scheme(release: Release) -> str | None:
-    return release.scheme if isinstance(release, SampledSums) else None
+    return release.scheme if isinstance(release, SubsampledSum) else None
 
 
 def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
     """All releases as one mechanism of autodp, with a record replaced or one that is there or not."""
     composition: Any = import_module("autodp.transformer_zoo").Composition()
-    sums = [r for r in releases if isinstance(r, NoisySum | SampledSums)]
+    sums = [r for r in releases if isinstance(r, NoisySum | SubsampledSum)]
     mechanisms, counts = [_mechanism(r, replaced=replaced) for r in sums], [r.count for r in sums]
-    streams = [r for r in releases if not isinstance(r, NoisySum | SampledSums)]
+    streams = [r for r in releases if not isinstance(r, NoisySum | SubsampledSum)]
     if streams:  # which see different records: the costliest counts
         costliest = max(streams, key=lambda r: r.cost.mu_squared)
         mechanisms.append(_stream(costliest, replaced=replaced))
@@ -83,7 +83,7 @@ def _stream(release: Stream, *, replaced: bool) -> Any:
     return zoo.ExactGaussianMechanism((1.0 if replaced else 2.0) / sqrt(release.cost.mu_squared))
 
 
-def _mechanism(release: NoisySum | SampledSums, *, replaced: bool) -> Any:
+def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
     """One release as a mechanism of autodp.
 
     Sampling never costs, so that the bound without it holds as well. A record that is there or not moves

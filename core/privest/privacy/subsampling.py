@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from privest.arrays import Array
 from privest.privacy.calibration import largest
 from privest.privacy.cost import Cost
-from privest.privacy.mechanisms import SampledSums, Scheme
+from privest.privacy.mechanisms import Scheme, SubsampledSum
 
 _FLOAT: Any = np.longdouble
 """Of compositions: its rounding, times the number of steps, limits how small a δ can be certified."""
@@ -47,7 +47,7 @@ _TAIL = 2**20
 
 
 @dataclass(frozen=True)
-class SampledRun:
+class SubsampledRun:
     """`steps` Gaussian sums, each over a fresh random batch, all with the same noise.
 
     A run whose noise changes on the way is several of these.
@@ -93,7 +93,7 @@ class _Losses:
         return max(0.0, 1 - self.infinite - float(self.above.sum() + self.below.sum()))
 
 
-def _step(run: SampledRun, cell: float, rare: float) -> _Losses:
+def _step(run: SubsampledRun, cell: float, rare: float) -> _Losses:
     """One step, pessimistic; losses of probability `rare` count as infinite.
 
     *Poisson.* Whatever the vectors v, v′ that a record and its replacement contribute, and for α >= 1,
@@ -153,7 +153,7 @@ def _composed(parts: _Parts, tail: float) -> NDArray[Any]:
     return (p - np.exp(losses) * q + infinite) * (1 + error) + error
 
 
-def _steps(runs: Iterable[SampledRun]) -> int:
+def _steps(runs: Iterable[SubsampledRun]) -> int:
     return sum(run.steps for run in runs)
 
 
@@ -187,7 +187,7 @@ def _reach(parts: _Parts, tail: float) -> int:
     return ceil(min(most, *map(bound, orders.tolist())) / cell)
 
 
-def _mu(runs: Sequence[SampledRun], slack: float, cell: float) -> float:
+def _mu(runs: Sequence[SubsampledRun], slack: float, cell: float) -> float:
     """The least μ that a grid of this cell certifies."""
     steps = _steps(runs)
     if slack <= 4 * _fft_error(steps):
@@ -213,7 +213,7 @@ def _mu(runs: Sequence[SampledRun], slack: float, cell: float) -> float:
 
 
 @lru_cache(maxsize=256)
-def certify(run: SampledRun | tuple[SampledRun, ...], slack: float) -> Cost:
+def certify(run: SubsampledRun | tuple[SubsampledRun, ...], slack: float) -> Cost:
     """The cost of a whole run: the least μ with δ(ε) <= slack + (1 − slack)·δ_Gμ(ε) for every ε.
 
     The distribution is symmetric, so ε >= 0 suffices. Between grid points δ at the left is held against
@@ -226,7 +226,7 @@ def certify(run: SampledRun | tuple[SampledRun, ...], slack: float) -> Cost:
     Raises:
         ValueError: the slack is too small, or the run too costly, to be certified.
     """
-    runs = (run,) if isinstance(run, SampledRun) else run
+    runs = (run,) if isinstance(run, SubsampledRun) else run
     steps = _steps(runs)
     cell = min(0.05, 0.5 / sqrt(steps))
     mu, before = _mu(runs, slack, cell), inf
@@ -239,7 +239,7 @@ def certify(run: SampledRun | tuple[SampledRun, ...], slack: float) -> Cost:
     return Cost(nextafter(nextafter(mu, inf) ** 2, inf), slack)
 
 
-def _together(runs: Iterable[SampledRun]) -> SampledRun | tuple[SampledRun, ...]:
+def _together(runs: Iterable[SubsampledRun]) -> SubsampledRun | tuple[SubsampledRun, ...]:
     """Runs in one order, so that their certificate is found again."""
     first, *rest = sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise))
     return (first, *rest) if rest else first
@@ -251,7 +251,7 @@ def _cell_for(mu: float, steps: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) -> SampledRun:
+def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) -> SubsampledRun:
     """The run of nearly the least noise that is certified to cost at most μ² with this slack.
 
     Raises:
@@ -264,7 +264,7 @@ def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) 
 @lru_cache(maxsize=256)
 def noises_for(
     scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], mu: float, slack: float
-) -> tuple[SampledRun, ...]:
+) -> tuple[SubsampledRun, ...]:
     """The same of a run in parts, each given by its steps and by what its noise is relative to the others'.
 
     Raises:
@@ -273,9 +273,9 @@ def noises_for(
     steps = sum(count for count, _ in parts)
     cell = _cell_for(mu, steps)
 
-    def runs(logarithm: float) -> tuple[SampledRun, ...]:
+    def runs(logarithm: float) -> tuple[SubsampledRun, ...]:
         return tuple(
-            SampledRun(scheme, rate, _short(exp(logarithm) * ratio), count) for count, ratio in parts
+            SubsampledRun(scheme, rate, _short(exp(logarithm) * ratio), count) for count, ratio in parts
         )
 
     def fits(logarithm: float) -> bool:
@@ -302,7 +302,7 @@ def _short(noise: float) -> float:
     return ldexp(floor(mantissa * 2**30), exponent - 30)
 
 
-def cost_of(releases: Iterable[SampledSums], slack: float) -> Cost:
+def cost_of(releases: Iterable[SubsampledSum], slack: float) -> Cost:
     """The cost of all batches of a run, scattered over it as they may be: one certificate.
 
     Raises:
@@ -315,4 +315,4 @@ def cost_of(releases: Iterable[SampledSums], slack: float) -> Cost:
         steps[block.scheme, block.rate, _short(block.scale / block.sensitivity)] += block.count
     if not steps:
         raise ValueError("a certificate covers one batch or more")
-    return certify(_together(SampledRun(*kind, count) for kind, count in steps.items()), slack)
+    return certify(_together(SubsampledRun(*kind, count) for kind, count in steps.items()), slack)

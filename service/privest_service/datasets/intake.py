@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.transforms import Transform
 from privest_service.datasets.readers import Layout
 
@@ -19,7 +19,7 @@ class Intake:
     """
 
     layout: Layout
-    shape: Shape
+    shape: DatasetMetadata
     transform: Transform | None = None
     places: int | None = None
 

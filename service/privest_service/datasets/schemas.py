@@ -16,7 +16,13 @@ from pydantic import (
     model_validator,
 )
 
-from privest.metadata import LabelledShape, PartialVectorsShape, PointsShape, Shape, VectorsShape
+from privest.metadata import (
+    DatasetMetadata,
+    LabelledMetadata,
+    PartialVectorsMetadata,
+    PointsMetadata,
+    VectorsMetadata,
+)
 from privest.records import MOST_PLACES
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.intake import Intake
@@ -192,9 +198,9 @@ class PointsSchema(Input):
             raise ValueError(f"radius must be at most {shape.space.widest_radius:g} on this manifold")
         return self
 
-    def shape(self, n: int) -> PointsShape:
+    def shape(self, n: int) -> PointsMetadata:
         """The public shape of n records under this schema."""
-        return PointsShape(n, self.manifold.model_dump(), self.center, self.radius)
+        return PointsMetadata(n, self.manifold.model_dump(), self.center, self.radius)
 
     def intake(self) -> Intake:
         """How files become records."""
@@ -214,9 +220,9 @@ class VectorsSchema(Input):
     norm_bound: Annotated[float, Field(gt=0, le=1e6)] = 1.0
     unit: Unit | None = None
 
-    def shape(self, n: int) -> VectorsShape:
+    def shape(self, n: int) -> VectorsMetadata:
         """The public shape of n records under this schema."""
-        return VectorsShape(n, self.dim, self.norm_bound)
+        return VectorsMetadata(n, self.dim, self.norm_bound)
 
     def intake(self) -> Intake:
         """How files become records."""
@@ -235,9 +241,9 @@ class PartialVectorsSchema(Input):
     known: Annotated[float, Field(gt=0, le=1)] = 0.5
     unit: Unit | None = None
 
-    def shape(self, n: int) -> PartialVectorsShape:
+    def shape(self, n: int) -> PartialVectorsMetadata:
         """The public shape of n records under this schema."""
-        return PartialVectorsShape(n, self.dim, self.known)
+        return PartialVectorsMetadata(n, self.dim, self.known)
 
     def intake(self) -> Intake:
         """How files become records."""
@@ -327,11 +333,11 @@ class LabelledSchema(Input):
             found += [usual(count)] * count if fact is None else [fact]
         return tuple(found)
 
-    def shape(self, n: int) -> LabelledShape:
+    def shape(self, n: int) -> LabelledMetadata:
         """The public shape of n records under this schema."""
         mean = self._facts(self.mean, lambda count: 1 / count)
         scale = self._facts(self.scale, lambda count: sqrt(count - 1) / count)
-        return LabelledShape(
+        return LabelledMetadata(
             n, tuple(self._names), self.label, tuple(self.classes), self.norm_bound, mean, scale
         )
 
@@ -349,7 +355,9 @@ def _column(unit: Unit | None) -> str | None:
     return unit.column if unit else None
 
 
-def _intake(layout: Layout, shape: Shape, unit: Unit | None, transform: Transform | None = None) -> Intake:
+def _intake(
+    layout: Layout, shape: DatasetMetadata, unit: Unit | None, transform: Transform | None = None
+) -> Intake:
     return Intake(layout, shape, transform, unit.rows if unit else None)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from distributed import get_client, secede
 from numpy.typing import NDArray
 
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.records import OfChunk, OfPieces, Records
 from privest_service.estimates.runners.memory import keep_freed
 
@@ -110,7 +110,7 @@ class ClusterRecords(Records):
         run: of the job; after its time, sums are refused.
     """
 
-    def __init__(self, path: str, shape: Shape, run: Run) -> None:
+    def __init__(self, path: str, shape: DatasetMetadata, run: Run) -> None:
         from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
         rows = worker.rows_in(path, shape)

@@ -14,7 +14,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
@@ -65,12 +65,12 @@ def _digest(content: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Subject:
+class QueryTarget:
     """A dataset that is asked about, and the privacy of its records."""
 
     dataset_id: str
     owner_id: str
-    shape: Shape
+    shape: DatasetMetadata
     target: PrivacyTarget
 
     @property
@@ -85,7 +85,7 @@ class Question:
 
     caller_id: str
     kind: Kind
-    about: tuple[Subject, ...]
+    about: tuple[QueryTarget, ...]
     options: dict[str, Any]
     dummy: bool = False
 
@@ -124,7 +124,7 @@ def resolve(
     """
     caller.must_be("owner", "analyst")
     named = _named(request) if rows is None else [DatasetPart(id=rows)]
-    about, schemas = list[Subject](), list[DatasetSchema]()
+    about, schemas = list[QueryTarget](), list[DatasetSchema]()
     for part in named:
         dataset = datasets.require(session, caller, part.id)
         schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
@@ -189,8 +189,8 @@ def _subject(
     dataset_kind: str,
     dataset_id: str,
     owner_id: str,
-    shape: Shape,
-) -> Subject:
+    shape: DatasetMetadata,
+) -> QueryTarget:
     if dataset_kind != kind.dataset_kind:
         raise Invalid(
             f"{kind.name} needs a dataset of kind {kind.dataset_kind}, and this one is of kind {dataset_kind}"
@@ -200,7 +200,7 @@ def _subject(
         account = ledger.owner_account(session, owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
-    return Subject(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
+    return QueryTarget(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
 
 
 def plan(services: Services, question: Question, *, free: bool = True) -> Plan:
@@ -267,7 +267,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Asked:
+class EstimateCommand:
     """A request of a caller, under a key; its digest binds the key to it."""
 
     caller: Principal
@@ -277,7 +277,9 @@ class Asked:
     digest: str
 
 
-def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> Asked:
+def asked(
+    services: Services, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+) -> EstimateCommand:
     """A request with what its key is bound to."""
     body = request.model_dump(mode="json")
     if isinstance(request.dataset, InlineRef):
@@ -285,10 +287,10 @@ def asked(services: Services, caller: Principal, kind: Kind, request: EstimateRe
         rows = json.dumps(request.dataset.inline.rows).encode()
         secret = services.settings.secret
         body["dataset"]["inline"]["rows"] = hmac.new(secret, rows, hashlib.sha256).hexdigest()
-    return Asked(caller, kind, request, key, _digest({"kind": kind.name, "body": body}))
+    return EstimateCommand(caller, kind, request, key, _digest({"kind": kind.name, "body": body}))
 
 
-def replay(session: Session, ask: Asked) -> Answer | None:
+def replay(session: Session, ask: EstimateCommand) -> Answer | None:
     """What this caller got under this key before; None if the key is new.
 
     Raises:
@@ -302,7 +304,7 @@ def replay(session: Session, ask: Asked) -> Answer | None:
     return Answer(bound.job_id, bound.reused)
 
 
-def submit(services: Services, ask: Asked, rows: str | None = None) -> Answer:
+def submit(services: Services, ask: EstimateCommand, rows: str | None = None) -> Answer:
     """Charge a request and put its job in the queue, or find the job that answers it already.
 
     Args:
@@ -449,7 +451,7 @@ class _Draft:
         return cls(planned, question.digest, written(planned), [written(part) for part in parts], charges)
 
 
-def _held(session: Session, ask: Asked, question: Question) -> list[_Access]:
+def _held(session: Session, ask: EstimateCommand, question: Question) -> list[_Access]:
     """The datasets of a question, which none of its parties can withdraw now.
 
     Raises:
@@ -462,7 +464,7 @@ def _held(session: Session, ask: Asked, question: Question) -> list[_Access]:
     return [found[subject.dataset_id] for subject in question.about]
 
 
-def _reserve_free(session: Session, ask: Asked, question: Question, draft: _Draft) -> Answer:
+def _reserve_free(session: Session, ask: EstimateCommand, question: Question, draft: _Draft) -> Answer:
     """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
     accesses = _held(session, ask, question)
     bound, known = _bound(session, ask, question, accesses)
@@ -475,7 +477,7 @@ def _reserve_free(session: Session, ask: Asked, question: Question, draft: _Draf
 
 
 def _bound(
-    session: Session, ask: Asked, question: Question, accesses: Sequence[_Access]
+    session: Session, ask: EstimateCommand, question: Question, accesses: Sequence[_Access]
 ) -> tuple[IdempotencyKey, Answer | None]:
     """The key to be bound to a job, and what it was bound to before or can be without a new one."""
     bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest)
@@ -521,7 +523,7 @@ def _jobs(caller: Principal, question: Question, draft: _Draft) -> tuple[Job, li
     return whole, parts
 
 
-def _reserve(session: Session, ask: Asked, question: Question, draft: _Draft) -> Answer:
+def _reserve(session: Session, ask: EstimateCommand, question: Question, draft: _Draft) -> Answer:
     """Charge a planned question, in one transaction with its job and its key: every owner or none.
 
     Raises:

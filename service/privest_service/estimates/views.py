@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part
-from privest.privacy.mechanisms import Release, SampledSums
+from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.kinds import KINDS, Plan
 from privest_service.estimates.schemas import (
     ChargeView,
@@ -129,7 +129,7 @@ def plan_view(question: Question, plan: Plan, opinion: SecondOpinion | None) -> 
 
 
 def _release_view(release: Release) -> ReleaseView:
-    sampled = isinstance(release, SampledSums)
+    sampled = isinstance(release, SubsampledSum)
     return ReleaseView(
         statistic=release.statistic,
         count=release.count,

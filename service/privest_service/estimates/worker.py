@@ -10,7 +10,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.federation import Federated
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
 from privest_service.estimates.kinds import OpenRows, Plan
@@ -70,13 +70,13 @@ def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> 
     return [Gate(opener(path, shape), plan.statistics, part.releases) for path, shape, part in each]
 
 
-def opened(path: str, shape: Shape) -> Records:
+def opened(path: str, shape: DatasetMetadata) -> Records:
     """Rows for this process alone, with all of its threads."""
     rows = rows_in(path, shape)
     return Records(rows, grouped=is_grouped(rows, shape))
 
 
-def rows_in(path: str, shape: Shape) -> Array | Repeated:
+def rows_in(path: str, shape: DatasetMetadata) -> Array | Repeated:
     """Rows that are read where they lie; without a path, few that the public shape alone makes, repeated."""
     if path:
         return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -84,6 +84,6 @@ def rows_in(path: str, shape: Shape) -> Array | Repeated:
     return Repeated(shape.dummy(few, np.random.default_rng(0)), shape.n)
 
 
-def is_grouped(rows: Array | Repeated, shape: Shape) -> bool:
+def is_grouped(rows: Array | Repeated, shape: DatasetMetadata) -> bool:
     """Whether a record is a group of rows."""
     return len(rows.shape) > 1 + len(shape.record)

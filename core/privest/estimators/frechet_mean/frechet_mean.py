@@ -12,7 +12,7 @@ from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDista
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
     Epochs,
-    Facts,
+    ProblemBounds,
     Solver,
     full_gradients,
     random_batches,
@@ -22,7 +22,7 @@ from privest.estimators.frechet_mean.planning import (
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
 from privest.manifolds import Embedded, Manifold
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import owners_descent
 from privest.optim.gradient_descent import gradient_descent
@@ -103,7 +103,7 @@ class FrechetMeanPlan:
     """
 
     target: PrivacyTarget
-    shape: PointsShape
+    shape: PointsMetadata
     start: list[Any]
     center: list[Any]
     radius: float
@@ -131,7 +131,7 @@ class FrechetMeanPlan:
         return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
 
 
-def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> FrechetMeanPlan:
+def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
     """Noise, steps and exact cost of a private Fréchet mean, from public facts alone.
 
     Args:
@@ -163,14 +163,14 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     _options_fit(spec, space)
-    facts = Facts(shape.n, space, center, radius, target, distance, clip)
+    bounds = ProblemBounds(shape.n, space, center, radius, target, distance, clip)
     if spec.solver == "rsgd":
-        course = random_batches(
-            facts, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
+        chosen = random_batches(
+            bounds, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
         )
     elif spec.solver == "rsvrg":
-        course = variance_reduced_course(
-            facts,
+        chosen = variance_reduced_course(
+            bounds,
             rate=spec.rate,
             scheme=spec.sampling,
             epochs=spec.epochs,
@@ -181,16 +181,16 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
             step_size=step_size,
         )
     else:
-        course = full_gradients(facts, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
-    if spec.local_steps * len(course.releases) > most and spec.local_steps > 1:
-        raise ValueError(f"local_steps times {len(course.releases)} steps must be at most {most}")
-    step = course.schedule.step_size
+        chosen = full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
+    if spec.local_steps * len(chosen.releases) > most and spec.local_steps > 1:
+        raise ValueError(f"local_steps times {len(chosen.releases)} steps must be at most {most}")
+    step = chosen.schedule.step_size
     if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
         warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
-    if course.epochs and clip_change and clip_change < clip * min(1, course.epochs.frequency * step):
+    if chosen.epochs and clip_change and clip_change < clip * min(1, chosen.epochs.frequency * step):
         warnings.append("clip_change is so small that an epoch may run past the mean and not return")
     warnings.extend(weak_delta(target, shape.n))
-    expected = _expected_error(course.schedule.noise_error, course.releases[-1], space.dim)
+    expected = _expected_error(chosen.schedule.noise_error, chosen.releases[-1], space.dim)
     if expected.radius_95 >= radius:
         warnings.append("the noise is wider than the public ball: expect no information from this query")
     return FrechetMeanPlan(
@@ -201,13 +201,13 @@ def plan(spec: FrechetMeanSpec, shape: PointsShape, target: PrivacyTarget) -> Fr
         radius=radius,
         clip=clip,
         step_size=step,
-        solver=course.solver,
-        epochs=course.epochs,
-        releases=course.releases,
-        cost=course.cost,
+        solver=chosen.solver,
+        epochs=chosen.epochs,
+        releases=chosen.releases,
+        cost=chosen.cost,
         expected_error=expected,
-        mechanism=course.in_words,
-        why="it was asked for" if spec.solver else why_full_gradients(facts, course),
+        mechanism=chosen.in_words,
+        why="it was asked for" if spec.solver else why_full_gradients(bounds, chosen),
         warnings=tuple(warnings),
         local_steps=spec.local_steps,
     )

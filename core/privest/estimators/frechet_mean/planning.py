@@ -15,8 +15,8 @@ from privest.estimators.frechet_mean.schedule import (
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.manifolds import Manifold
 from privest.privacy.budget import (
-    BELOW,
     LEAST_RATE,
+    ROUNDING_GUARD,
     batches,
     cost_of_batches,
     covers,
@@ -29,8 +29,8 @@ from privest.privacy.mechanisms import (
     Noise,
     NoisySum,
     Release,
-    SampledSums,
     Scheme,
+    SubsampledSum,
     noisy_sum,
 )
 
@@ -47,7 +47,7 @@ _MOST_PASSES = 30
 
 
 @dataclass(frozen=True)
-class Facts:
+class ProblemBounds:
     """What is public of a minimisation of ½ dist².
 
     Attributes:
@@ -102,7 +102,7 @@ class Epochs:
 
 
 @dataclass(frozen=True)
-class Course:
+class SolverPlan:
     """A solver's run before it is run."""
 
     solver: Solver
@@ -118,8 +118,8 @@ class Course:
 
 
 def full_gradients(
-    facts: Facts, *, steps: int | None, step_size: float | None, local_steps: int = 1
-) -> Course:
+    bounds: ProblemBounds, *, steps: int | None, step_size: float | None, local_steps: int = 1
+) -> SolverPlan:
     """DP-RGD: full gradients, with shares of the budget that grow from step to step.
 
     With local steps each step is a round of as many gradients, whose mean has the Gaussian noise of one.
@@ -127,20 +127,20 @@ def full_gradients(
     Raises:
         ValueError: this privacy cannot be certified in float64.
     """
-    target = facts.target
+    target = bounds.target
     noise: Noise = "laplace" if target.delta == 0 else "gaussian"
     loss = target.epsilon if noise == "laplace" else mu_for(target.epsilon, target.delta)
 
     def release(share: float) -> NoisySum:
-        part = loss * (share if noise == "laplace" else sqrt(share)) * BELOW
-        return noisy_sum(noise, n=facts.n, size=facts.size, clip=facts.clip, loss=part)
+        part = loss * (share if noise == "laplace" else sqrt(share)) * ROUNDING_GUARD
+        return noisy_sum(noise, n=bounds.n, size=bounds.size, clip=bounds.clip, loss=part)
 
     chosen = schedule(
-        facts.space.dim * release(1.0).variance / facts.n**2 * (local_steps if noise == "laplace" else 1),
+        bounds.space.dim * release(1.0).variance / bounds.n**2 * (local_steps if noise == "laplace" else 1),
         power=2 if noise == "laplace" else 1,
-        curvature=facts.curvature,
-        distance=facts.distance,
-        clip=facts.clip,
+        curvature=bounds.curvature,
+        distance=bounds.distance,
+        clip=bounds.clip,
         steps=steps,
         step_size=step_size,
     )
@@ -152,19 +152,19 @@ def full_gradients(
         covered = covers(cost, target)
     if not covered:
         raise ValueError("this privacy cannot be certified in float64")
-    return Course("rgd", releases, cost, chosen)
+    return SolverPlan("rgd", releases, cost, chosen)
 
 
-def why_full_gradients(facts: Facts, chosen: Course) -> str:
+def why_full_gradients(bounds: ProblemBounds, chosen: SolverPlan) -> str:
     """Why a planner that is free to choose takes `rgd`: random batches cannot do better at any size."""
-    if facts.target.delta == 0:
+    if bounds.target.delta == 0:
         return "rgd: with delta = 0 batches have no certificate"
     best = stochastic_schedule(
-        _unit_variance(facts, mu_for(facts.target.epsilon, facts.target.delta)),
+        _unit_variance(bounds, mu_for(bounds.target.epsilon, bounds.target.delta)),
         sampling=0.0,
-        distance=facts.distance,
-        clip=facts.clip,
-        hessian=facts.hessian,
+        distance=bounds.distance,
+        clip=bounds.clip,
+        hessian=bounds.hessian,
         most=1e6,
     )
     return (
@@ -174,46 +174,46 @@ def why_full_gradients(facts: Facts, chosen: Course) -> str:
 
 
 def random_batches(
-    facts: Facts,
+    bounds: ProblemBounds,
     *,
     rate: float | None,
     scheme: Scheme,
     steps: int | None,
     step_size: float | None,
-) -> Course:
+) -> SolverPlan:
     """DP-RSGD: random batches with the same noise at every step, certified as one run.
 
     Raises:
         ValueError: the rate is not in (0, 1], or the run cannot be certified.
     """
-    rate = _rate(facts, rate, scheme)
-    mu, slack = gaussian_budget(facts.target)
-    sampling = (1 - rate) * (TYPICAL * facts.clip) ** 2 / (rate * facts.n)
+    rate = _rate(bounds, rate, scheme)
+    mu, slack = gaussian_budget(bounds.target)
+    sampling = (1 - rate) * (TYPICAL * bounds.clip) ** 2 / (rate * bounds.n)
     chosen = stochastic_schedule(
-        _unit_variance(facts, mu),
+        _unit_variance(bounds, mu),
         sampling=sampling,
-        distance=facts.distance,
-        clip=facts.clip,
-        hessian=facts.hessian,
+        distance=bounds.distance,
+        clip=bounds.clip,
+        hessian=bounds.hessian,
         most=min(_MOST_PASSES / rate, MOST_STEPS),
         steps=steps,
         step_size=step_size,
     )
     count = len(chosen.shares)
-    block = batches(facts.n, facts.size, "gradient", facts.clip, rate, scheme, count, mu, slack)
+    block = batches(bounds.n, bounds.size, "gradient", bounds.clip, rate, scheme, count, mu, slack)
     cost = cost_of_batches((block,), slack)
-    if not covers(cost, facts.target):
+    if not covers(cost, bounds.target):
         raise ValueError("this privacy cannot be certified in float64")
     # What the certificate found the noise to be, instead of the even share that began the search.
     settled = min(chosen.step_size, 1.9) / (2 - min(chosen.step_size, 1.9))
-    per_step = facts.space.dim * block.variance / block.divisor**2
+    per_step = bounds.space.dim * block.variance / block.divisor**2
     noise = sqrt(settled * (per_step + sampling))
     error = sqrt(max(0.0, chosen.error**2 - chosen.noise_error**2) + noise**2)
-    return Course("rsgd", (block,), cost, Schedule(chosen.step_size, chosen.shares, error, noise))
+    return SolverPlan("rsgd", (block,), cost, Schedule(chosen.step_size, chosen.shares, error, noise))
 
 
 def variance_reduced_course(
-    facts: Facts,
+    bounds: ProblemBounds,
     *,
     rate: float | None,
     scheme: Scheme,
@@ -223,7 +223,7 @@ def variance_reduced_course(
     clip_change: float | None,
     full_noise: FullNoise,
     step_size: float | None,
-) -> Course:
+) -> SolverPlan:
     """DP-RSVRG: full gradients at anchors, changes on random batches, and the split between them.
 
     The split α of μ² leaves the least noise on full + change; it is found by certificate (paper 000,
@@ -232,8 +232,8 @@ def variance_reduced_course(
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
-    rate = _rate(facts, rate, scheme)
-    mu, slack = gaussian_budget(facts.target)
+    rate = _rate(bounds, rate, scheme)
+    mu, slack = gaussian_budget(bounds.target)
     loops = Epochs(
         5 if epochs is None else epochs,
         10 if frequency is None else frequency,
@@ -244,24 +244,24 @@ def variance_reduced_course(
     if min(loops.epochs, loops.frequency, loops.restarts) < 1 or changes > MOST_STEPS:
         raise ValueError(f"epochs, steps and restarts must be at least 1, and at most {MOST_STEPS} together")
     fulls = changes if full_noise == "step" else loops.epochs * loops.restarts
-    change = clip_change if clip_change is not None else facts.clip
+    change = clip_change if clip_change is not None else bounds.clip
 
-    def split(alpha: float) -> tuple[NoisySum, SampledSums]:
-        loss = mu * sqrt(alpha / fulls) * BELOW
-        full = noisy_sum("gaussian", n=facts.n, size=facts.size, clip=facts.clip, loss=loss, count=fulls)
-        rest = mu * sqrt(1 - alpha) * BELOW
-        return full, batches(facts.n, facts.size, "change", change, rate, scheme, changes, rest, slack)
+    def split(alpha: float) -> tuple[NoisySum, SubsampledSum]:
+        loss = mu * sqrt(alpha / fulls) * ROUNDING_GUARD
+        full = noisy_sum("gaussian", n=bounds.n, size=bounds.size, clip=bounds.clip, loss=loss, count=fulls)
+        rest = mu * sqrt(1 - alpha) * ROUNDING_GUARD
+        return full, batches(bounds.n, bounds.size, "change", change, rate, scheme, changes, rest, slack)
 
     def noise_of(release: Release) -> float:
-        return facts.space.dim * release.variance / release.divisor**2
+        return bounds.space.dim * release.variance / release.divisor**2
 
     # Where both parts cost a multiple of (clip/noise)² the best split is in closed form; search around it.
-    first = facts.clip * sqrt(fulls)
+    first = bounds.clip * sqrt(fulls)
     middle = first / (first + change * sqrt(changes))
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
     full, blocks = min(splits, key=lambda pair: sum(map(noise_of, pair)))
     cost = full.cost + cost_of_batches((blocks,), slack)
-    if not covers(cost, facts.target):
+    if not covers(cost, bounds.target):
         raise ValueError("this privacy cannot be certified in float64")
 
     def predicted(step: float) -> tuple[float, float]:
@@ -270,29 +270,29 @@ def variance_reduced_course(
         # Noise that is drawn once an epoch is followed by all its steps as by one long one.
         outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if full_noise == "epoch" else inner
         noise = outer / (2 - outer) * noise_of(full) + inner / (2 - inner) * noise_of(blocks)
-        nearer = max(0.0, facts.distance - step * facts.clip * changes / 2)
+        nearer = max(0.0, bounds.distance - step * bounds.clip * changes / 2)
         left = max(0.0, 1 - step) ** 2
         run = loops.epochs * loops.frequency
         if loops.restarts == 1:
             kept = left**run
         else:  # a run ends with any of its iterates
             kept = (left * (1 - left**run) / (run * (1 - left))) ** loops.restarts
-        return max(facts.distance**2 * kept, nearer**2) + noise, noise
+        return max(bounds.distance**2 * kept, nearer**2) + noise, noise
 
-    lengths = (10.0 ** (-k / 10) / facts.hessian for k in range(41)) if step_size is None else (step_size,)
+    lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
     (error, noise), step = min((predicted(length), length) for length in lengths)
-    return Course("rsvrg", (full, blocks), cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
+    return SolverPlan("rsvrg", (full, blocks), cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
 
 
-def _rate(facts: Facts, given: float | None, scheme: Scheme) -> float:
-    rate = min(1.0, _BATCH / facts.n) if given is None else given
+def _rate(bounds: ProblemBounds, given: float | None, scheme: Scheme) -> float:
+    rate = min(1.0, _BATCH / bounds.n) if given is None else given
     if not LEAST_RATE <= rate <= 1:
         raise ValueError(f"rate must be between {LEAST_RATE:g} and 1")
     if scheme == "fixed":
-        rate = max(1, round(rate * facts.n)) / facts.n
+        rate = max(1, round(rate * bounds.n)) / bounds.n
     return rate
 
 
-def _unit_variance(facts: Facts, mu: float) -> float:
+def _unit_variance(bounds: ProblemBounds, mu: float) -> float:
     """Total variance of the noise on one mean of all records that has all of μ."""
-    return facts.space.dim * (2 * facts.clip / (mu * facts.n)) ** 2
+    return bounds.space.dim * (2 * bounds.clip / (mu * bounds.n)) ** 2

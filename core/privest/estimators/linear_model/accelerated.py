@@ -17,12 +17,12 @@ from privest.estimators.linear_model.acceleration_schedule import (
     best_count,
     schedule_of,
 )
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
-from privest.privacy.budget import BELOW, Allowance
-from privest.privacy.mechanisms import NoisySum, Release, SampledSums, sampled_sums, unamplified
+from privest.privacy.budget import ROUNDING_GUARD, PrivacyBudget
+from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, subsampled_sum, unamplified
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import Statistic
 
@@ -65,9 +65,9 @@ class Descent:
     """
 
     solver: DescentSolver
-    design: Standardised
-    loss: LogLoss
-    allowance: Allowance
+    feature_map: FeatureMap
+    loss: LogisticGradient
+    budget: PrivacyBudget
     penalty: float
     steps: int | None
     step_scale: float | None
@@ -81,7 +81,7 @@ class Descent:
     @property
     def curvature(self) -> Curvature:
         """μ = 2λ and L = |x|²/4 + 2λ (or /2, with more than two classes): from public bounds alone."""
-        return Curvature(2 * self.penalty, self.loss.smoothness + 2 * self.penalty)
+        return Curvature(2 * self.penalty, self.loss.gradient_lipschitz + 2 * self.penalty)
 
     def schedule(self, count: int) -> Schedule:
         """Of so many steps."""
@@ -94,7 +94,7 @@ class Descent:
         Raises:
             ValueError: float64 cannot carry this privacy, or batches with it cannot be certified.
         """
-        allowed, loss = self.allowance, self.loss
+        allowed, loss = self.budget, self.loss
         if self.batch_size is not None and self.batch_size < allowed.n:
             return self._over_batches(self.batch_size / allowed.n)
 
@@ -111,9 +111,9 @@ class Descent:
         shares = best_shares(longest.first(count).weights, pure=allowed.pure)
         return tuple(release(share, 1) for share in shares.tolist())
 
-    def _over_batches(self, rate: float) -> tuple[SampledSums, ...]:
+    def _over_batches(self, rate: float) -> tuple[SubsampledSum, ...]:
         """Gradients over batches: Laplace noise over a fixed size, Gaussian noise over Poisson ones."""
-        allowed, loss = self.allowance, self.loss
+        allowed, loss = self.budget, self.loss
         n, pure = allowed.n, allowed.pure
         law = BatchLaw(pure, rate)
         budget = allowed.whole if pure else allowed.whole**2
@@ -139,7 +139,7 @@ class Descent:
         else:
             parts = _with_gaussian_noise(law, weight, allowed.whole, allowed.slack)
         return tuple(
-            sampled_sums(
+            subsampled_sum(
                 "fixed" if pure else "poisson",
                 statistic="gradient",
                 n=n,
@@ -168,7 +168,7 @@ class Descent:
         """What the gate may sum."""
         return {"gradient": self.loss}
 
-    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The last iterate."""
         loss = self.loss
         variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in releases])
@@ -176,12 +176,12 @@ class Descent:
         fitted = descend(
             schedule,
             np.zeros(loss.shape),
-            lambda at: 2 * self.penalty * at - gate.mean(Classifier(design, at)).reshape(loss.shape),
+            lambda at: 2 * self.penalty * at - gate.mean(Classifier(feature_map, at)).reshape(loss.shape),
         )
         # By Theorems 4.1 and 4.3 and strong convexity; plain and heavy-ball steps are taken for as noisy.
         variance = float(schedule.weights @ variances) / self.curvature.least
-        size = design.size
-        return Fit(design, fitted.reshape(-1, size), lambda _: variance * np.eye(size), None)
+        size = feature_map.size
+        return Fit(feature_map, fitted.reshape(-1, size), lambda _: variance * np.eye(size), None)
 
 
 _Parts = list[tuple[int, float]]
@@ -191,7 +191,7 @@ _Parts = list[tuple[int, float]]
 def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> _Parts:
     """(30) of paper 004 for m < n; what the solution is off by is made up for in shares of ε."""
     costs = law.cost(law.divide(weight, epsilon))
-    shares = costs / costs.sum() * (epsilon * BELOW)
+    shares = costs / costs.sum() * (epsilon * ROUNDING_GUARD)
     return [(len(list(same)), 2 / unamplified(share, law.rate)) for share, same in groupby(shares.tolist())]
 
 
@@ -200,11 +200,13 @@ def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) 
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
     spent = np.cumsum(law.cost(law.divide(weight, mu * mu)))
-    part = np.minimum((spent / spent[-1] * _PARTS * BELOW).astype(int), _PARTS - 1)
+    part = np.minimum((spent / spent[-1] * _PARTS * ROUNDING_GUARD).astype(int), _PARTS - 1)
     part = part if np.ptp(weight) > 0 else np.zeros_like(part)
     _, place, counts = np.unique(part, return_inverse=True, return_counts=True)
     means = np.bincount(place, weight) / counts
     strengths = law.divide(means[place], mu * mu)[np.searchsorted(part, np.unique(part))]
     ratios = np.sqrt(strengths[-1] / strengths)
     sized = tuple(zip(counts.tolist(), ratios.tolist(), strict=True))
-    return [(run.steps, run.noise) for run in noises_for("poisson", law.rate, sized, mu * BELOW, slack)]
+    return [
+        (run.steps, run.noise) for run in noises_for("poisson", law.rate, sized, mu * ROUNDING_GUARD, slack)
+    ]

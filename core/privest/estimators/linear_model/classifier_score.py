@@ -15,9 +15,9 @@ from privest.estimators.linear_model.noisy_scores import (
     share,
     usual_counts,
 )
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.optim.pooled import sampled
-from privest.privacy.budget import Allowance, cost_of_all, in_words, weak_delta
+from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
@@ -77,7 +77,7 @@ class ScorePlan:
     """
 
     target: PrivacyTarget
-    shape: LabelledShape
+    shape: LabelledMetadata
     spec: ScoreSpec
     releases: tuple[NoisySum, ...]
     cost: Cost
@@ -119,7 +119,7 @@ class ClassifierScore:
     accuracy: Score | None
 
 
-def plan(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> ScorePlan:
+def plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ScorePlan:
     """Noise and exact cost of a private score, from public facts alone.
 
     Args:
@@ -134,7 +134,7 @@ def plan(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> ScoreP
         raise ValueError("a score needs at least one record")
     counted = _counted(spec, shape, target)
     name = "right" if isinstance(counted, RightAnswers) else "histogram"
-    release = Allowance.of(target, shape.n).release(counted, name, counted.longest)
+    release = PrivacyBudget.of(target, shape.n).release(counted, name, counted.longest)
     return ScorePlan(
         target=target,
         shape=shape,
@@ -147,7 +147,9 @@ def plan(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> ScoreP
     )
 
 
-def _counted(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> RightAnswers | ScoreHistogram:
+def _counted(
+    spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget
+) -> RightAnswers | ScoreHistogram:
     """The statistic of a metric, for a classifier that fits.
 
     Raises:
@@ -158,7 +160,7 @@ def _counted(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> Ri
         return RightAnswers()
     if len(shape.classes) != 2:
         raise ValueError("auc needs two classes; accuracy takes any number of them")
-    return histogram(asked, shape, Allowance.of(target, shape.n))
+    return histogram(asked, shape, PrivacyBudget.of(target, shape.n))
 
 
 def _expected_error(release: NoisySum) -> ScoreError:
@@ -172,7 +174,7 @@ def _expected_error(release: NoisySum) -> ScoreError:
     return ScoreError(deviation, _NORMAL_95 * deviation)
 
 
-def _warnings(spec: ScoreSpec, shape: LabelledShape, target: PrivacyTarget) -> tuple[str, ...]:
+def _warnings(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> tuple[str, ...]:
     found: list[str] = []
     if spec.metric == "auc" and shape.scale is None:
         found.append(
@@ -200,7 +202,7 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     return ClassifierScore(area, accuracy(counts, counted.edges, release, kept))
 
 
-def classifier(spec: ScoreSpec, shape: LabelledShape) -> LinearScores:
+def classifier(spec: ScoreSpec, shape: LabelledMetadata) -> LinearScores:
     """What an analyst submitted, as arrays.
 
     Raises:
@@ -228,7 +230,7 @@ def _array(given: float | list[Any]) -> Array:
         return np.empty(0)
 
 
-def histogram(asked: LinearScores, shape: LabelledShape, allowed: Allowance) -> ScoreHistogram:
+def histogram(asked: LinearScores, shape: LabelledMetadata, allowed: PrivacyBudget) -> ScoreHistogram:
     """Bins for the scores of a classifier of two classes, from public facts alone.
 
     Their edges are quantiles of a logistic law: with the mean and the scale of scores where the schema tells

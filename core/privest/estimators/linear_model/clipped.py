@@ -7,12 +7,12 @@ from math import ceil, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import Classifier, LogLoss
+from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.newton_planning import TIGHT
-from privest.metadata import LabelledShape
-from privest.privacy.budget import Allowance
+from privest.metadata import LabelledMetadata
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import Statistic
@@ -32,7 +32,7 @@ _LONGEST = 20.0
 
 
 @dataclass(frozen=True)
-class ClippedCourse:
+class ClippedSolver:
     """Plain descent from zero whose step follows from the noise, not from the curvature.
 
     The sum of all noise is to move a score by about 1.4, the scale on which the logistic function turns: a
@@ -45,19 +45,19 @@ class ClippedCourse:
         intercept: whether there is one.
     """
 
-    shape: LabelledShape
-    allowance: Allowance
+    shape: LabelledMetadata
+    budget: PrivacyBudget
     intercept: bool
 
     @property
-    def design(self) -> Standardised:
+    def feature_map(self) -> FeatureMap:
         """What is seen of a row."""
-        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
+        return FeatureMap.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @property
-    def loss(self) -> LogLoss:
+    def loss(self) -> LogisticGradient:
         """Whose gradients are clipped."""
-        return LogLoss(self.design.size, len(self.shape.classes))
+        return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property
     def statistics(self) -> dict[str, Statistic]:
@@ -67,7 +67,7 @@ class ClippedCourse:
     @property
     def steps(self) -> int:
         """That the way takes which the noise allows."""
-        allowed = self.allowance
+        allowed = self.budget
         if allowed.pure:
             return _PURE_STEPS
         way = _NOISE / 2 * allowed.n * allowed.whole
@@ -79,19 +79,19 @@ class ClippedCourse:
         Raises:
             ValueError: float64 cannot carry this privacy.
         """
-        return (self.allowance.release(self.loss, "gradient", _CLIP, count=self.steps),)
+        return (self.budget.release(self.loss, "gradient", _CLIP, count=self.steps),)
 
-    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The last iterate; its noise is that of all steps, as none of them spreads what was there before."""
         (release,) = releases
         step = _NOISE * release.divisor / sqrt(release.count * release.variance)
         weights: Array = np.zeros(self.loss.shape)
         for _ in range(release.count):
-            noisy = gate.mean(Classifier(design, weights))
+            noisy = gate.mean(Classifier(feature_map, weights))
             weights = weights + step * noisy.reshape(weights.shape)
         return Fit(
-            design,
-            weights.reshape(-1, design.size),
-            noise=lambda _: _NOISE**2 * np.eye(design.size),
+            feature_map,
+            weights.reshape(-1, feature_map.size),
+            noise=lambda _: _NOISE**2 * np.eye(feature_map.size),
             sampling=None,
         )

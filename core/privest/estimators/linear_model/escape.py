@@ -8,7 +8,7 @@ import numpy as np
 from privest.arrays import Array
 
 
-def loudness(deviation: float, width: int) -> float:
+def noise_level(deviation: float, width: int) -> float:
     """The largest eigenvalue to expect of noise alone, σ√(2d).
 
     Args:
@@ -18,7 +18,7 @@ def loudness(deviation: float, width: int) -> float:
     return deviation * sqrt(2 * width)
 
 
-def way_down(gradient: Array, hessian: Array, *, bend: float, loud: float) -> Array:
+def way_down(gradient: Array, hessian: Array, *, hessian_lipschitz: float, loud: float) -> Array:
     """The step from a point along the curvatures there that are surely negative; 0 where none is.
 
     Along a unit u with curvature −c and descent, f falls by at least c·r²/2 − ρ·r³/6 within r, which is most,
@@ -42,7 +42,7 @@ def way_down(gradient: Array, hessian: Array, *, bend: float, loud: float) -> Ar
         return down
     unit = down / length
     curvature = -float(unit @ hessian @ unit)
-    return 2 * curvature / bend * unit
+    return 2 * curvature / hessian_lipschitz * unit
 
 
 def descend(
@@ -53,7 +53,7 @@ def descend(
     step: float,
     count: int,
     escapes: frozenset[int],
-    bend: float,
+    hessian_lipschitz: float,
     loud: float = inf,
 ) -> Array:
     """Descent by noisy gradients, with `way_down` on top of the steps that a Hessian was planned for.
@@ -76,6 +76,6 @@ def descend(
         slope = gradient(at)
         ahead = at - step * slope
         if place in escapes:
-            ahead = ahead + way_down(slope, hessian(at), bend=bend, loud=loud)
+            ahead = ahead + way_down(slope, hessian(at), hessian_lipschitz=hessian_lipschitz, loud=loud)
         at = ahead
     return at

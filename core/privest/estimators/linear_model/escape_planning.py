@@ -7,12 +7,12 @@ from math import ceil, sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.escape import descend, loudness
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.escape import descend, noise_level
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.linear import Curvatures, Placed, Pulls
+from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian, LinearQuery
 from privest.estimators.linear_model.nonconvex import Nonconvex
-from privest.privacy.budget import Allowance
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import Statistic
@@ -39,7 +39,7 @@ _MOST_FEATURES = 2_000
 
 
 @dataclass(frozen=True)
-class EscapeCourse(Nonconvex):
+class EscapeSolver(Nonconvex):
     """Descent from zero on clipped gradients, with one noisy Hessian halfway to leave a saddle point by.
 
     At zero a bounded loss pulls all rows alike: the first step goes along the difference of class means, as
@@ -53,22 +53,22 @@ class EscapeCourse(Nonconvex):
         allowance: what may be spent.
     """
 
-    allowance: Allowance
+    budget: PrivacyBudget
 
     @property
     def _clip(self) -> float:
         """G of a row's part: no gradient is longer."""
-        return self.objective.profile.steepest
+        return self.objective.profile.gradient_bound
 
     @property
-    def pulls(self) -> Pulls:
+    def pulls(self) -> ClippedGradient:
         """Of gradients."""
-        return Pulls(self.objective.size)
+        return ClippedGradient(self.objective.size)
 
     @property
-    def curvatures(self) -> Curvatures:
+    def curvatures(self) -> ClippedHessian:
         """Of Hessians."""
-        return Curvatures(self.objective.size, *self.objective.profile.curvatures)
+        return ClippedHessian(self.objective.size, *self.objective.profile.curvatures)
 
     @property
     def statistics(self) -> dict[str, Statistic]:
@@ -78,21 +78,21 @@ class EscapeCourse(Nonconvex):
     @property
     def _longest(self) -> float:
         """Step: 1/M on what is convex but for its penalty, longer on a bounded loss."""
-        return (_LONGEST if self.loss != "logistic-nonconvex" else 1.0) / self.objective.smoothness
+        return (_LONGEST if self.loss != "logistic-nonconvex" else 1.0) / self.objective.gradient_lipschitz
 
     @property
     def _noise(self) -> float:
         """Standard deviation that all steps may leave on a score."""
-        whole = self.allowance.release(self.pulls, "gradient", self._clip)
+        whole = self.budget.release(self.pulls, "gradient", self._clip)
         return _NOISE * sqrt(whole.diameter / whole.deviation)
 
     def _gradients(self, share: float, count: int) -> NoisySum:
-        return self.allowance.release(self.pulls, "gradient", self._clip, share=share, count=count)
+        return self.budget.release(self.pulls, "gradient", self._clip, share=share, count=count)
 
     @property
     def steps(self) -> int:
         """As many as the way takes that the noise allows."""
-        if self.allowance.pure:
+        if self.budget.pure:
             return _PURE_STEPS
         # T steps of length η leave √T·η times the noise of one, which itself is √T times that of the whole.
         way = self._noise / self._gradients(1.0, 1).deviation
@@ -107,8 +107,8 @@ class EscapeCourse(Nonconvex):
         steps, clip = self.steps, self.objective.hessians_clip
         if self.objective.size > _MOST_FEATURES:
             return (self._gradients(1.0, steps),)
-        hessian = self.allowance.release(self.curvatures, "hessian", clip, share=_HESSIAN_SHARE)
-        if loudness(hessian.deviation, self.objective.size) > _LOUD * clip:
+        hessian = self.budget.release(self.curvatures, "hessian", clip, share=_HESSIAN_SHARE)
+        if noise_level(hessian.deviation, self.objective.size) > _LOUD * clip:
             return (self._gradients(1.0, steps),)
         left, half = (1 - _HESSIAN_SHARE) / steps, steps // 2
         return (
@@ -117,9 +117,9 @@ class EscapeCourse(Nonconvex):
             self._gradients(left * (steps - half), steps - half),
         )
 
-    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The last iterate. Its noise is what the steps added, not what curvature made of that on the way."""
-        loss, symmetric = replace(self.objective, design=design), self.curvatures.symmetric
+        loss, symmetric = replace(self.objective, feature_map=feature_map), self.curvatures.symmetric
         gradients = [release for release in releases if release.statistic == "gradient"]
         hessians = [release for release in releases if release.statistic == "hessian"]
         count = sum(release.count for release in gradients)
@@ -127,10 +127,10 @@ class EscapeCourse(Nonconvex):
         step = min(self._noise / spread, self._longest)
 
         def gradient(at: Array) -> Array:
-            return loss.penalty_gradient(at) - gate.mean(Placed(loss, at))
+            return loss.penalty_gradient(at) - gate.mean(LinearQuery(loss, at))
 
         def hessian(at: Array) -> Array:
-            noisy = symmetric.matrix(gate.mean(Placed(loss, at), "hessian"))
+            noisy = symmetric.matrix(gate.mean(LinearQuery(loss, at), "hessian"))
             return noisy + np.diag(loss.penalty_curvatures(at))
 
         weights = descend(
@@ -140,8 +140,8 @@ class EscapeCourse(Nonconvex):
             step=step,
             count=count,
             escapes=frozenset({gradients[0].count} if hessians else ()),
-            bend=loss.bend,
-            loud=max((loudness(release.deviation, loss.size) for release in hessians), default=0.0),
+            hessian_lipschitz=loss.hessian_lipschitz,
+            loud=max((noise_level(release.deviation, loss.size) for release in hessians), default=0.0),
         )
         noise = (step * spread) ** 2
-        return Fit(design, weights[None], noise=lambda _: noise * np.eye(loss.size), sampling=None)
+        return Fit(feature_map, weights[None], noise=lambda _: noise * np.eye(loss.size), sampling=None)

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array, lengths
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 
 _CONSTANT = 0.2
 """k of a classifier with an intercept: large enough to be learned, and short beside the features."""
 
 
 @dataclass(frozen=True)
-class Standardised:
+class FeatureMap:
     """The per-record map from stored rows to vectors of length at most one, and coefficients back.
 
     A vector is (x, k)/√(1 + k²): the standardised features, shortened to the bound and divided by it, and a
@@ -35,14 +35,14 @@ class Standardised:
     usual: float
 
     @classmethod
-    def of(cls, shape: LabelledShape, bound: float, *, intercept: bool) -> "Standardised":
+    def of(cls, shape: LabelledMetadata, bound: float, *, intercept: bool) -> "FeatureMap":
         """By the public facts of a shape."""
         mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
         scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
         length = bound if shape.scale is None else sqrt(shape.dim)
         return cls(mean, scale, bound, _CONSTANT if intercept else 0.0, max(bound, length))
 
-    def shifted(self, mean: Array, scale: Array) -> "Standardised":
+    def shifted(self, mean: Array, scale: Array) -> "FeatureMap":
         """With each feature's mean and scale in units of the ones that it has here."""
         return replace(self, mean=self.mean + self.scale * mean, scale=self.scale * scale)
 

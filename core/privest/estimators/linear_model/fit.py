@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from privest.arrays import Array
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Fit:
         sampling: the same by the sampling of rows, where it is known.
     """
 
-    design: Standardised
+    feature_map: FeatureMap
     weights: Array
     noise: Callable[[int], Array]
     sampling: Callable[[int], Array] | None

@@ -9,19 +9,19 @@ from scipy.special import softmax
 
 from privest.arrays import Array
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS, Descent, DescentSolver
-from privest.estimators.linear_model.clipped import ClippedCourse
-from privest.estimators.linear_model.escape_planning import EscapeCourse
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.clipped import ClippedSolver
+from privest.estimators.linear_model.escape_planning import EscapeSolver
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import ClassMoments, LogLoss
+from privest.estimators.linear_model.losses.logistic import ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton import ScoreModel, mean_of
-from privest.estimators.linear_model.newton_planning import NewtonCourse, released
+from privest.estimators.linear_model.newton_planning import NewtonSolver, released
 from privest.estimators.linear_model.nonconvex import NonconvexLoss
-from privest.estimators.linear_model.spider_planning import SpiderCourse
-from privest.metadata import LabelledShape
+from privest.estimators.linear_model.spider_planning import SpiderSolver
+from privest.metadata import LabelledMetadata
 from privest.optim.pooled import sampled
-from privest.privacy.budget import Allowance, cost_of_all, in_words, weak_delta
+from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
@@ -131,7 +131,7 @@ class LogisticPlan:
     """
 
     target: PrivacyTarget
-    shape: LabelledShape
+    shape: LabelledMetadata
     solver: Solver
     penalty: float
     spec: LogisticSpec
@@ -153,28 +153,28 @@ class LogisticPlan:
         return {"spread": self.spread, "moments": self.moments} | self.course.statistics
 
     @property
-    def allowance(self) -> Allowance:
+    def budget(self) -> PrivacyBudget:
         """All that may be spent."""
-        return _allowance(self.spec, self.shape, self.target)
+        return _budget(self.spec, self.shape, self.target)
 
     @property
-    def course(self) -> NewtonCourse | ClippedCourse | EscapeCourse | SpiderCourse | Descent:
+    def course(self) -> NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent:
         """The solver with its constants, on what the rest leaves."""
-        spec, shape, allowed = self.spec, self.shape, self.allowance
+        spec, shape, allowed = self.spec, self.shape, self.budget
         allowed = allowed.part(1 - _SPREAD_SHARE * self.standardises - _MOMENTS_SHARE * self.informs)
         if self.solver == "newton":
-            return NewtonCourse(shape, allowed, self.penalty, spec.intercept)
+            return NewtonSolver(shape, allowed, self.penalty, spec.intercept)
         if self.solver == "clipped":
-            return ClippedCourse(shape, allowed, spec.intercept)
+            return ClippedSolver(shape, allowed, spec.intercept)
         if self.solver in _NONCONVEX:
             what = (shape, cast("NonconvexLoss", spec.loss), self.penalty, spec.intercept)  # see `_refuse`
             return (
-                EscapeCourse(*what, allowed) if self.solver == "escape" else SpiderCourse(*what, self.target)
+                EscapeSolver(*what, allowed) if self.solver == "escape" else SpiderSolver(*what, self.target)
             )
-        design = Standardised.of(shape, shape.usual_length, intercept=spec.intercept)
-        loss = LogLoss(design.size, len(shape.classes))
+        feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
+        loss = LogisticGradient(feature_map.size, len(shape.classes))
         steps = (spec.steps, spec.step_scale, spec.batch_size)
-        return Descent(self.solver, design, loss, allowed, self.penalty, *steps)
+        return Descent(self.solver, feature_map, loss, allowed, self.penalty, *steps)
 
     @property
     def standardises(self) -> bool:
@@ -194,7 +194,7 @@ class LogisticPlan:
     @property
     def moments(self) -> ClassMoments:
         """For errors by sampling."""
-        return ClassMoments(self.course.design.size, len(self.shape.classes), 0.5)
+        return ClassMoments(self.course.feature_map.size, len(self.shape.classes), 0.5)
 
 
 @dataclass(frozen=True)
@@ -248,7 +248,7 @@ class Spread:
     covariances: Array | None
 
 
-def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> LogisticPlan:
+def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> LogisticPlan:
     """Noise, steps and exact cost of a private logistic regression, from public facts alone.
 
     Args:
@@ -261,8 +261,8 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     """
     if shape.n < 1:
         raise ValueError("a classifier needs at least one record")
-    allowed = _allowance(spec, shape, target)
-    quiet = NewtonCourse(shape, allowed, 0.0, spec.intercept).loudness < _QUIET
+    allowed = _budget(spec, shape, target)
+    quiet = NewtonSolver(shape, allowed, 0.0, spec.intercept).noise_level < _QUIET
     convex: Solver = "newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped"
     solver: Solver = spec.solver or (convex if spec.loss == "logistic" else "escape")
     _refuse(spec, shape, solver, target)
@@ -285,7 +285,7 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     releases: list[Release] = list(course.releases())
     expected = ReleaseError(releases[-1].deviation)
     warnings = _warnings(shape, target)
-    if isinstance(course, SpiderCourse):
+    if isinstance(course, SpiderSolver):
         expected = replace(expected, accuracy=course.planned.accuracy)
         warnings += course.planned.warnings
     if draft.standardises:
@@ -304,12 +304,12 @@ def plan(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Log
     )
 
 
-def _allowance(spec: LogisticSpec, shape: LabelledShape, target: PrivacyTarget) -> Allowance:
+def _budget(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
     batches = spec.batch_size is not None and spec.batch_size < shape.n
-    return Allowance.of(target, shape.n, batches=batches)
+    return PrivacyBudget.of(target, shape.n, batches=batches)
 
 
-def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver, target: PrivacyTarget) -> None:
+def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget) -> None:
     """Refuse what is out of range, and choices that would be passed over in silence.
 
     Raises:
@@ -389,7 +389,7 @@ def _refuse(spec: LogisticSpec, shape: LabelledShape, solver: Solver, target: Pr
             raise ValueError(rule)
 
 
-def _warnings(shape: LabelledShape, target: PrivacyTarget) -> tuple[str, ...]:
+def _warnings(shape: LabelledMetadata, target: PrivacyTarget) -> tuple[str, ...]:
     found: list[str] = []
     if shape.scale is None:
         found.append(
@@ -412,14 +412,16 @@ def _why(spec: LogisticSpec, solver: Solver) -> str:
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
     course, releases = planned.course, planned.releases
-    design = course.design
+    feature_map = course.feature_map
     if planned.standardises:
         first, *releases = releases
-        design = design.shifted(*planned.spread.parts(gate.mean(design, "spread"), first.deviation))
-    fit = course.run(releases[: len(releases) - planned.informs], gate, design)
+        feature_map = feature_map.shifted(
+            *planned.spread.parts(gate.mean(feature_map, "spread"), first.deviation)
+        )
+    fit = course.run(releases[: len(releases) - planned.informs], gate, feature_map)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
-    coefficients, intercept = fit.design.original(fit.weights)
+    coefficients, intercept = fit.feature_map.original(fit.weights)
     if len(planned.shape.classes) == 2:
         coefficients, intercept = coefficients[0], intercept[0]
     return LogisticRegression(
@@ -433,19 +435,19 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
     """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
-    _, moment = released(planned.moments, release, gate, fit.design, planned.penalty)
-    model = ScoreModel(fit.weights, moment, mean_of(moment, fit.design.last))
+    _, moment = released(planned.moments, release, gate, fit.feature_map, planned.penalty)
+    model = ScoreModel(fit.weights, moment, mean_of(moment, fit.feature_map.last))
     n = sampled(gate) * planned.shape.n
     return lambda column: model.sampling(column) / n
 
 
 def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
     """In the units of the uploaded features; one column's at a time, as all may not fit."""
-    columns, features = len(fit.weights), len(fit.design.mean)
+    columns, features = len(fit.weights), len(fit.feature_map.mean)
     errors = np.empty((columns, features + 1))
     kept: list[Array] = []
     for column in range(columns):
-        found = fit.design.original_covariance(covariance(column))
+        found = fit.feature_map.original_covariance(covariance(column))
         # Where coefficients are all but known, rounding may leave less than nothing of a variance.
         errors[column] = np.sqrt(np.maximum(np.diag(found), 0.0))
         if columns * found.size <= _MOST_NUMBERS:

@@ -7,13 +7,13 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogLoss
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.optim.pooled import sampled
-from privest.privacy.budget import Allowance
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import Statistic
@@ -38,7 +38,7 @@ _HEAVY = 0.7
 
 
 @dataclass(frozen=True)
-class NewtonCourse:
+class NewtonSolver:
     """Weights matched to class means and a second moment, which come in one release, and Newton steps.
 
     What is fixed was chosen once, on the benchmark's data and on synthetic rows; all else follows from n, the
@@ -51,8 +51,8 @@ class NewtonCourse:
         intercept: whether there is one.
     """
 
-    shape: LabelledShape
-    allowance: Allowance
+    shape: LabelledMetadata
+    budget: PrivacyBudget
     penalty: float
     intercept: bool
 
@@ -63,12 +63,12 @@ class NewtonCourse:
         return 1 if count == 2 else count
 
     @property
-    def loudness(self) -> float:
+    def noise_level(self) -> float:
         """Expected largest eigenvalue of the noise on a second moment that has the whole budget and ρ = ½.
 
         With more than two classes √(K/2) times as much, as their gradients have more coordinates.
         """
-        allowed, size = self.allowance, self.shape.dim + self.intercept
+        allowed, size = self.budget, self.shape.dim + self.intercept
         coordinates = size * (size + 1) / 2 + self._columns * size
         single = sqrt(8.0) * (sqrt(coordinates + 1) if allowed.pure else 1.0) / (allowed.n * allowed.whole)
         return single * sqrt(2 * size) * sqrt(max(self._columns, 2) / 2)
@@ -76,14 +76,14 @@ class NewtonCourse:
     @property
     def steps(self) -> int:
         """On the data."""
-        return _STEPS if self.loudness < _WORTHWHILE else 0
+        return _STEPS if self.noise_level < _WORTHWHILE else 0
 
     @property
-    def design(self) -> Standardised:
+    def feature_map(self) -> FeatureMap:
         """What is seen of a row: shortened the less, the less noise there is."""
         shape = self.shape
-        tight = min(max(TIGHT * (_LOUD / self.loudness) ** 0.3, TIGHT), _WIDE)
-        return Standardised.of(
+        tight = min(max(TIGHT * (_LOUD / self.noise_level) ** 0.3, TIGHT), _WIDE)
+        return FeatureMap.of(
             shape,
             bound=shape.usual_length * (tight if shape.norm_bound is None else min(tight, 1.0)),
             intercept=self.intercept,
@@ -92,13 +92,13 @@ class NewtonCourse:
     @property
     def moments(self) -> ClassMoments:
         """What weights are matched to."""
-        heavy = self._columns == 1 and self.loudness * 0.75 < _HEAVY
-        return ClassMoments(self.design.size, len(self.shape.classes), 1.0 if heavy else 0.5)
+        heavy = self._columns == 1 and self.noise_level * 0.75 < _HEAVY
+        return ClassMoments(self.feature_map.size, len(self.shape.classes), 1.0 if heavy else 0.5)
 
     @property
-    def loss(self) -> LogLoss:
+    def loss(self) -> LogisticGradient:
         """Of the steps."""
-        return LogLoss(self.design.size, len(self.shape.classes))
+        return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property
     def statistics(self) -> dict[str, Statistic]:
@@ -111,7 +111,7 @@ class NewtonCourse:
         Raises:
             ValueError: float64 cannot carry this privacy.
         """
-        allowed, moments, loss, steps = self.allowance, self.moments, self.loss, self.steps
+        allowed, moments, loss, steps = self.budget, self.moments, self.loss, self.steps
         if not steps:
             return (allowed.release(moments, "moments", moments.longest),)
         return (
@@ -119,20 +119,20 @@ class NewtonCourse:
             allowed.release(loss, "gradient", loss.longest, share=0.5, count=steps),
         )
 
-    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The weights of the design's vectors, with what is known of their error."""
         moments, steps = self.moments, self.steps
-        first, moment = released(moments, releases[0], gate, design, self.penalty)
+        first, moment = released(moments, releases[0], gate, feature_map, self.penalty)
         if self._columns > 1:
             first = first - first.mean(axis=0)
-        mean = mean_of(moment, design.last)
+        mean = mean_of(moment, feature_map.last)
         weights, shaken = matched(first, moment, mean, deviation=releases[0].deviation)
         # With more than two classes a gradient's mean over them is its noise alone, and moves nothing.
         free = self._columns - (self._columns > 1)
         passed: list[Array] = []
         left = 0.0
         for _ in range(steps):
-            at = Classifier(design, weights.reshape(self.loss.shape))
+            at = Classifier(feature_map, weights.reshape(self.loss.shape))
             gradient = gate.mean(at).reshape(weights.shape)
             gradient = gradient - 2 * self.penalty * weights
             if self._columns > 1:
@@ -149,9 +149,9 @@ class NewtonCourse:
             noise = releases[-1].deviation
             excess = max(1.0, left / (2 * noise**2))
             shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
-        model, n = ScoreModel(weights, moment, mean), sampled(gate) * self.allowance.n
+        model, n = ScoreModel(weights, moment, mean), sampled(gate) * self.budget.n
         return Fit(
-            design,
+            feature_map,
             weights,
             noise=lambda column: model.squared_inverse(column, shaken),
             sampling=lambda column: model.sampling(column) / n,
@@ -159,8 +159,8 @@ class NewtonCourse:
 
 
 def released(
-    moments: ClassMoments, release: Release, gate: Oracle, design: Standardised, penalty: float
+    moments: ClassMoments, release: Release, gate: Oracle, feature_map: FeatureMap, penalty: float
 ) -> tuple[Array, Moment]:
     """The gate's next answer on moments: (columns, size) class means, and the second moment."""
-    first, second = moments.parts(gate.mean(design, "moments"))
+    first, second = moments.parts(gate.mean(feature_map, "moments"))
     return first, Moment(second, release.deviation / moments.scale, 2 * penalty * moments.factor)

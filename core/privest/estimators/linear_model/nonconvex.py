@@ -5,15 +5,15 @@ from functools import cached_property
 from math import log
 from typing import Literal
 
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.linear import MarginLoss
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, OfChance
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, SigmoidPolynomialLoss
 from privest.estimators.linear_model.newton_planning import TIGHT
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 
 NonconvexLoss = Literal["sigmoid", "savage", "logistic-nonconvex"]
 
-PROFILES: dict[NonconvexLoss, OfChance] = {
+PROFILES: dict[NonconvexLoss, SigmoidPolynomialLoss] = {
     "sigmoid": SIGMOID,
     "savage": SAVAGE,
     "logistic-nonconvex": LOGISTIC,
@@ -34,20 +34,20 @@ class Nonconvex:
         intercept: whether there is one.
     """
 
-    shape: LabelledShape
+    shape: LabelledMetadata
     loss: NonconvexLoss
     penalty: float
     intercept: bool
 
     @property
-    def design(self) -> Standardised:
+    def feature_map(self) -> FeatureMap:
         """What is seen of a row."""
-        return Standardised.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
+        return FeatureMap.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @cached_property
     def objective(self) -> MarginLoss:
         """What is minimised, in the mean over rows."""
-        return MarginLoss(self.design, PROFILES[self.loss], self.penalty)
+        return MarginLoss(self.feature_map, PROFILES[self.loss], self.penalty)
 
     @property
     def excess(self) -> float:

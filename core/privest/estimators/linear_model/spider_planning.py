@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.estimators.linear_model.spider import StreamOracle, spider
@@ -20,7 +20,7 @@ from privest.privacy.statistic import Statistic
 
 
 @dataclass(frozen=True)
-class SpiderCourse(Nonconvex):
+class SpiderSolver(Nonconvex):
     """Descent from zero with escapes, until the records run out.
 
     Attributes:
@@ -49,11 +49,11 @@ class SpiderCourse(Nonconvex):
         """Of Hessians, then of gradients."""
         return self.planned.releases
 
-    def run(self, releases: Sequence[Release], gate: Oracle, design: Standardised) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The point of least released gradient. Its noise is what the steps since the last escape added."""
         schedule, size = self.planned.schedule, self.objective.size
         found = spider(cast("StreamOracle", gate), start=np.zeros(size), schedule=schedule)
         gradients = cast("PrefixSums", releases[-1])
         steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
         variance = steps * (schedule.step_size * gradients.scale) ** 2
-        return Fit(design, found.answer[None], noise=lambda _: variance * np.eye(size), sampling=None)
+        return Fit(feature_map, found.answer[None], noise=lambda _: variance * np.eye(size), sampling=None)

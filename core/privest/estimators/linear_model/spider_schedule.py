@@ -56,7 +56,10 @@ class Problem:
 
     def __post_init__(self) -> None:
         loss = self.loss
-        if not all(bound > 0 for bound in (loss.steepest, loss.smoothness, loss.bend, self.excess)):
+        if not all(
+            bound > 0
+            for bound in (loss.gradient_bound, loss.gradient_lipschitz, loss.hessian_lipschitz, self.excess)
+        ):
             raise ValueError("bounds on gradients, Hessians, their change and the loss must be above 0")
 
     @property
@@ -104,7 +107,7 @@ def _sizes(problem: Problem, alpha: float) -> _Sizes:
     B^(4/9)M^(4/9)G^(1/9) for a factor, of which (BGM)^⅓, ours, is the geometric mean.
     """
     loss, mu, d = problem.loss, problem.mu, problem.loss.size
-    steep, error = loss.steepest, _GRADIENT_SHARE * alpha
+    steep, error = loss.gradient_bound, _GRADIENT_SHARE * alpha
     batch, drift, leaves = 1, steep, 1
     for _ in range(50):  # each grows with the others, the last like a logarithm
         sampled = 4 * steep**2 / error**2
@@ -115,9 +118,9 @@ def _sizes(problem: Problem, alpha: float) -> _Sizes:
         if found == batch:
             break
         batch, leaves = found, min(_LONGEST, ceil(drift / error) + 1)
-    error = _HESSIAN_SHARE * sqrt(loss.bend * alpha) / 2
-    sampled = 2 * loss.smoothness**2 * log(2 * d) / error**2
-    noisy = sqrt(2 * d) * 2 * loss.smoothness * sqrt(problem.rank) / (error * mu)
+    error = _HESSIAN_SHARE * sqrt(loss.hessian_lipschitz * alpha) / 2
+    sampled = 2 * loss.gradient_lipschitz**2 * log(2 * d) / error**2
+    noisy = sqrt(2 * d) * 2 * loss.gradient_lipschitz * sqrt(problem.rank) / (error * mu)
     return _Sizes(batch, ceil(max(sampled, noisy)), drift, leaves)
 
 
@@ -134,12 +137,16 @@ def _needed(problem: Problem, alpha: float) -> float:
     """
     loss, excess = problem.loss, problem.excess
     sizes = _sizes(problem, alpha)
-    escapes = excess / (_DESCENT * sqrt(alpha**3 / loss.bend))
+    escapes = excess / (_DESCENT * sqrt(alpha**3 / loss.hessian_lipschitz))
     error = _GRADIENT_SHARE * alpha
-    path = excess * loss.smoothness / error + escapes * loss.smoothness * sqrt(alpha / loss.bend)
-    steps = excess * loss.smoothness / (4 * error**2) + escapes
+    path = excess * loss.gradient_lipschitz / error + escapes * loss.gradient_lipschitz * sqrt(
+        alpha / loss.hessian_lipschitz
+    )
+    steps = excess * loss.gradient_lipschitz / (4 * error**2) + escapes
     refreshes = 1 + path / sizes.drift
-    return sizes.batch * (refreshes + path / loss.steepest) + steps + sizes.hessian_batch * (1 + escapes)
+    return (
+        sizes.batch * (refreshes + path / loss.gradient_bound) + steps + sizes.hessian_batch * (1 + escapes)
+    )
 
 
 def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
@@ -153,32 +160,32 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
         ValueError: not one batch fits; or float64 cannot carry this privacy.
     """
     loss = problem.loss
-    coarsest = _COARSEST * loss.steepest
+    coarsest = _COARSEST * loss.gradient_bound
     alpha = coarsest / largest(lambda finer: _needed(problem, coarsest / finer) <= problem.n, 1.0, 1e6)
     sizes = _sizes(problem, alpha)
     if sizes.batch + sizes.hessian_batch > problem.n:
         raise ValueError(_refusal(problem, coarsest))
-    radius = sqrt(alpha / loss.bend)
+    radius = sqrt(alpha / loss.hessian_lipschitz)
     gradients = prefix_sums(
         "square-root",
         statistic=GRADIENT,
         n=problem.n,
         size=loss.size,
-        clip=loss.steepest / sizes.batch,
+        clip=loss.gradient_bound / sizes.batch,
         leaves=sizes.leaves,
         mu=problem.mu * _WITHIN,
     )
     steps = _escape_steps(problem, alpha, radius, gradients)
-    refresh = max(1, ceil(alpha**1.5 / (loss.smoothness * sqrt(loss.bend))))
+    refresh = max(1, ceil(alpha**1.5 / (loss.gradient_lipschitz * sqrt(loss.hessian_lipschitz))))
     if escape is None:
         noise = {e: _noise_of(problem, sizes, e, refresh * steps, radius) for e in _ESCAPES}
         escape = min(_ESCAPES, key=noise.__getitem__)
     schedule = SpiderSchedule(
-        step_size=1 / loss.smoothness,
+        step_size=1 / loss.gradient_lipschitz,
         batch=sizes.batch,
         hessian_batch=sizes.hessian_batch,
-        growth=sizes.batch * loss.smoothness / loss.steepest,
-        hessian_growth=sizes.hessian_batch * loss.bend / loss.smoothness,
+        growth=sizes.batch * loss.gradient_lipschitz / loss.gradient_bound,
+        hessian_growth=sizes.hessian_batch * loss.hessian_lipschitz / loss.gradient_lipschitz,
         drift=sizes.drift,
         leaves=sizes.leaves,
         calm=4 * _GRADIENT_SHARE * alpha,
@@ -199,7 +206,7 @@ def plan(problem: Problem, *, escape: Escape | None = None) -> SpiderPlan:
 def _hessians(problem: Problem, sizes: _Sizes, escape: Escape, products: int) -> Stream:
     """The Hessian's stream: of one leaf a segment, or of products."""
     loss, mu = problem.loss, problem.mu * _WITHIN
-    clip = loss.smoothness * sqrt(problem.rank) / sizes.hessian_batch
+    clip = loss.gradient_lipschitz * sqrt(problem.rank) / sizes.hessian_batch
     if escape == "products":
         return prefix_products(
             statistic=HESSIAN, n=problem.n, rows=loss.size, clip=clip, count=products, mu=mu
@@ -221,14 +228,14 @@ def _noise_of(problem: Problem, sizes: _Sizes, escape: Escape, products: int, ra
 def _escape_steps(problem: Problem, alpha: float, radius: float, gradients: PrefixSums) -> int:
     """Γ: in which the noise on one gradient, along a curvature of half of −√(ρα), grows to 2Ξ (Lemma 3.9)."""
     loss = problem.loss
-    growth = log1p(sqrt(loss.bend * alpha) / (2 * loss.smoothness))
-    first = gradients.scale / loss.smoothness
+    growth = log1p(sqrt(loss.hessian_lipschitz * alpha) / (2 * loss.gradient_lipschitz))
+    first = gradients.scale / loss.gradient_lipschitz
     return max(1, ceil(log(max(2 * radius / first, 1.0)) / growth))
 
 
 def _warnings(problem: Problem, alpha: float) -> tuple[str, ...]:
     loss = problem.loss
-    useful = min(loss.steepest, loss.smoothness**2 / loss.bend)
+    useful = min(loss.gradient_bound, loss.gradient_lipschitz**2 / loss.hessian_lipschitz)
     if alpha < useful:
         return ()
     needed = ceil(_needed(problem, useful / 2))

@@ -47,7 +47,7 @@ def _seen(candidates: Candidates, rows: Array) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True)
-class Tilt:
+class CandidateGradients:
     """Σ of the negative gradients of the bounded loss with respect to each normal, all in one vector.
 
     Attributes:
@@ -76,7 +76,7 @@ class Tilt:
 
 
 @dataclass(frozen=True)
-class Objective:
+class CandidateScores:
     """Σ of the bounded loss of each candidate; a row's values are between 0 and 1.
 
     Attributes:

@@ -23,7 +23,7 @@ further, so that rows somewhat off it still pull."""
 
 
 @dataclass(frozen=True)
-class Picture:
+class DataModel:
     """Public facts of rows with unknown entries, and the subspace that is sought.
 
     Attributes:

@@ -13,7 +13,7 @@ _LEAST_RESIDUAL = 1e-12
 """Below, a direction is rounding; the gradient of the absolute loss falls to zero there."""
 
 
-class ResidualLoss(Protocol):
+class RobustPenalty(Protocol):
     """ρ(d) of the length d of a residual, scaled so that no row's gradient is longer than one."""
 
     def weight(self, residual: Array) -> Array:
@@ -85,7 +85,7 @@ class Bounded:
 
 
 @dataclass(frozen=True)
-class At:
+class SubspaceQuery:
     """Where, and of which loss, a gradient is asked for.
 
     Attributes:
@@ -95,11 +95,11 @@ class At:
     """
 
     basis: Array
-    loss: ResidualLoss
+    loss: RobustPenalty
     center: Array | None = None
 
 
-def residuals(at: At, rows: Array) -> tuple[Array, Array, Array]:
+def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:
     """What a subspace holds and leaves of rows on the sphere.
 
     Returns:
@@ -135,7 +135,7 @@ class SubspaceDistance:
         """Two gradients may be opposite."""
         return 2.0 * clip
 
-    def clipped_sum(self, point: At, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: SubspaceQuery, rows: Array, clip: float) -> Array:
         """Σ over rows on the sphere of gradients of length at most `clip`; see `Statistic`."""
         along, left, length = residuals(point, rows)
         pull = point.loss.weight(length) * length * lengths(along)

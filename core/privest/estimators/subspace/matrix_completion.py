@@ -12,13 +12,13 @@ from scipy.special import chdtri
 
 from privest.arrays import Array
 from privest.estimators.subspace.completion_losses import CompletionGradient
-from privest.estimators.subspace.completion_schedule import Picture
+from privest.estimators.subspace.completion_schedule import DataModel
 from privest.estimators.subspace.descent import descent
 from privest.estimators.subspace.hetero_pca import hetero_pca
-from privest.estimators.subspace.off_diagonal_moment import HollowMoment
+from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.schedule import right_angles
-from privest.metadata import PartialVectorsShape
-from privest.privacy.budget import Allowance, cost_of_all, in_words, weak_delta
+from privest.metadata import PartialVectorsMetadata
+from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
@@ -110,7 +110,7 @@ class MatrixCompletionPlan:
     """
 
     target: PrivacyTarget
-    shape: PartialVectorsShape
+    shape: PartialVectorsMetadata
     rank: int
     step_sizes: tuple[float, ...]
     releases: tuple[NoisySum, ...]
@@ -130,11 +130,11 @@ class MatrixCompletionPlan:
     def statistics(self) -> dict[str, Statistic]:
         """What the gate may sum for this plan."""
         dim, rank = self.shape.dim, self.rank
-        return {"hollow": HollowMoment(dim), "gradient": CompletionGradient(dim, rank)}
+        return {"hollow": OffDiagonalMoment(dim), "gradient": CompletionGradient(dim, rank)}
 
 
 def plan(
-    spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: PrivacyTarget
+    spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: PrivacyTarget
 ) -> MatrixCompletionPlan:
     """Noise, steps and exact cost of a private matrix completion, from public facts alone.
 
@@ -147,9 +147,9 @@ def plan(
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     _refuse(spec, shape, target)
-    rank, budget = spec.rank, Allowance.of(target, shape.n)
+    rank, budget = spec.rank, PrivacyBudget.of(target, shape.n)
     picture = _picture(spec, shape)
-    start = budget.release(HollowMoment(shape.dim), "hollow", 1.0)
+    start = budget.release(OffDiagonalMoment(shape.dim), "hollow", 1.0)
     releases, step_sizes, error = (start,), (), picture.start_error(start.deviation)
     why = f"the start has the whole budget: a squared distance of {error:.2g} is expected"
     if _is_descent_asked(spec) or _work(spec, shape) <= _LONGEST_RUN:
@@ -184,9 +184,9 @@ class _Descent:
     error: float
 
 
-def _descent(spec: MatrixCompletionSpec, picture: Picture, budget: Allowance) -> _Descent:
+def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudget) -> _Descent:
     gradient = CompletionGradient(picture.dim, picture.rank)
-    start = budget.release(HollowMoment(picture.dim), "hollow", 1.0, share=_START)
+    start = budget.release(OffDiagonalMoment(picture.dim), "hollow", 1.0, share=_START)
     away = picture.start_error(start.deviation)
     count, local = _STEPS if spec.steps is None else spec.steps, spec.local_steps
     each = (1 - _START) / count
@@ -198,15 +198,15 @@ def _descent(spec: MatrixCompletionSpec, picture: Picture, budget: Allowance) ->
     return _Descent((start, *sums), tuple(steps), away < _USEFUL * right_angles(picture.rank), error)
 
 
-def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsShape) -> Picture:
-    return Picture(shape.n, shape.dim, spec.rank, max(shape.known, _LEAST_KNOWN))
+def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> DataModel:
+    return DataModel(shape.n, shape.dim, spec.rank, max(shape.known, _LEAST_KNOWN))
 
 
 def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
     return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
 
 
-def _warnings(picture: Picture, error: float) -> list[str]:
+def _warnings(picture: DataModel, error: float) -> list[str]:
     found: list[str] = []
     if picture.known * picture.dim < picture.rank + 1:
         found.append("rows with no more known entries than the rank, as declared, say little of the subspace")
@@ -215,7 +215,7 @@ def _warnings(picture: Picture, error: float) -> list[str]:
     return found
 
 
-def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: PrivacyTarget) -> None:
+def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: PrivacyTarget) -> None:
     """Refuse what is out of range.
 
     Raises:
@@ -248,14 +248,14 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsShape, target: Priv
         raise ValueError("this run would take too long: ask for fewer steps or a smaller rank")
 
 
-def _work(spec: MatrixCompletionSpec, shape: PartialVectorsShape) -> float:
+def _work(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> float:
     """Products that a descent takes, of which the Gram matrices are the most."""
     return (spec.steps or _STEPS) * spec.local_steps * float(shape.n) * shape.dim * (spec.rank + 4) ** 2
 
 
 def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
-    hollow = HollowMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
+    hollow = OffDiagonalMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
     start = hetero_pca(hollow, planned.rank)
     steps, local_steps = planned.step_sizes, planned.local_steps
     return Completion(descent(start, gate, asked=lambda at: at, steps=steps, local_steps=local_steps))

@@ -13,7 +13,7 @@ from privest.estimators.subspace.partial_rows import known_part
 
 
 @dataclass(frozen=True)
-class HollowMoment:
+class OffDiagonalMoment:
     """Σ of aaᵀ without its diagonal, over known parts a with zeros for what is not known.
 
     Two different entries are both known with the square of the probability of one, and the diagonal with

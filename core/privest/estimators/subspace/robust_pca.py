@@ -10,16 +10,16 @@ from scipy.special import chdtri
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
-from privest.estimators.subspace.candidates import Objective, Tilt
+from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.descent import consensus, descent, principal
 from privest.estimators.subspace.losses import (
     Absolute,
-    At,
     Bounded,
     Redescending,
-    ResidualLoss,
+    RobustPenalty,
     Squared,
     SubspaceDistance,
+    SubspaceQuery,
 )
 from privest.estimators.subspace.reaper import reaper
 from privest.estimators.subspace.reaper_losses import Reaper
@@ -40,11 +40,11 @@ from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
 from privest.privacy.budget import (
-    BELOW,
     LEAST_RATE,
+    ROUNDING_GUARD,
     batches,
     cost_of_batches,
     covers,
@@ -199,7 +199,7 @@ class RobustPCAPlan:
     """
 
     target: PrivacyTarget
-    shape: VectorsShape
+    shape: VectorsMetadata
     rank: int
     loss: Loss
     scale: float
@@ -234,8 +234,8 @@ def _statistics(dim: int, rank: int, solver: Solver) -> dict[str, Statistic]:
         "location": SquaredDistance(Euclidean(dim)),
         "moment": SecondMoment(dim),
         "sketch": Sketch(dim, _columns(dim, rank)),
-        "tilt": Tilt(rank + 1, rank),
-        "objective": Objective(2 * rank + 2),
+        "tilt": CandidateGradients(rank + 1, rank),
+        "objective": CandidateScores(2 * rank + 2),
         "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank),
     }
@@ -282,7 +282,7 @@ class _Descent:
 class _Planner:
     """Divides one budget of μ² over the parts of a run; a share is always of the whole."""
 
-    def __init__(self, spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> None:
+    def __init__(self, spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
         self.spec, self.shape = spec, shape
         stochastic = spec.solver in STOCHASTIC
         self.mu, self.slack = (
@@ -298,7 +298,7 @@ class _Planner:
             n=self.shape.n,
             size=found.size,
             clip=clip,
-            loss=self.mu * sqrt(share / count) * BELOW,
+            loss=self.mu * sqrt(share / count) * ROUNDING_GUARD,
             count=count,
             statistic=statistic,
             diameter=found.diameter(clip),
@@ -381,7 +381,7 @@ class _Planner:
             rate = min(1.0, _BATCH / n) if spec.rate is None else spec.rate
             if spec.sampling == "fixed":
                 rate = max(1, round(rate * n)) / n
-            mu = self.mu * sqrt(left) * BELOW
+            mu = self.mu * sqrt(left) * ROUNDING_GUARD
             block = batches(n, size, "gradient", 1.0, rate, spec.sampling, answers, mu, self.slack)
             cost = cost_of_batches((block,), self.slack)
         noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
@@ -397,7 +397,7 @@ class _Planner:
         return _Descent(block, cost, steps, descent_error(error, steps, noise, rank, smooth))
 
 
-def plan(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> RobustPCAPlan:
+def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> RobustPCAPlan:
     """Noise, steps and exact cost of a private robust PCA, from public facts alone.
 
     Args:
@@ -462,7 +462,7 @@ def plan(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> Rob
     )
 
 
-def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> None:
+def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
     """Refuse what is out of range, and choices that would be passed over in silence.
 
     Raises:
@@ -515,7 +515,7 @@ def _refuse(spec: RobustPCASpec, shape: VectorsShape, target: PrivacyTarget) -> 
     _refuse_long(spec, shape)
 
 
-def _refuse_long(spec: RobustPCASpec, shape: VectorsShape) -> None:
+def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata) -> None:
     """Refuse what takes too long.
 
     Raises:
@@ -527,7 +527,7 @@ def _refuse_long(spec: RobustPCASpec, shape: VectorsShape) -> None:
         raise ValueError("this run would take too long: ask for fewer steps")
 
 
-def _work(spec: RobustPCASpec, shape: VectorsShape) -> float:
+def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:
     """Entries that a descent of so many steps reads, and those of its iterates."""
     rows = shape.n if spec.solver not in STOCHASTIC else (spec.rate or _BATCH / shape.n) * shape.n
     return (spec.steps or 0) * spec.local_steps * shape.dim * (rows + 100.0 * spec.rank)
@@ -547,7 +547,7 @@ def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
             mirror=planned.solver in _MIRROR,
         )
     else:
-        losses: dict[Loss, ResidualLoss] = {
+        losses: dict[Loss, RobustPenalty] = {
             "absolute": Absolute(),
             "squared": Squared(),
             "bounded": Bounded(planned.scale),
@@ -556,7 +556,7 @@ def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
         basis = descent(
             _start(planned, gate, center),
             gate,
-            asked=lambda at: At(at, losses[planned.loss], center),
+            asked=lambda at: SubspaceQuery(at, losses[planned.loss], center),
             steps=planned.step_sizes,
             local_steps=planned.local_steps,
         )

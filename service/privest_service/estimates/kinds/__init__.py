@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.records import Records
@@ -22,7 +22,7 @@ from privest_service.estimates.schemas import SecondOpinion
 
 __all__ = ["KINDS", "Kind", "OpenRows", "Plan", "opinion_job", "plan_job", "run", "run_job"]
 
-OpenRows = Callable[[str, Shape], Records]
+OpenRows = Callable[[str, DatasetMetadata], Records]
 """Opens the rows in a file, of a public shape."""
 
 KINDS = {
@@ -31,7 +31,9 @@ KINDS = {
 }
 
 
-def plan_job(kind: str, options: dict[str, Any], about: Sequence[tuple[Shape, PrivacyTarget]]) -> str:
+def plan_job(
+    kind: str, options: dict[str, Any], about: Sequence[tuple[DatasetMetadata, PrivacyTarget]]
+) -> str:
     """Plan in a worker process what would take the web process too long.
 
     Raises:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from privest.estimators.linear_model import classifier_score
 from privest.estimators.linear_model.classifier_score import Metric
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
@@ -87,7 +87,9 @@ class ClassifierScorePlanView(PlanView):
     expected_error: ScoreUncertainty
 
 
-def _plan(options: dict[str, Any], shape: LabelledShape, target: PrivacyTarget) -> classifier_score.ScorePlan:
+def _plan(
+    options: dict[str, Any], shape: LabelledMetadata, target: PrivacyTarget
+) -> classifier_score.ScorePlan:
     return classifier_score.plan(classifier_score.ScoreSpec(**options), shape, target)
 
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.planning import Solver
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
-from privest.metadata import PointsShape
+from privest.metadata import PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Scheme
 from privest.privacy.oracle import Oracle
@@ -69,7 +69,9 @@ class FrechetMeanPlanView(PlanView):
     expected_error: MeanUncertainty
 
 
-def _plan(options: dict[str, Any], shape: PointsShape, target: PrivacyTarget) -> frechet_mean.FrechetMeanPlan:
+def _plan(
+    options: dict[str, Any], shape: PointsMetadata, target: PrivacyTarget
+) -> frechet_mean.FrechetMeanPlan:
     return frechet_mean.plan(frechet_mean.FrechetMeanSpec(**options), shape, target)
 
 

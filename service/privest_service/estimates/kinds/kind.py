@@ -10,7 +10,7 @@ from pydantic import BaseModel, TypeAdapter
 from privest.estimators import federation
 from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
-from privest.metadata import Shape
+from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
@@ -45,7 +45,9 @@ class Kind:
         """The choices of a request that are this kind's own."""
         return request.model_dump(exclude=set(EstimateRequest.model_fields))
 
-    def plan_for(self, options: dict[str, Any], about: Sequence[tuple[Shape, PrivacyTarget]]) -> Plan:
+    def plan_for(
+        self, options: dict[str, Any], about: Sequence[tuple[DatasetMetadata, PrivacyTarget]]
+    ) -> Plan:
         """The plan of a question on one dataset or several, each with its target.
 
         Raises:

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import Loss, Solver
-from privest.metadata import LabelledShape
+from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
@@ -127,7 +127,7 @@ class LogisticRegressionPlanView(PlanView):
 
 
 def _plan(
-    options: dict[str, Any], shape: LabelledShape, target: PrivacyTarget
+    options: dict[str, Any], shape: LabelledMetadata, target: PrivacyTarget
 ) -> logistic_regression.LogisticPlan:
     return logistic_regression.plan(logistic_regression.LogisticSpec(**options), shape, target)
 

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
-from privest.metadata import PartialVectorsShape
+from privest.metadata import PartialVectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 from privest_service.estimates.kinds.kind import Kind, plans_of
@@ -60,7 +60,9 @@ class MatrixCompletionPlanView(PlanView):
     expected_error: CompletionUncertainty
 
 
-def _plan(options: dict[str, Any], shape: PartialVectorsShape, target: PrivacyTarget) -> MatrixCompletionPlan:
+def _plan(
+    options: dict[str, Any], shape: PartialVectorsMetadata, target: PrivacyTarget
+) -> MatrixCompletionPlan:
     return matrix_completion.plan(MatrixCompletionSpec(**options), shape, target)
 
 

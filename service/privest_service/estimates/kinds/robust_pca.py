@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import STOCHASTIC, Loss, Solver, Start
-from privest.metadata import VectorsShape
+from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Scheme
 from privest.privacy.oracle import Oracle
@@ -100,7 +100,7 @@ class RobustPCAPlanView(PlanView):
     expected_error: SubspaceUncertainty
 
 
-def _plan(options: dict[str, Any], shape: VectorsShape, target: PrivacyTarget) -> robust_pca.RobustPCAPlan:
+def _plan(options: dict[str, Any], shape: VectorsMetadata, target: PrivacyTarget) -> robust_pca.RobustPCAPlan:
     return robust_pca.plan(robust_pca.RobustPCASpec(**options), shape, target)
 
 

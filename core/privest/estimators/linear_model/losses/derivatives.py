@@ -56,10 +56,10 @@ class Gradients:
         """The sum over (n, ...) rows: (d,)."""
         loss = self.loss
         vectors = loss.gradients(point.point, rows)
-        longest = loss.steepest
+        longest = loss.gradient_bound
         if point.before is not None:
             vectors = vectors - loss.gradients(point.before, rows)
-            longest = loss.smoothness * point.moved
+            longest = loss.gradient_lipschitz * point.moved
         return _clipped_mean(vectors, point, clip, longest)
 
 
@@ -96,10 +96,10 @@ class Hessians:
     def _of_block(self, point: Leaf, rows: Array, clip: float) -> Array:
         loss = self.loss
         matrices = loss.hessians(point.point, rows)
-        largest = loss.smoothness
+        largest = loss.gradient_lipschitz
         if point.before is not None:
             matrices = matrices - loss.hessians(point.before, rows)
-            largest = loss.bend * point.moved
+            largest = loss.hessian_lipschitz * point.moved
         vectors = SymmetricCoordinates(loss.size).of(matrices)
         return _clipped_mean(vectors, point, clip, sqrt(self.rank) * largest)
 

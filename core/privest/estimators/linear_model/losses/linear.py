@@ -11,8 +11,8 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths
-from privest.estimators.linear_model.feature_map import Standardised
-from privest.estimators.linear_model.losses.scalar import GemanMcClure, Profile
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.scalar import GemanMcClure, ScalarLoss
 from privest.privacy.clipping import any_floats
 
 _PENALTY = GemanMcClure(1.0)
@@ -34,29 +34,29 @@ class LinearLoss(ABC):
         penalty: λ.
     """
 
-    design: Standardised
-    profile: Profile
+    feature_map: FeatureMap
+    profile: ScalarLoss
     penalty: float = 0.0
 
     @property
     def size(self) -> int:
         """d, length of w."""
-        return self.design.size
+        return self.feature_map.size
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """G = sup |φ′| + 2λ√d·3√3/16."""
-        return self.profile.steepest + 2 * self.penalty * sqrt(self.size) * _PENALTY.steepest
+        return self.profile.gradient_bound + 2 * self.penalty * sqrt(self.size) * _PENALTY.gradient_bound
 
     @property
-    def smoothness(self) -> float:
+    def gradient_lipschitz(self) -> float:
         """M = sup |φ″| + 2λ."""
         return self.hessians_clip + 2 * self.penalty * _PENALTY.curvatures[1]
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """ρ = sup |φ‴| + 2λ·2.334."""
-        return self.profile.bend + 2 * self.penalty * _PENALTY.bend
+        return self.profile.hessian_lipschitz + 2 * self.penalty * _PENALTY.hessian_lipschitz
 
     @property
     def hessians_clip(self) -> float:
@@ -92,22 +92,22 @@ class MarginLoss(LinearLoss):
 
     def seen(self, point: Array, rows: Array) -> tuple[Array, Array]:
         """y·w·x, and y·x."""
-        z = self.design.features(rows)
-        z *= (2.0 * self.design.labels(rows, 2) - 1.0)[:, None]
+        z = self.feature_map.features(rows)
+        z *= (2.0 * self.feature_map.labels(rows, 2) - 1.0)[:, None]
         return np.vecdot(z, point), z
 
 
-class ResidualLoss(LinearLoss):
+class RegressionLoss(LinearLoss):
     """φ(y − w·x) of rows whose label y is a number."""
 
     def seen(self, point: Array, rows: Array) -> tuple[Array, Array]:
         """y − w·x, and −x."""
-        z = -self.design.features(rows)
+        z = -self.feature_map.features(rows)
         return rows[:, -1] + np.vecdot(z, point), z
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class LinearQuery:
     """Where derivatives are taken.
 
     Attributes:
@@ -120,7 +120,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Pulls:
+class ClippedGradient:
     """Σ of the negative gradients −φ′(t)·z of a linear loss, without the penalty's, which needs no row.
 
     Attributes:
@@ -133,14 +133,14 @@ class Pulls:
         """Two gradients may be opposite: those of one row with either label, where its score is 0."""
         return 2.0 * clip
 
-    def clipped_sum(self, point: Placed, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: LinearQuery, rows: Array, clip: float) -> Array:
         """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
         t, z = point.loss.seen(point.weights, rows)
         return _within(-point.loss.profile.slope(t), lengths(z), -clip, clip) @ z
 
 
 @dataclass(frozen=True)
-class Curvatures:
+class ClippedHessian:
     """Σ of the Hessians φ″(t)·zzᵀ of a linear loss, in orthonormal coordinates of symmetric matrices.
 
     Attributes:
@@ -172,7 +172,7 @@ class Curvatures:
         a, b = min(-self.least, clip), min(self.most, clip)
         return max(a + b, sqrt(2.0) * max(a, b))
 
-    def clipped_sum(self, point: Placed, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: LinearQuery, rows: Array, clip: float) -> Array:
         """Σ over rows of Hessians c·zzᵀ, c|z|² within −a and b; see `Statistic`."""
         t, z = point.loss.seen(point.weights, rows)
         least, most = max(self.least, -clip), min(self.most, clip)

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,12 +20,12 @@ class Classifier:
         weights: (size,) of the second of two classes, else (classes, size).
     """
 
-    design: Standardised
+    feature_map: FeatureMap
     weights: Array
 
 
 @dataclass(frozen=True)
-class LogLoss:
+class LogisticGradient:
     """Σ of the negative gradients of the mean logistic loss, for weights of the second class or of each.
 
     With two classes and y = ±1 a row's negative gradient is σ(−y·wᵀx)·y·x, at most |x| ≤ 1 long (paper
@@ -56,7 +56,7 @@ class LogLoss:
         return 1.0 if self.classes == 2 else sqrt(2.0)
 
     @property
-    def smoothness(self) -> float:
+    def gradient_lipschitz(self) -> float:
         """Largest eigenvalue of a row's Hessian: |x|²/4, and |x|²/2 of softmax (Böhning 1992)."""
         return 0.25 if self.classes == 2 else 0.5
 
@@ -66,7 +66,7 @@ class LogLoss:
 
     def clipped_sum(self, point: Classifier, rows: Array, clip: float) -> Array:
         """Σ over rows of gradients of length at most `clip`; see `Statistic`."""
-        x, labels = point.design.features(rows), point.design.labels(rows, self.classes)
+        x, labels = point.feature_map.features(rows), point.feature_map.labels(rows, self.classes)
         if self.classes == 2:
             signs = 2.0 * labels - 1.0
             scores: Array = np.vecdot(x, point.weights)
@@ -135,7 +135,7 @@ class ClassMoments:
         free = self.ratio <= 0.5
         return sqrt(self.energy * (4.0 if free else 2.0 + 2.0 * self.ratio + 0.5 / self.ratio))
 
-    def clipped_sum(self, point: Standardised, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: FeatureMap, rows: Array, clip: float) -> Array:
         """Σ over rows, as `point` sees them, of vectors of length at most `clip`; see `Statistic`."""
         x, labels = point.features(rows), point.labels(rows, self.classes)
         if self.classes == 2:

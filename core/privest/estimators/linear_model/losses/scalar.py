@@ -13,11 +13,11 @@ from privest.arrays import Array
 from privest.privacy.clipping import any_floats
 
 
-class Profile(Protocol):
+class ScalarLoss(Protocol):
     """φ(t), twice differentiable, by its derivatives. Total: a t of which there is none gives NaN."""
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """sup |φ′|."""
         ...
 
@@ -27,7 +27,7 @@ class Profile(Protocol):
         ...
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """sup |φ‴|, the Lipschitz constant of φ″."""
         ...
 
@@ -41,7 +41,7 @@ class Profile(Protocol):
 
 
 @dataclass(frozen=True)
-class OfChance:
+class SigmoidPolynomialLoss:
     """A loss of a margin t whose slope is a polynomial q in p = 1/(1 + eᵗ).
 
     As p′ = −p(1 − p), every derivative of it is one too: φ″ = −p(1 − p)·q′ and so on, and their suprema are
@@ -61,7 +61,7 @@ class OfChance:
         return first, second, falling * second.deriv()
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """sup |φ′|."""
         return max(map(abs, _range(self._derivatives[0])))
 
@@ -71,7 +71,7 @@ class OfChance:
         return _range(self._derivatives[1])
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """sup |φ‴|."""
         return max(map(abs, _range(self._derivatives[2])))
 
@@ -92,13 +92,13 @@ def _range(polynomial: Polynomial) -> tuple[float, float]:
     return float(values.min()), float(values.max())
 
 
-LOGISTIC = OfChance((0.0, -1.0))
+LOGISTIC = SigmoidPolynomialLoss((0.0, -1.0))
 """log(1 + e⁻ᵗ), convex: bounds 1, [0, 1/4], 1/(6√3)."""
 
-SIGMOID = OfChance((0.0, -1.0, 1.0))
+SIGMOID = SigmoidPolynomialLoss((0.0, -1.0, 1.0))
 """p, from 0 for right to 1 for wrong (Mason, Baxter, Bartlett and Frean 1999): bounds 1/4, ±1/(6√3), 1/8."""
 
-SAVAGE = OfChance((0.0, 0.0, -2.0, 2.0))
+SAVAGE = SigmoidPolynomialLoss((0.0, 0.0, -2.0, 2.0))
 """p² (Masnadi-Shirazi and Vasconcelos 2008, at half the margin): steepest 8/27, where p = 2/3."""
 
 
@@ -128,7 +128,7 @@ class Biweight(_OfResidual):
     """
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """16c/(25√5)."""
         return 16 * self.scale / (25 * sqrt(5))
 
@@ -138,7 +138,7 @@ class Biweight(_OfResidual):
         return -0.8, 1.0
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """8/c."""
         return 8 / self.scale
 
@@ -166,7 +166,7 @@ class GemanMcClure(_OfResidual):
     """
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """3√3·c/16."""
         return 3 * sqrt(3) * self.scale / 16
 
@@ -176,7 +176,7 @@ class GemanMcClure(_OfResidual):
         return -0.25, 1.0
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """2.334/c."""
         square = 1 - 2 / sqrt(5)
         return 12 * sqrt(square) * (1 - square) / (1 + square) ** 4 / self.scale

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, seen_by
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class RightAnswers:
         else:
             said, held = np.argmax(scores, axis=1), np.isfinite(scores).all(axis=1)
             classes = scores.shape[1]
-        right = held & (said == Standardised.labels(rows, classes))
+        right = held & (said == FeatureMap.labels(rows, classes))
         return np.array([min(clip, 1.0) * np.count_nonzero(right)])
 
 
@@ -100,5 +100,5 @@ class ScoreHistogram:
         scores = point.of(rows)
         place = np.searchsorted(self.edges, scores)
         place[~np.isfinite(scores)] = self.bins // 2
-        place += self.bins * Standardised.labels(rows, 2)
+        place += self.bins * FeatureMap.labels(rows, 2)
         return min(clip, 1.0) * np.bincount(place, minlength=self.size).astype(np.float64)

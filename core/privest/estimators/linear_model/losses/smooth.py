@@ -18,17 +18,17 @@ class SmoothLoss(Protocol):
         ...
 
     @property
-    def steepest(self) -> float:
+    def gradient_bound(self) -> float:
         """G: |∇f| is at most this."""
         ...
 
     @property
-    def smoothness(self) -> float:
+    def gradient_lipschitz(self) -> float:
         """M: |∇f(x) − ∇f(y)| is at most M|x − y|, and no eigenvalue of the Hessian larger."""
         ...
 
     @property
-    def bend(self) -> float:
+    def hessian_lipschitz(self) -> float:
         """ρ: the Hessians at x and y are at most ρ|x − y| apart, in operator norm."""
         ...
 

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.estimators.linear_model.feature_map import Standardised
+from privest.estimators.linear_model.feature_map import FeatureMap
 
 _RATIO = 2.5
 """ω, weight of the squares: they come free up to 2.77."""
@@ -40,7 +40,7 @@ class FeatureSpread:
         """
         return 2.0 * (sqrt(self.features) if clip >= self.longest else clip)
 
-    def clipped_sum(self, point: Standardised, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, point: FeatureMap, rows: Array, clip: float) -> Array:
         """Σ over rows, in the units of `point`, of vectors of length at most `clip`; see `Statistic`."""
         with np.errstate(over="ignore", invalid="ignore"):
             z = np.nan_to_num(np.clip((rows[:, :-1] - point.mean) / point.scale, -1.0, 1.0))
