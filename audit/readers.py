@@ -24,8 +24,8 @@ from audit.lines import Finding
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.estimates.runners.local import Processes
 
 FORMATS: tuple[Format, ...] = get_args(Format)

@@ -189,9 +189,9 @@ def alone(script: str, *args: str) -> tuple[float, int, int]:
 
 def run(case: Case, plan: str, path: Path) -> tuple[float, int, int]:
     """One run of a worker."""
-    permit = path.with_suffix(".permit")
-    permit.touch()
-    return alone(_RUN, case.kind, plan, str(permit), str(path))
+    run_token = path.with_suffix(".run_token")
+    run_token.touch()
+    return alone(_RUN, case.kind, plan, str(run_token), str(path))
 
 
 def grown(case: Case, directory: Path) -> list[tuple[int, list[float], int, int]]:
@@ -246,10 +246,10 @@ def cluster(directory: Path, workers: int, port: int) -> Iterator[Client]:
 
 
 def on_cluster(client: Client, case: Case, plan: str, path: Path) -> float:
-    permit = path.with_suffix(".permit")
-    permit.touch()
+    run_token = path.with_suffix(".run_token")
+    run_token.touch()
     begun = time.perf_counter()
-    args = (kinds.run, case.kind, plan, str(permit), str(path))
+    args = (kinds.run, case.kind, plan, str(run_token), str(path))
     answer: Any = client.submit(attempt, 600.0, *args, pure=False).result()
     taken = time.perf_counter() - begun
     assert answer is not None

@@ -7,7 +7,8 @@ from functools import partial
 
 from fastapi import Depends, FastAPI
 
-from privest_service import probes, problems
+from privest_service import health, problems
+from privest_service.cached_probe import CachedProbe
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
@@ -16,18 +17,17 @@ from privest_service.datasets import endpoints as datasets
 from privest_service.datasets.service import clear, sweep
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
-from privest_service.edge import proper, unstored
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
-from privest_service.inputs import describe, nameable
+from privest_service.inputs import add_schemas, validate_path_params
 from privest_service.ledger import endpoints as ledger
 from privest_service.limits import CONNECTIONS, Limiter
-from privest_service.looks import Look
 from privest_service.owners import endpoints as owners
 from privest_service.problems import ProblemDocument
+from privest_service.proxy_middleware import proper, unstored
 from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
-from privest_service.security.rates import Rates
+from privest_service.security.rate_limit import RateLimiter
 from privest_service.services import Services
 from privest_service.settings import Settings
 from privest_service.telemetry import metrics, requests
@@ -60,16 +60,16 @@ def create_app(settings: Settings | None) -> FastAPI:
             memory=settings.worker_memory,
             intake_workers=settings.intake_workers,
             intake_timeout=settings.intake_timeout,
-            tidy=partial(sweep, database, store),
+            housekeeping=partial(sweep, database, store),
             limiter=limiter,
         )
         clear(database, store)
         engine.start()
         tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
         readiness = Readiness(database, head(database), store, engine)
-        rates = Rates(settings.rate_limit)
+        rates = RateLimiter(settings.rate_limit)
         app.state.services = Services(settings, database, store, engine, readiness, rates, limiter)
-        metrics.watch(Look(partial(probes.queue, database)).seen)
+        metrics.watch(CachedProbe(partial(health.queue, database)).seen)
         try:
             yield
         finally:
@@ -88,11 +88,11 @@ def create_app(settings: Settings | None) -> FastAPI:
         # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
         # and how long every request took.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
-        dependencies=[Depends(nameable)],
+        dependencies=[Depends(validate_path_params)],
     )
     problems.install(app)
-    describe(app, ProblemDocument)
-    describe(app, NewUpload, NewHandle, suffix="-Input")
+    add_schemas(app, ProblemDocument)
+    add_schemas(app, NewUpload, NewHandle, suffix="-Input")
     app.add_middleware(proper)
     requests.install(app)
     app.add_middleware(unstored)
@@ -105,8 +105,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         estimates.router,
         ledger.router,
         ledger.keys_router,
-        probes.router,
-        probes.counted,
+        health.router,
+        health.counted,
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)

@@ -96,9 +96,9 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415
 
     from privest_service.app import create_app  # noqa: PLC0415
-    from privest_service.edge import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
-    from privest_service.pace import PacedProtocol  # noqa: PLC0415
+    from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
+    from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
     from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
     # Threads that compute hand over ten times as soon as they would: everybody waits for the event loop.
@@ -237,7 +237,7 @@ def _demo() -> int:
 
 
 def _openapi() -> int:
-    from privest_service.interface import document  # noqa: PLC0415
+    from privest_service.openapi import document  # noqa: PLC0415
 
     sys.stdout.write(document())
     return 0

@@ -67,7 +67,7 @@ def like(example: Any, *others: type) -> BeforeValidator:
     return BeforeValidator(seen)
 
 
-def few(given: Any, most: int = _MOST_FIELDS) -> Any:
+def limit_size(given: Any, most: int = _MOST_FIELDS) -> Any:
     """What was given, unless it has more parts than that: each may be a fault, which takes its time.
 
     Raises:
@@ -86,7 +86,7 @@ class Input(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _few(cls, given: Any) -> Any:
-        return few(given)
+        return limit_size(given)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def checked(validate: Callable[[Any], T], given: Any) -> T:
         raise Invalid(faults=faults_of(error.errors(), given)) from None
 
 
-async def nameable(request: Request) -> None:
+async def validate_path_params(request: Request) -> None:
     """Turn away paths with names that nothing has, and that not every database could even look for.
 
     Raises:
@@ -153,7 +153,7 @@ def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def describe(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
+def add_schemas(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
     """Put models among the schemas of the interface that no endpoint declares, but documents refer to.
 
     Args:

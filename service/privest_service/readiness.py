@@ -7,11 +7,11 @@ from functools import partial
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from privest_service.cached_probe import PATIENCE, CachedProbe
 from privest_service.database import Database
 from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.runners.local import require_worker
-from privest_service.looks import PATIENCE, Look
 from privest_service.problems import DatabaseUnavailable
 
 _ENDING = "the service is about to end"
@@ -42,10 +42,10 @@ class Readiness:
     def __init__(self, database: Database, revision: str, store: Store, engine: Engine) -> None:
         self._engine = engine
         self._disks = {
-            _DATABASE: Look(partial(_of_database, database, revision)),
-            _STORE: Look(partial(_of, store.require_writable, _STORE)),
+            _DATABASE: CachedProbe(partial(_of_database, database, revision)),
+            _STORE: CachedProbe(partial(_of, store.require_writable, _STORE)),
         }
-        self._worker = Look(partial(_of, require_worker, _WORKERS), kept=_WORKER_KEPT)
+        self._worker = CachedProbe(partial(_of, require_worker, _WORKERS), kept=_WORKER_KEPT)
         self._told: str | None = None
 
     async def fault(self) -> str | None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from privest_service.database import Database
 from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.remembered import Remembered
+from privest_service.estimates.plan_cache import PlanCache
 from privest_service.limits import Limiter
 from privest_service.readiness import Readiness
-from privest_service.security.rates import Rates
+from privest_service.security.rate_limit import RateLimiter
 from privest_service.settings import Settings
 
 
@@ -21,6 +21,6 @@ class Services:
     store: Store
     engine: Engine
     readiness: Readiness
-    rates: Rates
+    rates: RateLimiter
     limiter: Limiter
-    plans: Remembered = field(default_factory=Remembered)
+    plans: PlanCache = field(default_factory=PlanCache)

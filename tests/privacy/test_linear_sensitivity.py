@@ -50,7 +50,7 @@ DIAMETERS = {
 }
 """Of Hessians, worked out by hand: √2·b where φ is convex or bends little the other way, else a + b."""
 
-designs = pytest.mark.parametrize("design", DESIGNS, ids=["plain", "standardised"])
+designs = pytest.mark.parametrize("feature_map", DESIGNS, ids=["plain", "standardised"])
 names = pytest.mark.parametrize("name", PROFILES)
 
 

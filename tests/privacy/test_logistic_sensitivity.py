@@ -26,7 +26,7 @@ DESIGNS = [
 ]
 EXTREMES = [0.0, 5e-324, 1e-160, 1.0, -1.0, 1e20, 1e155, 1e300, -1.79e308, np.inf, -np.inf, np.nan]
 
-designs = pytest.mark.parametrize("design", DESIGNS, ids=["plain", "standardised"])
+designs = pytest.mark.parametrize("feature_map", DESIGNS, ids=["plain", "standardised"])
 classes = pytest.mark.parametrize("count", [2, 3, 10])
 ratios = pytest.mark.parametrize("ratio", [0.5, 1.0])
 

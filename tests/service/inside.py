@@ -175,7 +175,7 @@ class World:
 
 def _engine(database: Database) -> Engine:
     """One that is not started: its steps are taken by hand."""
-    nowhere: Any = SimpleNamespace(permit=str, path=lambda *_: "")
+    nowhere: Any = SimpleNamespace(run_token=str, path=lambda *_: "")
     return Engine(database, nowhere, workers=1, job_timeout=600.0)
 
 

@@ -45,8 +45,8 @@ def datasets() -> dict[str, tuple[DatasetMetadata, np.ndarray, list[ChunkSum]]]:
     vectors = VectorsMetadata(30_000, 6)
     basis = np.linalg.qr(rng.standard_normal((6, 2)))[0]
     labelled = LabelledMetadata(30_000, ("a", "b"), "y", ("0", "1", "2"), 2.0, (0.0, 0.0), (1.0, 1.0))
-    design = FeatureMap.of(labelled, 2.0, intercept=True)
-    loss = LogisticGradient(design.size, 3)
+    feature_map = FeatureMap.of(labelled, 2.0, intercept=True)
+    loss = LogisticGradient(feature_map.size, 3)
     weights = rng.standard_normal(loss.shape)
     mean = ChunkSum(SquaredDistance(get("spd", dim=3)), points[0], 1.0, SPACING, False)
     group = ChunkSum(mean.statistic, mean.point, 1.0, SPACING, True)
@@ -61,7 +61,7 @@ def datasets() -> dict[str, tuple[DatasetMetadata, np.ndarray, list[ChunkSum]]]:
         "labelled": (
             labelled,
             labelled.dummy(30_000, rng),
-            [ChunkSum(loss, Classifier(design, weights), 1.0, SPACING, False)],
+            [ChunkSum(loss, Classifier(feature_map, weights), 1.0, SPACING, False)],
         ),
     }
 

@@ -20,7 +20,7 @@ from typing import Any
 from unittest.mock import patch
 
 from privest_service.datasets import confinement, parsing
-from privest_service.datasets.intake import Intake
+from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Format
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -154,7 +154,7 @@ def remembered(pattern: str) -> list[str]:
     return sorted(found)
 
 
-def loads(folder: str, form: Format, intake: Intake) -> list[str]:
+def loads(folder: str, form: Format, intake: ImportSpec) -> list[str]:
     """In a worker: which modules the parsing of an upload looks for, whether or not it finds them."""
 
     def parsed() -> bytes:

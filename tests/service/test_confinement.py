@@ -24,8 +24,8 @@ from harness import npy, until
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.estimates.runners.local import Processes
 
 HERE = Path(__file__).parent

@@ -166,7 +166,7 @@ def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(local, "_STALLED", 1.0)
     processes = local.Processes(1, 2**31)
     lost, waiting = processes.call(60.0, print, Stuck()), processes.call(60.0, abs, -1)
-    until(lambda: (processes.mend(), lost.done() and waiting.done())[1])
+    until(lambda: (processes.restart_if_broken(), lost.done() and waiting.done())[1])
     for call in (lost, waiting):
         with pytest.raises(BrokenProcessPool):
             call.result()

@@ -144,15 +144,15 @@ def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: flo
 
 def test_a_permit_is_used_once_and_before_any_row_is_opened(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    permit = store.permit("job_1")
-    assert permit.stat().st_mode & 0o777 == 0o600
+    run_token = store.run_token("job_1")
+    assert run_token.stat().st_mode & 0o777 == 0o600
     with ThreadPoolExecutor(8) as pool:
-        tries = [pool.submit(worker.use_up, str(permit)) for _ in range(8)]
+        tries = [pool.submit(worker.use_up, str(run_token)) for _ in range(8)]
     assert sum(run.exception() is None for run in tries) == 1
-    assert not permit.exists()
-    with pytest.raises(worker.PermitGoneError):
-        worker.use_up(str(permit))
-    store.permit("job_2")
+    assert not run_token.exists()
+    with pytest.raises(worker.RunTokenGoneError):
+        worker.use_up(str(run_token))
+    store.run_token("job_2")
     store.withdraw("job_2")
     store.withdraw("job_2")
     assert list((tmp_path / "permits").iterdir()) == []
@@ -166,13 +166,13 @@ def test_a_run_without_a_permit_touches_nothing(
     with database.read() as session:
         job = session.get_one(Job, job_id)
     np.save(tmp_path / "rows.npy", np.zeros((50, 2)))
-    path, permit = str(tmp_path / "rows.npy"), str(Store(tmp_path).permit(job_id))
+    path, run_token = str(tmp_path / "rows.npy"), str(Store(tmp_path).run_token(job_id))
     load = np.load
     monkeypatch.setattr(np, "load", lambda path, **how: (opened.append(path), load(path, **how))[1])
-    assert "point" in run_job(job.kind, job.plan, permit, path)
+    assert "point" in run_job(job.kind, job.plan, run_token, path)
     assert opened == [path]
-    with pytest.raises(worker.PermitGoneError):
-        run_job(job.kind, job.plan, permit, path)
+    with pytest.raises(worker.RunTokenGoneError):
+        run_job(job.kind, job.plan, run_token, path)
     assert opened == [path]
 
 
@@ -209,7 +209,7 @@ def test_a_run_ends_at_such_a_moment_whatever_its_rows(
     monkeypatch.setattr(worker, "rows_in", slow_rows)
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
     with pytest.raises(EOFError) if fails else nullcontext():
-        run_job(kind.name, plan, str(Store(tmp_path).permit("job_1")), "rows.npy")
+        run_job(kind.name, plan, str(Store(tmp_path).run_token("job_1")), "rows.npy")
     assert clock[0] == pytest.approx(seen, abs=1e-9)
 
 
@@ -225,7 +225,7 @@ def test_what_is_no_number_is_no_answer(
     monkeypatch.setitem(KINDS, kind.name, lost)
     monkeypatch.setattr(worker, "gates", lambda *_: [None])
     with pytest.raises(ValueError, match="not JSON compliant"):
-        run_job(kind.name, plan, str(Store(tmp_path).permit("job_1")), "rows.npy")
+        run_job(kind.name, plan, str(Store(tmp_path).run_token("job_1")), "rows.npy")
 
 
 def test_an_end_that_comes_twice_counts_once(database: Database) -> None:
@@ -264,20 +264,20 @@ def test_a_claim_without_a_permit_did_not_happen(
     world, store = World.make(database), Store(tmp_path)
     job = world.submit(database, "k")
     engine = Engine(database, store, workers=1, job_timeout=600.0)
-    permit = store.permit
+    run_token = store.run_token
 
     def and_then_fails(job_id: str) -> Path:
-        permit(job_id)
+        run_token(job_id)
         raise OSError
 
-    monkeypatch.setattr(store, "permit", and_then_fails)
+    monkeypatch.setattr(store, "run_token", and_then_fails)
     with pytest.raises(OSError):  # noqa: PT011 - any
         engine._claim()
     assert world.check(database) == "reserved"
-    monkeypatch.setattr(store, "permit", permit)
+    monkeypatch.setattr(store, "run_token", run_token)
     found = engine._claim()
     assert found is not None
-    assert (found.job.id, Path(found.permit).exists()) == (job, True)
+    assert (found.job.id, Path(found.run_token).exists()) == (job, True)
 
 
 def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> None:
@@ -531,7 +531,7 @@ def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -
                 raise BrokenProcessPool
 
             patch.setattr(ProcessPool, "active", property(unstartable))
-            processes.mend()
+            processes.restart_if_broken()
             assert processes._pool is None
         assert processes.call(float(HANG_GUARD), os.getpid).result()
     finally:
@@ -785,8 +785,8 @@ def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
         (job,) = world.jobs(session)
 
     def dummy(seconds: float) -> str | None:
-        permit = Store(tmp_path).permit(job.id)
-        return on_workers.attempt(seconds, run_job, job.kind, job.plan, str(permit))
+        run_token = Store(tmp_path).run_token(job.id)
+        return on_workers.attempt(seconds, run_job, job.kind, job.plan, str(run_token))
 
     assert "point" in (dummy(HANG_GUARD) or "")
     assert dummy(-1.0) is None
@@ -842,7 +842,7 @@ def test_a_killed_worker_fails_its_job_whose_rows_are_not_read_again(
     path = str(served.data_dir.resolve() / "rows" / owner.id / f"{slow}.npy")
     reader = until(lambda: cluster.reading(path))
     cluster.kill(reader)
-    # Dask begins it again on the other worker, which finds no permit and is free at once.
+    # Dask begins it again on the other worker, which finds no run_token and is free at once.
     ended = owner.ended(job)
     assert (ended["state"], ended["estimate"]) == ("failed", None)
     assert cluster.reading(path) is None

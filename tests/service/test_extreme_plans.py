@@ -15,9 +15,9 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS
 from privest_service.estimates.kinds.kind import Kind
-from privest_service.estimates.remembered import Remembered
+from privest_service.estimates.plan_cache import PlanCache
 from privest_service.estimates.schemas import EstimateRequest
-from privest_service.estimates.service import QueryTarget, Question
+from privest_service.estimates.service import QueryTarget, ResolvedQuery
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid
 
@@ -121,7 +121,7 @@ def _services() -> Any:
     def at_once(_: str, function: Any, *args: Any, **__: Any) -> Any:
         return function(*args)
 
-    return SimpleNamespace(plans=Remembered(), engine=SimpleNamespace(call_worker=at_once))
+    return SimpleNamespace(plans=PlanCache(), engine=SimpleNamespace(call_worker=at_once))
 
 
 def _planned(kind: Kind, data: st.DataObject) -> None:
@@ -145,7 +145,7 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
         QueryTarget(f"ds_{i}", "own_1", shape, PrivacyTarget(privacy["epsilon"], delta))
         for i in range(data.draw(_mostly(1, 2)))
     )
-    question = Question("anl_1", kind, subjects, kind.options(request))
+    question = ResolvedQuery("anl_1", kind, subjects, kind.options(request))
     try:
         plan = service.plan(_services(), question)
     except Invalid:
@@ -197,7 +197,7 @@ def test_what_float64_cannot_hold_is_refused_in_words(
     kind, shape = KINDS[name], SCHEMA.validate_python(declared).shape(100)
     given = {"dataset": {"id": "ds_1"}, "privacy": {"epsilon": epsilon}, **body}
     options = kind.options(kind.request.model_validate(given))
-    question = Question(
+    question = ResolvedQuery(
         "anl_1", kind, (QueryTarget("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6)),), options
     )
     with pytest.raises(Invalid, match="invalid") as refused:

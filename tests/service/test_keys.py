@@ -16,9 +16,9 @@ from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS
-from privest_service.interface import document
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import IdempotencyKey, Job
+from privest_service.openapi import document
 from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security.keys import SCOPES
 from privest_service.security.models import ApiKey

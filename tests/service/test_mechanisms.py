@@ -23,7 +23,7 @@ from privest.metadata import (
 )
 from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
-from privest_service.dashboard.words import noise
+from privest_service.dashboard.formatting import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.kinds import KINDS

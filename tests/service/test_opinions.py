@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from harness import Caller, Server
-from privest_service.estimates.remembered import Remembered
+from privest_service.estimates.plan_cache import PlanCache
 
 CHOICES = [{}, {"solver": "rsgd"}, {"solver": "rsvrg", "sampling": "fixed"}]
 
@@ -78,7 +78,7 @@ def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> N
 
 
 def test_what_is_remembered_has_an_end() -> None:
-    kept = Remembered(room=10)
+    kept = PlanCache(room=10)
     assert kept.get("a") is None
     assert kept.keep("a", "1234") == "1234"
     kept.keep("b", "5678")

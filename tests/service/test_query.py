@@ -430,5 +430,5 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     ask = estimates.asked(nothing, Principal("analyst", "an_x"), found, request, "k")
     assert ask.digest.startswith(body)
     subject = estimates.QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
-    asked = estimates.Question("an_x", found, (subject,), found.options(request), dummy)
+    asked = estimates.ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
     assert asked.digest.startswith(question)

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 from harness import PLAIN, Caller, Server, problem
 from privest_service.database import Database
 from privest_service.problems import TooManyRequests
-from privest_service.security import rates
+from privest_service.security import rate_limit
 from privest_service.security.models import SignIn
 from privest_service.security.principals import Principal
-from privest_service.security.rates import Rates
+from privest_service.security.rate_limit import RateLimiter
 from privest_service.settings import Settings
 
 
@@ -98,7 +98,7 @@ def test_whoever_guesses_is_counted_by_address_and_no_key_of_ours_refused(
 
 
 def test_a_time_later_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    counter, ada, clock = Rates("2/second"), Principal("analyst", "anl_1"), [time.time()]
+    counter, ada, clock = RateLimiter("2/second"), Principal("analyst", "anl_1"), [time.time()]
     monkeypatch.setattr(time, "time", lambda: clock[0])
     counter.count(ada)
     counter.count(ada)
@@ -112,19 +112,19 @@ def test_a_time_later_it_may_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_counter_that_fails_refuses_nobody_and_is_told_of_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    counter, clock = Rates("1/minute"), [100.0]
+    counter, clock = RateLimiter("1/minute"), [100.0]
 
     def fail(*_: object) -> bool:
         raise ConnectionError("the storage is away")
 
     monkeypatch.setattr(counter._limiter, "hit", fail)
     monkeypatch.setattr(counter._limiter, "test", fail)
-    monkeypatch.setattr(rates.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(rate_limit.time, "monotonic", lambda: clock[0])
     with capture_logs() as told:
         for second in (0, 1, 59, 60, 61):
             clock[0] = 100.0 + second
             counter.count(Principal("analyst", "anl_1"))
-            counter.may_guess("203.0.113.7")
+            counter.check_failures("203.0.113.7")
             counter.guessed_wrong("203.0.113.7")
     assert [each["event"] for each in told] == ["requests are not counted"] * 2
 

@@ -248,7 +248,7 @@ def test_a_frozen_budget_is_not_charged_and_can_be_thawed(server: Server) -> Non
 
 def test_plans_are_remembered_for_who_asked_alone() -> None:
     """Else a plan that comes at once would tell that somebody else has asked the same."""
-    mine = estimates.Question("anl_1", KINDS["frechet-mean"], (), {})
+    mine = estimates.ResolvedQuery("anl_1", KINDS["frechet-mean"], (), {})
     theirs = replace(mine, caller_id="anl_2")
     assert mine.digest == theirs.digest
     assert mine.name != theirs.name

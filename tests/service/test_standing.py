@@ -21,9 +21,9 @@ from structlog.testing import capture_logs
 
 from harness import ADMIN_KEY, HANG_GUARD, SPD3, npy, spd, until
 from privest_service.app import create_app
-from privest_service.dashboard import entries, standing
+from privest_service.dashboard import budget_summary, entries
+from privest_service.dashboard.budget_summary import BudgetSnapshot
 from privest_service.dashboard.entries import Search
-from privest_service.dashboard.standing import Moment
 from privest_service.database import Database
 from privest_service.datasets.service import sweep
 from privest_service.datasets.store import Store
@@ -48,13 +48,13 @@ def test_a_share_is_of_whichever_sum_is_nearer_its_limit(
     mu: int, slack: int, most: int, most_slack: int
 ) -> None:
     limits = Limits("gdp", 1, 1, most, most_slack)
-    found = standing.share_of_charge(limits, Charge(5, 5, mu, slack))
+    found = budget_summary.share_of_charge(limits, Charge(5, 5, mu, slack))
     assert found == max(mu / most, slack / most_slack)
 
 
 def test_a_pure_budget_has_no_delta_to_share() -> None:
     limits = Limits("basic", 10, 0, 0, 0)
-    assert standing.share_of_charge(limits, Charge(4, 0, 10**9, 0)) == 0.4
+    assert budget_summary.share_of_charge(limits, Charge(4, 0, 10**9, 0)) == 0.4
 
 
 # History
@@ -67,12 +67,12 @@ def test_a_short_history_is_told_whole_and_a_long_one_by_its_shape(books: Books)
             books.reserve_in(session, {account: Charge(10**6, 0, 1000, 0)})
     with books.database.read() as session:
         held = session.get_one(Account, account)
-        told = standing.standing(session, held).history
+        told = budget_summary.standing(session, held).history
         make_transient(held)
         held.seq = 100
-        short = standing._history(session, held)
+        short = budget_summary._history(session, held)
     assert [moment.seq for moment in short] == list(range(1, 101))
-    assert len(told) == standing._POINTS
+    assert len(told) == budget_summary._POINTS
     assert (told[0].seq, told[-1].seq) == (1, 601)
     for moment in told:
         assert moment.left == pytest.approx(1 - (moment.seq - 1) / 1000, abs=1e-12)
@@ -81,10 +81,10 @@ def test_a_short_history_is_told_whole_and_a_long_one_by_its_shape(books: Books)
     assert max(gaps) <= 3
 
 
-def moments(*told: tuple[float, float, str]) -> list[Moment]:
+def moments(*told: tuple[float, float, str]) -> list[BudgetSnapshot]:
     """Days before now, what was left, and the kind of entry."""
     return [
-        Moment(NOW - timedelta(days=days), left, left, i + 1, kind, 0.1, "", None)
+        BudgetSnapshot(NOW - timedelta(days=days), left, left, i + 1, kind, 0.1, "", None)
         for i, (days, left, kind) in enumerate(told)
     ]
 
@@ -107,8 +107,8 @@ def moments(*told: tuple[float, float, str]) -> list[Moment]:
 def test_the_forecast_goes_on_as_in_the_last_month(
     monkeypatch: pytest.MonkeyPatch, history: list[tuple[float, float, str]], days: float | None
 ) -> None:
-    monkeypatch.setattr(standing, "now", lambda: NOW)
-    lasts = standing._lasts(moments(*history))
+    monkeypatch.setattr(budget_summary, "now", lambda: NOW)
+    lasts = budget_summary._lasts(moments(*history))
     assert (lasts is None) == (days is None)
     if lasts is not None and days is not None:
         assert lasts / timedelta(days=1) == pytest.approx(days)

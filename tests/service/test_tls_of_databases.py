@@ -19,7 +19,7 @@ from privest_service.connections import sources
 from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.database import Database
 from privest_service.database.postgresql import verified
-from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.problems import DatabaseUnavailable
 
 NAME = "db.example"

@@ -29,7 +29,7 @@ from sqlalchemy import select
 from structlog.testing import capture_logs
 
 from harness import Caller, Server, problem, until
-from privest_service import looks
+from privest_service import cached_probe
 from privest_service.database import Database, now
 from privest_service.problems import Unavailable
 from privest_service.security import tokens
@@ -419,7 +419,7 @@ def test_an_issuer_without_an_end_is_not_waited_for(issuer: Issuer, monkeypatch:
     found = reads(issuer.address)
     assert found.read(token("own_1"))
     issuer.drips, late[0] = True, 300.0
-    monkeypatch.setattr(looks, "PATIENCE", 0.1)
+    monkeypatch.setattr(cached_probe, "PATIENCE", 0.1)
     monkeypatch.setattr(tokens, "_SECONDS", 600.0)
     with capture_logs() as told, ThreadPoolExecutor(5) as pool:
         assert all(pool.map(found.read, [token("own_1")] * 5))

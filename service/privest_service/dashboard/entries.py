@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
-from privest_service.dashboard.standing import WITHOUT_ANSWERS
+from privest_service.dashboard.budget_summary import WITHOUT_ANSWERS
 from privest_service.inputs import Id
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry, Job, Mechanism

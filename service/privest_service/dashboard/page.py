@@ -14,9 +14,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from privest_service.dashboard import words
+from privest_service.dashboard import formatting
 from privest_service.dashboard.charts.budgets import level
-from privest_service.dashboard.visitors import enter, recognised
+from privest_service.dashboard.session_auth import enter, recognised
 from privest_service.problems import (
     Invalid,
     Problem,
@@ -51,17 +51,17 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.filters |= {
-    "number": words.number,
-    "up": words.rounded_up,
-    "down": words.rounded_down,
-    "moment": words.moment,
-    "day": words.day,
-    "iso": words.iso,
-    "short": words.short,
-    "count": words.count,
+    "number": formatting.number,
+    "up": formatting.rounded_up,
+    "down": formatting.rounded_down,
+    "moment": formatting.moment,
+    "day": formatting.day,
+    "iso": formatting.iso,
+    "short": formatting.short,
+    "count": formatting.count,
     "level": level,
-    "spent_percent": words.spent_percent,
-    "left_percent": words.left_percent,
+    "spent_percent": formatting.spent_percent,
+    "left_percent": formatting.left_percent,
 }
 
 

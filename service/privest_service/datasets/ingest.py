@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest_service.datasets.intake import Intake
+from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Block, Format, Texts, read
-from privest_service.datasets.refusals import RefusedUploadError, refusal
+from privest_service.datasets.upload_errors import RefusedUploadError, refusal
 from privest_service.problems import MOST_FAULTS, Fault
 
 LEAST_RECORDS = 2
@@ -39,7 +39,7 @@ class Ingested:
 
 
 def ingest(
-    source: str, form: Format, intake: Intake, target: str, limit: int, *, ordered: bool = True
+    source: str, form: Format, intake: ImportSpec, target: str, limit: int, *, ordered: bool = True
 ) -> Ingested:
     """Validate a file of records and write them as a float64 npy file.
 
@@ -95,7 +95,7 @@ def _random_order(n: int) -> NDArray[np.int64]:
     return SystemNoise(0).permutation(n)
 
 
-def stored_shape(intake: Intake) -> tuple[int, ...]:
+def stored_shape(intake: ImportSpec) -> tuple[int, ...]:
     """Shape of a record in the store."""
     return (*([intake.places] if intake.places else []), *intake.shape.record)
 
@@ -125,7 +125,7 @@ def header(n: int, record: tuple[int, ...]) -> bytes:
 
 
 def _checked(
-    blocks: Iterator[Block], intake: Intake, units: "_Units | None", mark: "hashlib._Hash"
+    blocks: Iterator[Block], intake: ImportSpec, units: "_Units | None", mark: "hashlib._Hash"
 ) -> Iterator[Array]:
     """The records of blocks, as far as no rule is broken.
 
@@ -158,7 +158,7 @@ def _checked(
         raise RefusedUploadError(sorted(faults, key=lambda fault: fault.record or 0)[:MOST_FAULTS])
 
 
-def _records(rows: Array, intake: Intake, start: int, faults: list[Fault]) -> Array:
+def _records(rows: Array, intake: ImportSpec, start: int, faults: list[Fault]) -> Array:
     """Records of raw ones; the faults of either are noted."""
     if intake.transform is not None:
         rules = ("finite", *intake.transform.rules)
@@ -185,7 +185,7 @@ def _note(
     rows: Array,
     broken: NDArray[np.int64],
     rules: Sequence[str],
-    intake: Intake,
+    intake: ImportSpec,
     start: int,
     faults: list[Fault],
 ) -> None:
@@ -197,7 +197,7 @@ def _note(
         faults.append(Fault(record=start + int(index), field=field, rule=f"must be {rule}"))
 
 
-def _field(record: Array, intake: Intake) -> str | None:
+def _field(record: Array, intake: ImportSpec) -> str | None:
     """Where a raw record is not a number or of no category, if it is a single place that is at fault."""
     layout = intake.layout
     if record.shape != layout.raw:
@@ -240,7 +240,7 @@ def _shuffled(loose: Path) -> Iterator[Array]:
         yield rows[order[at : at + step]]
 
 
-def _gathered(loose: Path, units: _Units, intake: Intake) -> Iterator[Array]:
+def _gathered(loose: Path, units: _Units, intake: ImportSpec) -> Iterator[Array]:
     """Records that are groups: the rows of a unit, spread evenly over its places in the order of the file.
 
     With fewer rows than places some stand twice, with more some are left out: which, the unit's rows alone

@@ -12,10 +12,10 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from privest_service.datasets import confinement
+from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.ingest import LEAST_RECORDS, Ingested, header, ingest, stored_shape
-from privest_service.datasets.intake import Intake
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.problems import Fault
 
 UPLOAD, ROWS = "upload", "rows.npy"
@@ -54,7 +54,7 @@ def prepare() -> None:
 
 
 def parse(
-    folder: str, form: Format, intake: Intake, limit: int, seconds: float, *, ordered: bool = True
+    folder: str, form: Format, intake: ImportSpec, limit: int, seconds: float, *, ordered: bool = True
 ) -> Ingested:
     """Validate the upload in a folder and leave its rows beside it; for a worker, which does not read it.
 
@@ -85,7 +85,7 @@ def parse(
     return Ingested(answer.n, answer.digest)
 
 
-def _told(form: Format, intake: Intake, limit: int, ordered: bool) -> bytes:
+def _told(form: Format, intake: ImportSpec, limit: int, ordered: bool) -> bytes:
     """Validate the upload in the present folder, and tell the outcome as JSON."""
     try:
         found = ingest(UPLOAD, form, intake, ROWS, limit, ordered=ordered)
@@ -97,7 +97,7 @@ def _told(form: Format, intake: Intake, limit: int, ordered: bool) -> bytes:
     return answer.model_dump_json().encode()
 
 
-def _require_rows(path: Path, n: int, intake: Intake) -> None:
+def _require_rows(path: Path, n: int, intake: ImportSpec) -> None:
     """Look whether a file is one of so many records, and no link to somebody else's; keep it to the service.
 
     Raises:

@@ -25,13 +25,13 @@ from privest.metadata import (
 )
 from privest.records import MOST_PLACES
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
-from privest_service.datasets.intake import Intake
+from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
-from privest_service.inputs import Input, Point, few, like
+from privest_service.inputs import Input, Point, like, limit_size
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 _MOST_FEATURES = 10_000
-_AS_FEATURES = BeforeValidator(partial(few, most=_MOST_FEATURES))
+_AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
 
 
 class EuclideanSpace(Input):
@@ -202,7 +202,7 @@ class PointsSchema(Input):
         """The public shape of n records under this schema."""
         return PointsMetadata(n, self.manifold.model_dump(), self.center, self.radius)
 
-    def intake(self) -> Intake:
+    def intake(self) -> ImportSpec:
         """How files become records."""
         shape, transform = self.shape(0), self.raw.made() if self.raw else None
         raw = transform.raw if transform else shape.record
@@ -224,7 +224,7 @@ class VectorsSchema(Input):
         """The public shape of n records under this schema."""
         return VectorsMetadata(n, self.dim, self.norm_bound)
 
-    def intake(self) -> Intake:
+    def intake(self) -> ImportSpec:
         """How files become records."""
         return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
 
@@ -245,7 +245,7 @@ class PartialVectorsSchema(Input):
         """The public shape of n records under this schema."""
         return PartialVectorsMetadata(n, self.dim, self.known)
 
-    def intake(self) -> Intake:
+    def intake(self) -> ImportSpec:
         """How files become records."""
         layout = Layout((self.dim,), unit=_column(self.unit), partial=True)
         return _intake(layout, self.shape(0), self.unit)
@@ -341,7 +341,7 @@ class LabelledSchema(Input):
             n, tuple(self._names), self.label, tuple(self.classes), self.norm_bound, mean, scale
         )
 
-    def intake(self) -> Intake:
+    def intake(self) -> ImportSpec:
         """How files become records."""
         names = (*self.features, self.label)
         known = {name: tuple(known) for name, known in {**self.categories, self.label: self.classes}.items()}
@@ -357,8 +357,8 @@ def _column(unit: Unit | None) -> str | None:
 
 def _intake(
     layout: Layout, shape: DatasetMetadata, unit: Unit | None, transform: Transform | None = None
-) -> Intake:
-    return Intake(layout, shape, transform, unit.rows if unit else None)
+) -> ImportSpec:
+    return ImportSpec(layout, shape, transform, unit.rows if unit else None)
 
 
 DatasetSchema = Annotated[

@@ -26,9 +26,9 @@ from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import IS_LEFT, Dataset, Grant
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Job
 from privest_service.ledger.units import Limits

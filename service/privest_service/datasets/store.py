@@ -72,7 +72,7 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
 
-    def permit(self, job_id: str) -> Path:
+    def run_token(self, job_id: str) -> Path:
         """Allow a claimed job to read its rows, once: whoever runs it removes this file first.
 
         It need not survive a crash of the machine: without it nothing is read. It may be there already, of a

@@ -80,7 +80,7 @@ class Claimed:
     """
 
     job: Job
-    permit: str
+    run_token: str
     paths: list[str]
 
 
@@ -111,7 +111,7 @@ class Engine:
         memory: int = 2**31,
         intake_workers: int = 2,
         intake_timeout: float = 300.0,
-        tidy: Callable[[], None] | None = None,
+        housekeeping: Callable[[], None] | None = None,
         limiter: Limiter | None = None,
     ) -> None:
         self._database = database
@@ -129,7 +129,7 @@ class Engine:
         self._loop: asyncio.AbstractEventLoop | None = None
         # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
-        self._tidy, self._tidied = tidy, 0.0
+        self._housekeeping, self._tidied = housekeeping, 0.0
         self._pools: dict[Work, Processes] = {}
         self._limiter = limiter or Limiter()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -295,11 +295,11 @@ class Engine:
 
     def _look_after(self) -> None:
         for pool in self._pools.values():
-            pool.mend()
-        if self._tidy is None or time.monotonic() - self._tidied < _PATIENCE:
+            pool.restart_if_broken()
+        if self._housekeeping is None or time.monotonic() - self._tidied < _PATIENCE:
             return
         try:
-            self._tidy()
+            self._housekeeping()
         except DatabaseUnavailable:
             pass
         except Exception:
@@ -318,7 +318,7 @@ class Engine:
             lost = ledger.fail_overdue(session, now())
             job = ledger.claim_next(session, lease, self._served()) if able else None
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
-            return lost, job and Claimed(job, str(self._store.permit(job.id)), self._paths(session, job))
+            return lost, job and Claimed(job, str(self._store.run_token(job.id)), self._paths(session, job))
 
         lost, claimed = self._database.run(claim)
         for job_id in lost:
@@ -345,7 +345,9 @@ class Engine:
             self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
-            future = self._runners.run(seconds, run_job, job.kind, job.plan, claimed.permit, *claimed.paths)
+            future = self._runners.run(
+                seconds, run_job, job.kind, job.plan, claimed.run_token, *claimed.paths
+            )
         except (OSError, RuntimeError):  # the runners broke down
             self._ends.submit(self._over, job, None)
             return

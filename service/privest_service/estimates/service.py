@@ -80,7 +80,7 @@ class QueryTarget:
 
 
 @dataclass(frozen=True)
-class Question:
+class ResolvedQuery:
     """A request, resolved against the public facts of its datasets."""
 
     caller_id: str
@@ -108,7 +108,7 @@ class Question:
 
 def resolve(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
-) -> Question:
+) -> ResolvedQuery:
     """What a request asks of registered datasets, with the defaults that follow from public facts.
 
     Args:
@@ -131,7 +131,7 @@ def resolve(
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
     _refuse_unlike(schemas)
-    return Question(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
+    return ResolvedQuery(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
@@ -156,7 +156,9 @@ def _named(request: EstimateRequest) -> list[DatasetPart]:
     return [DatasetPart(id=about.id, dummy=about.dummy)]
 
 
-def resolve_inline(session: Session, caller: Principal, kind: Kind, request: EstimateRequest) -> Question:
+def resolve_inline(
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest
+) -> ResolvedQuery:
     """What a request asks of rows that came with it. Of them nothing is looked at but how many they are.
 
     Raises:
@@ -174,7 +176,7 @@ def resolve_inline(session: Session, caller: Principal, kind: Kind, request: Est
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {_digest(facts)}"
     subject = _subject(session, kind, request.privacy, given.declared.kind, name, caller.id, shape)
-    return Question(caller.id, kind, (subject,), kind.options(request))
+    return ResolvedQuery(caller.id, kind, (subject,), kind.options(request))
 
 
 def _inline(request: EstimateRequest) -> InlineRows:
@@ -203,7 +205,7 @@ def _subject(
     return QueryTarget(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
 
 
-def plan(services: Services, question: Question, *, free: bool = True) -> Plan:
+def plan(services: Services, question: ResolvedQuery, *, free: bool = True) -> Plan:
     """The plan of a question; one that takes long is made by a worker, and remembered.
 
     Args:
@@ -231,7 +233,7 @@ def plan(services: Services, question: Question, *, free: bool = True) -> Plan:
     return kind.plans.validate_json(made)
 
 
-def second_opinion(services: Services, question: Question, planned: Plan) -> SecondOpinion | None:
+def second_opinion(services: Services, question: ResolvedQuery, planned: Plan) -> SecondOpinion | None:
     """Another accountant's view of a plan, by a worker; None if that is lost, or too many wait for one.
 
     Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
@@ -337,7 +339,7 @@ def submit(services: Services, ask: EstimateCommand, rows: str | None = None) ->
     return answer
 
 
-def _refuse_if_full(session: Session, services: Services, question: Question, caller: Principal) -> None:
+def _refuse_if_full(session: Session, services: Services, question: ResolvedQuery, caller: Principal) -> None:
     """Keep the queue short, and room in it for others whatever one caller asks.
 
     Raises:
@@ -433,7 +435,7 @@ class _Draft:
     charges: list[tuple[Charge, Mechanism]]
 
     @classmethod
-    def of(cls, question: Question, planned: Plan) -> "_Draft":
+    def of(cls, question: ResolvedQuery, planned: Plan) -> "_Draft":
         """All of it."""
         kind = question.kind
         parts = planned.parts if isinstance(planned, Federated) else ()
@@ -451,7 +453,7 @@ class _Draft:
         return cls(planned, question.digest, written(planned), [written(part) for part in parts], charges)
 
 
-def _held(session: Session, ask: EstimateCommand, question: Question) -> list[_Access]:
+def _held(session: Session, ask: EstimateCommand, question: ResolvedQuery) -> list[_Access]:
     """The datasets of a question, which none of its parties can withdraw now.
 
     Raises:
@@ -464,7 +466,7 @@ def _held(session: Session, ask: EstimateCommand, question: Question) -> list[_A
     return [found[subject.dataset_id] for subject in question.about]
 
 
-def _reserve_free(session: Session, ask: EstimateCommand, question: Question, draft: _Draft) -> Answer:
+def _reserve_free(session: Session, ask: EstimateCommand, question: ResolvedQuery, draft: _Draft) -> Answer:
     """Put a question on synthetic rows in the queue: nobody's budget moves, and no row is read."""
     accesses = _held(session, ask, question)
     bound, known = _bound(session, ask, question, accesses)
@@ -477,7 +479,7 @@ def _reserve_free(session: Session, ask: EstimateCommand, question: Question, dr
 
 
 def _bound(
-    session: Session, ask: EstimateCommand, question: Question, accesses: Sequence[_Access]
+    session: Session, ask: EstimateCommand, question: ResolvedQuery, accesses: Sequence[_Access]
 ) -> tuple[IdempotencyKey, Answer | None]:
     """The key to be bound to a job, and what it was bound to before or can be without a new one."""
     bound = IdempotencyKey(principal_id=ask.caller.id, key=ask.key, body_digest=ask.digest)
@@ -491,7 +493,7 @@ def _bound(
     return bound, None
 
 
-def _jobs(caller: Principal, question: Question, draft: _Draft) -> tuple[Job, list[Job]]:
+def _jobs(caller: Principal, question: ResolvedQuery, draft: _Draft) -> tuple[Job, list[Job]]:
     """The job of a question and, on several datasets, a part of it for each."""
 
     def job(plan: str, digest: str, **of: Any) -> Job:
@@ -523,7 +525,7 @@ def _jobs(caller: Principal, question: Question, draft: _Draft) -> tuple[Job, li
     return whole, parts
 
 
-def _reserve(session: Session, ask: EstimateCommand, question: Question, draft: _Draft) -> Answer:
+def _reserve(session: Session, ask: EstimateCommand, question: ResolvedQuery, draft: _Draft) -> Answer:
     """Charge a planned question, in one transaction with its job and its key: every owner or none.
 
     Raises:
@@ -575,7 +577,7 @@ def _concerned(
     return found
 
 
-def _answered(session: Session, caller: Principal, question: Question, since: datetime) -> str | None:
+def _answered(session: Session, caller: Principal, question: ResolvedQuery, since: datetime) -> str | None:
     """A job of this caller that answers the same question or is about to, no older than its access."""
     return session.scalar(
         select(Job.id)

@@ -21,7 +21,7 @@ from privest_service.estimates.schemas import (
     ReleaseView,
     SecondOpinion,
 )
-from privest_service.estimates.service import Question, Reservation
+from privest_service.estimates.service import Reservation, ResolvedQuery
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry, Job
 from privest_service.ledger.receipts import Receipt
@@ -106,7 +106,7 @@ def _privacy(plan: Plan | Part) -> Privacy:
     )
 
 
-def plan_view(question: Question, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
+def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None) -> PlanView:
     """A plan as an analyst reads it."""
     kind = question.kind
     several = plan if isinstance(plan, Federated) else None

@@ -23,20 +23,20 @@ _LEAST, _STEP = 2**-7, 4.0
 """Seconds: of the shortest run as it is seen, and between the moments at which a long one may end."""
 
 
-class PermitGoneError(RuntimeError):
+class RunTokenGoneError(RuntimeError):
     """This job's rows were read before, or its time is over."""
 
 
-def use_up(permit: str) -> None:
+def use_up(run_token: str) -> None:
     """Remove a permit. A file is removed once, whoever tries, so no job reads its rows twice on one charge.
 
     Raises:
         PermitGoneError: there is none.
     """
     try:
-        os.unlink(permit)  # noqa: PTH108 - the one call that counts
+        os.unlink(run_token)  # noqa: PTH108 - the one call that counts
     except FileNotFoundError:
-        raise PermitGoneError from None
+        raise RunTokenGoneError from None
 
 
 def public_end(seconds: float) -> float:

@@ -159,7 +159,7 @@ def identify(services: Services, given: str, address: str) -> Credential | None:
     # Nobody guesses a key of ours or a signature, so none is refused for what others do at its address.
     guess = not well_formed(given) and not _is_token(services, given)
     if guess:
-        services.rates.may_guess(address)
+        services.rates.check_failures(address)
     found = _holder(services, given)
     if guess and found is None:
         services.rates.guessed_wrong(address)

@@ -17,7 +17,7 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError
 from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 
-from privest_service.looks import Look
+from privest_service.cached_probe import CachedProbe
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
 
@@ -95,7 +95,7 @@ class Tokens:
             sub={"essential": True},
         )
         self._keys, self._found = KeySet([]), float("-inf")
-        self._look = Look(self._find, kept=_PATIENCE)
+        self._look = CachedProbe(self._find, kept=_PATIENCE)
 
     def read(self, token: str) -> Told | None:
         """Of whom a token tells; None where it is not good.

@@ -10,7 +10,7 @@ from privest_service.connections.schemas import NewConnection, NewFiles, NewObje
 from privest_service.connections.sources import database, files, object_store
 from privest_service.connections.sources.copying import refused
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.upload_errors import RefusedUploadError
 
 
 def fetch(connection: NewConnection, path: str, target: str, limit: int, data_dir: str) -> Format:

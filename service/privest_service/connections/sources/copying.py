@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from privest_service.datasets.readers import Format, format_of_name
-from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.problems import Fault
 
 

@@ -12,7 +12,7 @@ from privest_service.connections.schemas import NewObjectStore
 from privest_service.connections.sources.copying import copy, format_of, parts_of, refused, too_large
 from privest_service.connections.sources.one_host import OneHost
 from privest_service.datasets.readers import Format
-from privest_service.datasets.refusals import RefusedUploadError
+from privest_service.datasets.upload_errors import RefusedUploadError
 
 _OF_THE_CLIENT = {
     "allow_http",

@@ -9,7 +9,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from privest_service.dashboard.charts.svg import TYPE, chart, ems, short, shortened, tag, text
-from privest_service.dashboard.charts.wording import decade, number
+from privest_service.dashboard.formatting import decade, number
 
 _PRINTED = 8
 """Rows and columns up to which cells show their values."""

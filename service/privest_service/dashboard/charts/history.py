@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from privest_service.dashboard.charts.scales import Linear, Time
 from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked, path, tag, text
-from privest_service.dashboard.charts.wording import day, left_percent, moment
+from privest_service.dashboard.formatting import day, left_percent, moment
 
 _MOST_MARKS = 100
 """Beyond, only the steepest steps keep a mark: one can neither hit nor tab through hundreds."""

@@ -21,7 +21,7 @@ from privest_service.dashboard.charts.svg import (
     tag,
     text,
 )
-from privest_service.dashboard.charts.wording import decade, number, numbers
+from privest_service.dashboard.formatting import decade, number, numbers
 
 _PITCH = 31
 """From row to row."""

@@ -5,9 +5,9 @@ from fastapi.responses import Response
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session
 
+from privest_service.dashboard.budget_summary import share
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.standing import share
-from privest_service.dashboard.visitors import FormDep, admin
+from privest_service.dashboard.session_auth import FormDep, admin
 from privest_service.database import now
 from privest_service.inputs import Id
 from privest_service.ledger import service as ledger

@@ -8,18 +8,18 @@ from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.dashboard.changes import fingerprint
-from privest_service.dashboard.charts import bars
-from privest_service.dashboard.forms import identifier, number, texts
-from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.pages.overview import bar
-from privest_service.dashboard.standing import (
+from privest_service.dashboard.budget_summary import (
     analysts_of,
     by_analyst,
     epsilon_of,
     share_of_charge,
 )
-from privest_service.dashboard.visitors import FormDep, ManagingOwnerDep, OwnerDep, Visitor
+from privest_service.dashboard.charts import bars
+from privest_service.dashboard.forms import identifier, number, texts
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.pages.overview import bar
+from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
@@ -72,7 +72,7 @@ def _page(
     page: int = 0,
 ) -> Response:
     with services.database.read() as session:
-        seen = fingerprint(session, visitor.id)
+        seen = page_version(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         names, (own, _) = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
         parts = by_analyst(session, account, names)

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from sqlalchemy import and_, or_, select
 
+from privest_service.dashboard.budget_summary import title
 from privest_service.dashboard.charts import (
     ellipse,
     heat_map,
@@ -18,11 +19,10 @@ from privest_service.dashboard.charts import (
     on_circle,
     vector_bars,
 )
+from privest_service.dashboard.formatting import number
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.pages.ledger import names_of_datasets
-from privest_service.dashboard.standing import title
-from privest_service.dashboard.visitors import OwnerDep
-from privest_service.dashboard.words import number
+from privest_service.dashboard.session_auth import OwnerDep
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
 from privest_service.estimates.kinds import KINDS

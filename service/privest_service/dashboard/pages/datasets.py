@@ -9,11 +9,11 @@ from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.dashboard.changes import fingerprint
+from privest_service.dashboard.budget_summary import by_dataset
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import FilePage, Page, redirect, render
-from privest_service.dashboard.standing import by_dataset
-from privest_service.dashboard.visitors import FormDep, OwnerDep, OwnerOfDataDep, Visitor
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Dataset, Grant
@@ -47,7 +47,7 @@ def read(
 ) -> Response:
     """The datasets of the owner, newest first."""
     with services.database.read() as session:
-        seen = fingerprint(session, visitor.id)
+        seen = page_version(session, visitor.id)
         own, further = service.visible(session, visitor.principal, limit=_PAGE, cursor=after)
         parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
     spent = {part.id: part for part in parts}

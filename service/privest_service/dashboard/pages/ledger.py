@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
 from privest_service.dashboard import entries
-from privest_service.dashboard.changes import fingerprint
+from privest_service.dashboard.budget_summary import analysts_of, share, share_of_charge, title
 from privest_service.dashboard.entries import Search
+from privest_service.dashboard.formatting import noise
 from privest_service.dashboard.page import Page, render
-from privest_service.dashboard.standing import analysts_of, share, share_of_charge, title
-from privest_service.dashboard.visitors import FormDep, OwnerDep, Visitor
-from privest_service.dashboard.words import noise
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.kinds import KINDS
 from privest_service.inputs import checked
@@ -50,7 +50,7 @@ def read(
 ) -> Response:
     """Entries, newest first."""
     with services.database.read() as session:
-        seen = fingerprint(session, visitor.id)
+        seen = page_version(session, visitor.id)
         owner = require_owner(session, visitor.id)
         account = ledger.owner_account(session, visitor.id, window=wanted.window)
         analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)

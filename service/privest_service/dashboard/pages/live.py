@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
-from privest_service.dashboard.changes import fingerprint
 from privest_service.dashboard.page import Page
-from privest_service.dashboard.visitors import OwnerDep, Visitor
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.session_auth import OwnerDep, Visitor
 from privest_service.limits import PAGE_STREAMS
 from privest_service.security import sessions
 from privest_service.security.dependencies import ServicesDep
@@ -39,7 +39,7 @@ async def changes(
         if sessions.find(services, visitor.session.id) is None:
             return None
         with services.database.read() as session:
-            return fingerprint(session, visitor.id)
+            return page_version(session, visitor.id)
 
     seen = ""
     for _ in range(_LOOKS):

@@ -5,13 +5,10 @@ from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from privest_service.dashboard import entries
-from privest_service.dashboard.changes import fingerprint
-from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
-from privest_service.dashboard.page import Page, place, redirect, render
-from privest_service.dashboard.standing import (
-    Moment,
+from privest_service.dashboard.budget_summary import (
+    BudgetSnapshot,
+    BudgetSummary,
     Part,
-    Standing,
     analysts_of,
     by_analyst,
     by_dataset,
@@ -19,8 +16,11 @@ from privest_service.dashboard.standing import (
     standing,
     title,
 )
-from privest_service.dashboard.visitors import FormDep, ManagingOwnerDep, VisitorDep
-from privest_service.dashboard.words import LONGEST, count, duration, number, spent_percent
+from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
+from privest_service.dashboard.formatting import LONGEST, count, duration, number, spent_percent
+from privest_service.dashboard.page import Page, place, redirect, render
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, VisitorDep
 from privest_service.database import now
 from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
@@ -38,7 +38,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
     if visitor.is_admin:
         return redirect(request, "/admin")
     with services.database.read() as session:
-        seen = fingerprint(session, visitor.id)
+        seen = page_version(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
         analysts = analysts_of(session, visitor.id)
@@ -70,7 +70,7 @@ def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Re
     )
 
 
-def _point(request: Request, moment: Moment, names: dict[str, str]) -> BurnPoint:
+def _point(request: Request, moment: BudgetSnapshot, names: dict[str, str]) -> BurnPoint:
     if moment.submitter is None:
         label = moment.what
     else:
@@ -82,7 +82,7 @@ def _point(request: Request, moment: Moment, names: dict[str, str]) -> BurnPoint
     return BurnPoint(moment.at, moment.left, moment.left_basic, href, label)
 
 
-def _basic_ends(stands: Standing) -> Moment | None:
+def _basic_ends(stands: BudgetSummary) -> BudgetSnapshot | None:
     """After which entry nothing would be left if ε and δ were simply added up."""
     if stands.budget.composition == "basic":
         return None

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Form, Request
 from fastapi.responses import Response
 
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.visitors import FormDep, SignedInDep, enter, held, leave, same_origin
+from privest_service.dashboard.session_auth import FormDep, SignedInDep, enter, held, leave, same_origin
 from privest_service.security import sessions
 from privest_service.security.admission import address_of
 from privest_service.security.dependencies import ServicesDep

@@ -9,18 +9,18 @@ from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
 from privest.privacy.cost import PrivacyTarget
+from privest_service.dashboard.budget_summary import share, share_of_charge, title
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
+from privest_service.dashboard.formatting import ERRORS
 from privest_service.dashboard.forms import from_json
 from privest_service.dashboard.page import Page, render
-from privest_service.dashboard.standing import share, share_of_charge, title
-from privest_service.dashboard.visitors import OwnerDep, Visitor
-from privest_service.dashboard.words import ERRORS
+from privest_service.dashboard.session_auth import OwnerDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS, Kind, Plan
-from privest_service.estimates.service import Question
+from privest_service.estimates.service import ResolvedQuery
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
@@ -172,7 +172,7 @@ def _body(wish: Wish, kind: Kind) -> dict[str, Any]:
     return {**rank, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
 
 
-def _curve(services: Services, question: Question, kind: Kind) -> list[tuple[float, float]]:
+def _curve(services: Services, question: ResolvedQuery, kind: Kind) -> list[tuple[float, float]]:
     """The error to expect at other ε; of plans that take long it is not worked out."""
     if kind.is_heavy(question.options):
         return []

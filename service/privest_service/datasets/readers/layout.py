@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest_service.datasets.refusals import refusal
+from privest_service.datasets.upload_errors import refusal
 from privest_service.problems import Fault
 
 Texts = NDArray[np.object_]

@@ -16,7 +16,7 @@ from pyarrow import parquet
 from privest.arrays import Array
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
 from privest_service.datasets.readers.room import Room
-from privest_service.datasets.refusals import RefusedUploadError, refusal
+from privest_service.datasets.upload_errors import RefusedUploadError, refusal
 from privest_service.problems import Fault
 
 _BATCH_NUMBERS = 2**18

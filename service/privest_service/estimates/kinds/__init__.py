@@ -54,7 +54,7 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
 
 
-def run(kind: str, plan: str, permit: str, *paths: str, records: OpenRows | None = None) -> str:
+def run(kind: str, plan: str, run_token: str, *paths: str, records: OpenRows | None = None) -> str:
     """Run a plan over the rows in files, and return as soon as that is done.
 
     Args:
@@ -75,7 +75,7 @@ def run(kind: str, plan: str, permit: str, *paths: str, records: OpenRows | None
 
     found = KINDS[kind]
     planned = found.plans.validate_json(plan)
-    worker.use_up(permit)
+    worker.use_up(run_token)
     answer = found.run_plan(planned, worker.gates(paths, planned, records))
     return json.dumps(answer.model_dump(), allow_nan=False, separators=(",", ":"))
 

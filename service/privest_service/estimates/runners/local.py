@@ -73,7 +73,7 @@ class Processes:
         Raises:
             RuntimeError: there are no workers any more, or none can be started.
         """
-        self.mend()
+        self.restart_if_broken()
         with self._lock:
             if self._stopped:
                 raise RuntimeError("stopped")
@@ -86,7 +86,7 @@ class Processes:
         call.add_done_callback(self._calls.discard)
         return call
 
-    def mend(self) -> None:
+    def restart_if_broken(self) -> None:
         """If the pool broke down, end what is left of it and of its calls; the next call begins anew.
 
         To be called now and then, as nothing else sees that a pool waits for ever.
@@ -114,7 +114,7 @@ class Processes:
                 pool.join(1.0)
                 break
             except TimeoutError:
-                self.mend()
+                self.restart_if_broken()
                 pool = self._pool
 
 
@@ -205,7 +205,7 @@ class LocalRunners:
         """Whether there are workers: as long as the service runs, since broken ones are replaced here."""
         if self._processes is None:
             return False
-        self._processes.mend()
+        self._processes.restart_if_broken()
         return True
 
     def start(self) -> None:

@@ -8,7 +8,7 @@ from privest_service.dashboard import entries
 from privest_service.ledger import service as ledger
 
 
-def fingerprint(session: Session, owner_id: str) -> str:
+def page_version(session: Session, owner_id: str) -> str:
     """Of what the pages of an owner show: another one whenever it has changed."""
     account = ledger.owner_account(session, owner_id)
     told = [account.window, account.seq, account.frozen_by, *entries.latest_states(session, account)]

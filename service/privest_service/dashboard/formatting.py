@@ -1,35 +1,88 @@
-"""Numbers, moments and mechanisms in words."""
+"""Numbers, moments and mechanisms, as people read them."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
+from math import ceil, floor, log10
 from typing import Any
 
-from privest_service.dashboard.charts.wording import (
-    day,
-    left_percent,
-    moment,
-    number,
-    percent,
-    rounded_down,
-    rounded_up,
-    spent_percent,
-)
+_ROUNDING = 1e-9
+"""What a sum of shares may be off by in float, in tenths of a percent."""
 
-__all__ = [
-    "ERRORS",
-    "LONGEST",
-    "count",
-    "day",
-    "duration",
-    "iso",
-    "left_percent",
-    "moment",
-    "noise",
-    "number",
-    "rounded_down",
-    "rounded_up",
-    "short",
-    "spent_percent",
-]
+
+def number(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
+    """With so many significant digits: 0.35, −12,000, 1e−6."""
+    if value == 0:
+        return "0"
+    rounded = Context(digits, rounding).create_decimal(repr(float(value)))
+    if digits <= rounded.adjusted() < 6:  # whole numbers are told whole
+        rounded = Decimal(repr(float(value))).to_integral_value(rounding)
+    power = rounded.adjusted()
+    if -5 < power < 6:
+        text = f"{rounded:,f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        text = f"{rounded.scaleb(-power):f}".rstrip("0").rstrip(".") + f"e{power}"
+    return text.replace("-", "−")
+
+
+def rounded_up(value: float) -> str:
+    """What is spent, never understated."""
+    return number(value, rounding=ROUND_CEILING)
+
+
+def rounded_down(value: float) -> str:
+    """What is left, never overstated."""
+    return number(value, rounding=ROUND_FLOOR)
+
+
+def numbers(values: Sequence[float]) -> list[str]:
+    """Of distinct values: with as many digits as it takes to tell them apart."""
+    texts = ([number(value, digits) for value in values] for digits in range(3, 18))
+    return next(
+        (each for each in texts if len(set(each)) == len(values)), [number(value) for value in values]
+    )
+
+
+def percent(share: float) -> str:
+    """To a tenth of a percent below 10 %, else to a whole one."""
+    value = 100 * share
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f}".removesuffix(".0") + " %"
+
+
+def spent_percent(share: float) -> str:
+    """Rounded up, so that it is never understated, but 100 % only of all and 0 % only of nothing."""
+    if share <= 0:
+        return "0 %"
+    if share >= 1:
+        return "100 %"
+    tenths = ceil(1000 * share - _ROUNDING)
+    if tenths >= 1000:
+        return ">99.9 %"
+    return "<0.1 %" if 1000 * share < 1 - _ROUNDING else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
+
+
+def left_percent(share: float) -> str:
+    """Rounded down likewise."""
+    tenths = floor(1000 * min(max(share, 0.0), 1.0) + _ROUNDING)
+    return "<0.1 %" if share > 0 and tenths == 0 else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
+
+
+def day(at: datetime) -> str:
+    """Like 3 Nov 2026, in UTC."""
+    at = at.astimezone(UTC)
+    return f"{at.day} {at:%b %Y}"
+
+
+def moment(at: datetime) -> str:
+    """Like 3 Nov 2026, 14:05, in UTC."""
+    return f"{day(at)}, {at.astimezone(UTC):%H:%M}"
+
+
+def decade(value: float) -> int:
+    """The power of ten at or below a positive value."""
+    return floor(log10(value))
+
 
 _NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
 ERRORS = {

@@ -23,7 +23,7 @@ _SILENCE = 60.0
 log = structlog.get_logger()
 
 
-class Rates:
+class RateLimiter:
     """Counts in this process. What cannot be counted may pass: budgets do not depend on it.
 
     Args:
@@ -46,7 +46,7 @@ class Rates:
         ):
             raise self._later(self._limit, principal.id, f"more than {self._limit} came from you")
 
-    def may_guess(self, address: str) -> None:
+    def check_failures(self, address: str) -> None:
         """Let an address try a key that a person may have chosen.
 
         Raises:

@@ -15,7 +15,7 @@ PATIENCE = 1.5
 """Seconds after which a look that did not come to an end is one that saw nothing."""
 
 
-class Look(Generic[T]):
+class CachedProbe(Generic[T]):
     """A look in a thread of its own: one at a time, so that looks that hang never pile up.
 
     Args:

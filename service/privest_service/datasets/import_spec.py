@@ -8,7 +8,7 @@ from privest_service.datasets.readers import Layout
 
 
 @dataclass(frozen=True)
-class Intake:
+class ImportSpec:
     """What a schema says of files.
 
     Attributes:
@@ -23,7 +23,7 @@ class Intake:
     transform: Transform | None = None
     places: int | None = None
 
-    def of_csv(self, header: bool | None) -> "Intake":
+    def of_csv(self, header: bool | None) -> "ImportSpec":
         """A copy for a csv file whose uploader said whether its first line names the columns."""
         return replace(self, layout=replace(self.layout, header=header))
 

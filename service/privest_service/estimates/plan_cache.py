@@ -3,7 +3,7 @@
 import threading
 
 
-class Remembered:
+class PlanCache:
     """Texts by name; those that came first are forgotten first.
 
     Args:

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Load, Session
 
 from privest.privacy.calibration import epsilon_for
-from privest_service.dashboard.words import count
+from privest_service.dashboard.formatting import count
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.ledger import views
@@ -36,7 +36,7 @@ _SHORTEST = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Moment:
+class BudgetSnapshot:
     """What was left after one entry, as shares of the budget; by plain sums it may be less than nothing."""
 
     at: datetime
@@ -50,19 +50,19 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Standing:
+class BudgetSummary:
     """A budget, what is spent of it as a share, how it came to that, and how long it lasts at this rate."""
 
     budget: Budget
     spent: float
-    history: list[Moment]
+    history: list[BudgetSnapshot]
     lasts: timedelta | None
 
 
-def standing(session: Session, account: Account) -> Standing:
+def standing(session: Session, account: Account) -> BudgetSummary:
     """Where an account stands."""
     history = _history(session, account)
-    return Standing(
+    return BudgetSummary(
         budget=views.budget(account),
         spent=share(limits_of(account), account),
         history=history,
@@ -97,7 +97,7 @@ def _plain_sums(limits: Limits, entry: Entry) -> float:
     return max(_part(entry.epsilon_spent, limits.epsilon), _part(entry.delta_spent, limits.delta))
 
 
-def _history(session: Session, account: Account) -> list[Moment]:
+def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
     limits = limits_of(account)
     last = account.seq
     places = range(1, last + 1)
@@ -111,7 +111,7 @@ def _history(session: Session, account: Account) -> list[Moment]:
         .order_by(Entry.seq)
     )
     return [
-        Moment(
+        BudgetSnapshot(
             at=entry.at,
             left=1 - share(limits, entry),
             left_basic=1 - _plain_sums(limits, entry),
@@ -130,7 +130,7 @@ def title(kind: str) -> str:
     return {"frechet-mean": "Fréchet mean", "robust-pca": "robust PCA"}.get(kind, kind.replace("-", " "))
 
 
-def _lasts(history: Sequence[Moment]) -> timedelta | None:
+def _lasts(history: Sequence[BudgetSnapshot]) -> timedelta | None:
     """How long something is left if it goes on as in the last month; None where that cannot be said."""
     if not history:
         return None
