@@ -1,5 +1,6 @@
 """A believable past for an owner: weeks of questions, charged, answered and signed, written in seconds."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ from sqlalchemy import event, select, text, update
 from sqlalchemy.orm import Session
 
 from harness import Caller
+from privest.estimators.base import Plan
 from privest.privacy.calibration import mu_for
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import service as estimates
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import KINDS, Plan
+from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.plans import run_plan
 from privest_service.ledger import receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
@@ -240,7 +243,7 @@ def _lived(
     if question.digest not in plans:
         plans[question.digest] = estimates.plan(nothing, question)
     plan = plans[question.digest]
-    result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json() if how == "committed" else ""
+    result = json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan))) if how == "committed" else ""
     ask = estimates.asked(nothing, asker, kind, request, new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from harness import LABELLED, Server, books_balance, spd, told_apart
 from privest_service.database import Database
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.ledger.models import Job
 
 

@@ -16,8 +16,8 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service as estimates
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.kinds import KINDS
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import lines
 from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition

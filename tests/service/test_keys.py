@@ -15,7 +15,7 @@ from harness import HANG_GUARD, PLAIN, SPD3, Caller, Server, body_of, npy, probl
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates import service as estimates
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import IdempotencyKey, Job
 from privest_service.openapi import document

@@ -18,8 +18,8 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import endpoints
 from privest_service.estimates import service as estimates
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.endpoints import watch_job
-from privest_service.estimates.kinds import KINDS
 from privest_service.security.principals import Credential, Principal
 
 MU_SQUARED = 10**12

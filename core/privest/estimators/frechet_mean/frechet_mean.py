@@ -22,7 +22,7 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
-from privest.manifolds import Embedded, Manifold
+from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import LocalSteps, owners_descent
@@ -263,7 +263,7 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     """
     if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
         raise ValueError(
-            "local_steps belongs to the solver rgd, on a sphere, stiefel, grassmann or oblique manifold"
+            f"local_steps belongs to the solver rgd, on one of the manifolds {', '.join(compact())}"
         )
     if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
         raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")

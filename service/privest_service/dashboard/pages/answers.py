@@ -25,7 +25,7 @@ from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import OwnerDep
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.service import require_job
 from privest_service.inputs import Id
 from privest_service.ledger import service as ledger

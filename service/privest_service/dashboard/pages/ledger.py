@@ -19,7 +19,7 @@ from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
+from privest.estimators.base import Plan
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.budget_summary import share, share_of_charge, title
 from privest_service.dashboard.charts import error_curve, gauge
@@ -19,7 +20,7 @@ from privest_service.dashboard.session_auth import OwnerDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
-from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.service import ResolvedQuery
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
