@@ -47,7 +47,7 @@ def _request(dataset: str) -> Any:
 def _cost() -> Charge:
     configure_mappers()
     shape = SCHEMA.validate_json(SCHEMA_TEXT).shape(50)
-    plan = KIND.plan(KIND.options(_request("ds_x")), shape, estimates.PrivacyTarget(**TARGET))
+    plan = KIND.plan_for(KIND.options(_request("ds_x")), [(shape, estimates.PrivacyTarget(**TARGET))])
     return Charge.of(plan.target, plan.cost)
 
 

@@ -12,6 +12,15 @@ from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import Statistic
 
 
+class ExpectedError(Protocol):
+    """How far an answer is expected to be off, from public facts; a dataclass."""
+
+    @property
+    def standard_deviation(self) -> float:
+        """The one number that is shown where there is room for one."""
+        ...
+
+
 class Plan(Protocol):
     """Everything about a run, before any row is read; a dataclass."""
 
@@ -103,7 +112,7 @@ class Estimator(Generic[S, M, P, A]):
     metadata: type[M]
     spec: type[S]
     plan_type: type[P]
-    error: type[Any]
+    error: type[ExpectedError]
     answer: type[A]
     plan: Callable[[S, M, PrivacyTarget], P]
     run: Callable[[P, Oracle], A]

@@ -44,7 +44,7 @@ def nearby_frame(x: Array, rounds: int) -> Array:
 
 @dataclass(frozen=True)
 class Frames(Embedded):
-    """Matrices of `rank` orthonormal columns with `size` rows, tangent vectors measured in the space around them."""
+    """Matrices with orthonormal columns, tangent vectors measured in the space around them."""
 
     size: int
     rank: int

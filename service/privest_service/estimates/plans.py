@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from privest.estimators import federation
 from privest.estimators.base import Estimator, Plan
 from privest.estimators.federation import Federated, Part
+from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
@@ -27,6 +28,11 @@ def stored_plans(estimator: AnyEstimator) -> TypeAdapter[Any]:
     several: Any = Federated
     either: Any = estimator.plan_type | several[estimator.plan_type] | Part
     return TypeAdapter(either)
+
+
+def stored_plan(kind: str, plan: str) -> Plan | Part | None:
+    """A plan from its JSON; None where its estimator is no more."""
+    return stored_plans(ESTIMATORS[kind]).validate_json(plan) if kind in ESTIMATORS else None
 
 
 def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) -> Plan:
