@@ -34,7 +34,7 @@ demo: install ## the main job on real data, start to end
 serve: install ## the service on this machine
 	$(BIN)/privest serve --port $(PORT)
 
-# Debian's, for the tests in tests/browser, which are skipped where it cannot be had. The one without
+# Debian's, for the tests in tests/service/dashboard, which are skipped where it cannot be had. The one without
 # windows takes a third of the time of the other, which serves where it is all there is.
 chromium:
 	@command -v chromium-headless-shell > /dev/null \

@@ -15,7 +15,7 @@ from PIL import Image
 from benchmarks.report import publish, table
 from privest.manifolds.grassmann import Grassmann
 from privest.privacy.calibration import mu_for
-from tests.harness import Caller, Server
+from testing.server import Caller, Server
 
 mpl.use("agg")
 from matplotlib import pyplot as plt

@@ -13,10 +13,10 @@ import griffe
 import pytest
 import yaml
 
-from harness import HANG_GUARD
+from testing import ROOT
+from testing.server import HANG_GUARD
 
 Name = griffe.Object | griffe.Alias
-ROOT = Path(__file__).parents[2]
 NOWHERE = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
 
