@@ -29,11 +29,12 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import worker
 from privest_service.estimates.kinds import KINDS
-from privest_service.ledger import receipts
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import entries, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.receipts import ReceiptEntry, Signer, new_signing_key
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
@@ -71,14 +72,14 @@ class Chain:
 
     def __init__(self, account: Account, signer: Signer) -> None:
         self.id, self.seq, self.head = account.id, account.seq, account.head
-        self.sums = {name: getattr(account, name) for name in ledger.SUMS_AFTER}
+        self.sums = {name: getattr(account, name) for name in entries.SUMS_AFTER}
         """As they are stored, after the last entry."""
         self._signer = signer
 
     def append(self, kind: str, job: str, why: str | None, amounts: Charge, at: datetime) -> Entry:
         """The next entry."""
         self.seq += 1
-        self.sums["queries"] += ledger.QUERIES[kind]
+        self.sums["queries"] += entries.QUERIES[kind]
         for name, amount in vars(amounts).items():
             self.sums[f"{name}_spent"] = moved(self.sums[f"{name}_spent"], amount)
         entry = Entry(

@@ -22,10 +22,12 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import service as estimates
 from privest_service.estimates import worker
 from privest_service.estimates.kinds import KINDS, Plan
-from privest_service.ledger import receipts
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import charges, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
+from privest_service.ledger.models import Account, Entry
 from privest_service.owners.models import Owner
 from privest_service.problems import BudgetExceeded
 from privest_service.security.models import Analyst
@@ -249,14 +251,14 @@ def _lived(
         job = estimates._reserve(session, ask, question, estimates._Draft.of(question, plan)).job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
-            assert ledger.void(session, job)
+            assert charges.void(session, job)
             return
         set_clock(moment + timedelta(seconds=waited))
-        claimed = ledger.claim_next(session, timedelta(minutes=10))
+        claimed = jobs.claim_next(session, timedelta(minutes=10))
         assert claimed is not None
         assert claimed.id == job, "something older waits"
         set_clock(moment + timedelta(seconds=waited + ran))
-        assert ledger.commit(session, job, result) if how == "committed" else ledger.fail(session, job)
+        assert charges.commit(session, job, result) if how == "committed" else jobs.fail(session, job)
 
     try:
         database.run(live)

@@ -12,7 +12,7 @@ from sqlalchemy import select
 from harness import LABELLED, Server, books_balance, spd, told_apart
 from privest_service.database import Database
 from privest_service.estimates.kinds import KINDS
-from privest_service.ledger.models import Job
+from privest_service.jobs.models import Job
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])  # on SQLite the hospital of all tests of pages has one

@@ -11,7 +11,7 @@ from sqlalchemy import select, text
 
 from harness import Server
 from privest_service.cli import main
-from privest_service.ledger.models import Job
+from privest_service.jobs.models import Job
 from privest_service.ledger.verify import verify_file
 
 Visit = Callable[..., Visitor]

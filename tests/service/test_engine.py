@@ -33,7 +33,7 @@ from harness import (
 )
 from privest_service.database import Database, now
 from privest_service.estimates.runners import local
-from privest_service.ledger.models import Job, Transition
+from privest_service.jobs.models import Job, Transition
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 

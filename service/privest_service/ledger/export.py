@@ -11,9 +11,10 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.datasets.models import Dataset
-from privest_service.ledger.models import Account, Entry, Job, Mechanism
+from privest_service.jobs.models import Job
+from privest_service.ledger.entries import SUMS_AFTER
+from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, Signer, signer_of
-from privest_service.ledger.service import SUMS_AFTER
 from privest_service.ledger.units import Composition
 
 Form = Literal["jsonl", "csv"]

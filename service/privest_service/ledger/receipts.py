@@ -24,7 +24,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 
 from privest_service.database import now
-from privest_service.ledger.models import Entry, Job
+from privest_service.jobs.models import Job
+from privest_service.ledger.models import Entry
 
 
 def _absent(value: object) -> bool:
