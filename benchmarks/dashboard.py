@@ -35,10 +35,11 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Entry
-from privest_service.ledger.receipts import ReceiptEntry, Signer, new_signing_key
+from privest_service.ledger.receipts import ReceiptEntry, receipt_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
+from privest_service.signing import Signer, new_signing_key
 from tests.browser.browsing import chromium, find_chromium
 from tests.harness import LABELLED, Server
 
@@ -222,7 +223,7 @@ def _ask(
         values["lease_until"] = moment + timedelta(minutes=10)
     if state == "committed":
         entries = list(map(ReceiptEntry.of, debits))
-        receipt = signer.receipt(Job(**values), [values["dataset_id"]], entries, question.result)
+        receipt = receipt_of(signer, Job(**values), [values["dataset_id"]], entries, question.result)
         values |= {"result": question.result, "receipt": receipt.model_dump_json()}
     jobs.append(values)
 

@@ -28,7 +28,7 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.export import Heads, heads, lines
 from privest_service.ledger.models import Account
 from privest_service.ledger.verify import verify
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 from privest_service.security.service import revoke_all
 from privest_service.settings import Settings
 

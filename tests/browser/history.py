@@ -24,14 +24,14 @@ from privest_service.estimates import worker
 from privest_service.estimates.kinds import KINDS, Plan
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
-from privest_service.ledger import charges, receipts
+from privest_service.ledger import charges, entries, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry
-from privest_service.owners.models import Owner
 from privest_service.problems import BudgetExceeded
-from privest_service.security.models import Analyst
+from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
+from privest_service.signing import signer_of
 
 _ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "points": ("frechet-mean", {}),
@@ -208,7 +208,7 @@ def _then() -> Iterator[Callable[[datetime], None]]:
         setattr(row, "at" if isinstance(row, Transition) else "created_at", clock[0])
 
     with ExitStack() as stack:
-        for module in (ledger, receipts):
+        for module in (entries, jobs, receipts):
             stack.enter_context(patch.object(module, "now", lambda: clock[0]))
         for table in (Job, Transition, IdempotencyKey):
             event.listen(table, "before_insert", enter)
@@ -289,7 +289,7 @@ def _move_to(database: Database, owner: Caller, analysts: Sequence[Caller], sinc
 
 
 def _sign_anew(session: Session, account: Account, since: datetime) -> None:
-    signer, head = receipts.signer_of(session), ""
+    signer, head = signer_of(session), ""
     found = select(Entry).where(Entry.account_id == account.id).order_by(Entry.seq)
     for entry in session.scalars(found).all():
         assert entry.kind == "limit", "a past comes first"

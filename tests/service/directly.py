@@ -18,7 +18,7 @@ from privest_service.ledger.export import lines
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 
 _numbers = count()
 

@@ -29,7 +29,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.jobs.models import Job
 from privest_service.ledger.models import Account
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 from privest_service.settings import Settings
 
 WORKS: dict[str, object] = {"epsilon": 0.05, "reuse": False, "wait": 0}

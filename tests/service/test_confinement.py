@@ -23,10 +23,10 @@ from test_formats import FORMATS, rows_as, table_as
 from harness import npy, until
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.estimates.runners.local import Processes
+from privest_service.formats import Format
+from privest_service.upload_errors import RefusedUploadError
 
 HERE = Path(__file__).parent
 INTAKE = SCHEMA.validate_python({"kind": "vectors", "dim": 2}).intake()

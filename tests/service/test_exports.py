@@ -45,9 +45,10 @@ from privest_service.ledger.export import (
 )
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account
-from privest_service.ledger.receipts import Receipt, ReceiptEntry, Signer
+from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import Trusted, verify
+from privest_service.signing import Signer
 
 Rows = list[dict[str, Any]]
 

@@ -19,8 +19,8 @@ from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen
+from privest_service.security.models import Owner
 
 HOUR = timedelta(hours=1)
 FREE = Limits("basic", 10**9, 10**9, 0, 0)

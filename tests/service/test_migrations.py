@@ -25,10 +25,9 @@ from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
-from privest_service.security.models import ApiKey, SignIn
+from privest_service.security.models import ApiKey, Owner, SignIn
 from privest_service.security.service import issue_key
 
 _spawn = multiprocessing.get_context("spawn")

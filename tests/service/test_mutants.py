@@ -30,8 +30,8 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.export import End, Heads, Line, ReceiptLine, ended, heads, lines
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
+from privest_service.security.models import Owner
 
 Plant = Callable[[pytest.MonkeyPatch, Database], None]
 

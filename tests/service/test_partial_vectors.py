@@ -13,9 +13,9 @@ from test_subspaces import distance
 
 from harness import Caller, Server, csv_of, npy, problem
 from privest_service.datasets import ingest as ingest_module
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows
+from privest_service.formats import Format
 from privest_service.ledger.receipts import Receipt, signed_by
 
 

@@ -25,10 +25,9 @@ from privest_service.database.tables import new_id
 from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import IS_LEFT, Dataset, Grant
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
@@ -45,6 +44,7 @@ from privest_service.problems import (
 )
 from privest_service.security.principals import Principal
 from privest_service.services import Services
+from privest_service.upload_errors import RefusedUploadError
 
 _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """At most so many, and of wide records so few that they make a small answer: two at least, or none."""

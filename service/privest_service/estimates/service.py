@@ -42,7 +42,6 @@ from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.limits import UPLOADS
-from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -52,6 +51,7 @@ from privest_service.problems import (
     TooManyRequests,
     Unavailable,
 )
+from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 from privest_service.telemetry import traces

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
 _WHOLE = Job.part_of.is_(None)

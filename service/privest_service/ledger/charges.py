@@ -17,11 +17,12 @@ from sqlalchemy.orm import Session
 from privest_service.database import once_committed
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
-from privest_service.ledger import entries
+from privest_service.ledger import entries, receipts
 from privest_service.ledger.models import Account, Entry, Mechanism
-from privest_service.ledger.receipts import Receipt, ReceiptEntry, signer_of
+from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded
+from privest_service.signing import signer_of
 from privest_service.telemetry import metrics
 
 _KEEP = {
@@ -120,11 +121,13 @@ def commit(session: Session, job_id: str, result: str) -> bool:
     for debit in entries.debits_of(session, *debited):
         debited[str(debit.job_id)].append(ReceiptEntry.of(debit))
     about, debits = [str(each.dataset_id) for each in charged], list(chain.from_iterable(debited.values()))
-    whole = signer.receipt(job, about, debits, result)
+    whole = receipts.receipt_of(signer, job, about, debits, result)
     asked_by_owner = all(each.owner_id == job.submitter_id for each in charged)
-    submitted = whole if asked_by_owner else signer.for_analyst(whole)
+    submitted = whole if asked_by_owner else receipts.for_analyst(signer, whole)
     for part in parts:
-        own = signer.receipt(part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json())
+        own = receipts.receipt_of(
+            signer, part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json()
+        )
         part.receipt = own.model_dump_json()
     if asked_by_owner or not parts:
         job.receipt = whole.model_dump_json()
@@ -145,7 +148,7 @@ def receipt_for(session: Session, job: Job, caller_id: str) -> Receipt | None:
         return whole
     if job.analyst_receipt is not None:
         return Receipt.model_validate_json(job.analyst_receipt)
-    return whole and signer_of(session).for_analyst(whole)
+    return whole and receipts.for_analyst(signer_of(session), whole)
 
 
 def void(session: Session, job_id: str) -> bool:

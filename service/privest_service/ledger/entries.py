@@ -11,9 +11,9 @@ from sqlalchemy.orm import Session
 from privest_service.database import now
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.models import Account, Entry
-from privest_service.ledger.receipts import signer_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.problems import AccountFrozen, BudgetExceeded
+from privest_service.signing import signer_of
 
 AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
 """The four amounts of a charge, a limit and a sum."""

@@ -16,7 +16,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
 from privest_service.database import Base, Moment
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 

@@ -10,8 +10,8 @@ from privest_service.ledger import entries
 from privest_service.ledger.entries import AMOUNTS, SUMS_AFTER, limits_of
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced
+from privest_service.security.models import Owner
 
 Scope = Literal["owner", "dataset", "analyst"]
 """Whose budget: the owner's, that of the datasets which it declared to be of the same rows, a grant's.

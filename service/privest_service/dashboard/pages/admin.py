@@ -14,9 +14,9 @@ from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
-from privest_service.owners.models import Owner
-from privest_service.owners.service import require_owner
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.models import Owner
+from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/dashboard/admin", route_class=Page, dependencies=[Depends(admin)])
 

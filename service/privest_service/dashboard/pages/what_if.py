@@ -26,7 +26,6 @@ from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
-from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -37,6 +36,7 @@ from privest_service.problems import (
     Unavailable,
 )
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.models import Owner
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
