@@ -299,7 +299,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     world.submit(database, "k")
     monkeypatch.setattr(engine_module, "_PATIENCE", 0.0)
     engine = Engine(
-        database, Store(tmp_path), workers=2, job_timeout=600.0, tidy=lambda: done.append("tidied")
+        database, Store(tmp_path), workers=2, job_timeout=600.0, housekeeping=lambda: done.append("tidied")
     )
     claim = engine._claim
 

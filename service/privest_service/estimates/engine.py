@@ -75,7 +75,7 @@ class Claimed:
 
     Attributes:
         job: the job.
-        permit: to read rows, once.
+        run_token: to read rows, once.
         paths: of the rows, dataset by dataset; a dummy reads none.
     """
 
@@ -96,7 +96,7 @@ class Engine:
         memory: bytes that a worker process may take.
         intake_workers: uploads that are parsed at a time, and sources that are fetched.
         intake_timeout: seconds that parsing one may take.
-        tidy: called now and then, by the thread that feeds jobs.
+        housekeeping: called now and then, by the thread that feeds jobs.
         limiter: of what callers may hold.
     """
 

@@ -63,9 +63,9 @@ class Descent:
 
     Attributes:
         solver: which. Those in `-opt` divide the noise and count the steps by the bound on their error.
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         loss: its gradients.
-        allowance: what may be spent.
+        budget: what may be spent.
         penalty: λ, above 0.
         steps: T; with `-opt` the most that are considered; by default 100, and 1000 there.
         step_scale: c of step lengths c/L; by default 1.

@@ -41,7 +41,7 @@ class ClippedSolver:
 
     Attributes:
         shape: public facts of the data.
-        allowance: what may be spent.
+        budget: what may be spent.
         intercept: whether there is one.
     """
 

@@ -50,7 +50,7 @@ class EscapeSolver(Nonconvex):
     features, and the requested privacy.
 
     Attributes:
-        allowance: what may be spent.
+        budget: what may be spent.
     """
 
     budget: PrivacyBudget

@@ -45,7 +45,7 @@ class NewtonSolver:
 
     Attributes:
         shape: public facts of the data.
-        allowance: what may be spent.
+        budget: what may be spent.
         penalty: λ.
         intercept: whether there is one.
     """

@@ -29,7 +29,7 @@ class LinearLoss(ABC):
     Gijbels and Nikolova 2011 have it among others).
 
     Attributes:
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         profile: φ.
         penalty: λ.
     """

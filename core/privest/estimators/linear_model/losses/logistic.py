@@ -16,7 +16,7 @@ class Classifier:
     """Where gradients are taken.
 
     Attributes:
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         weights: (size,) of the second of two classes, else (classes, size).
     """
 
