@@ -9,7 +9,7 @@ from privest.arrays import Array
 from privest.estimators.base import Estimator
 from privest.metadata import VectorsMetadata
 from privest.options import Doc, Option, Options
-from privest.privacy.budget import PrivacyBudget, cost_of_all, weak_delta
+from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.clipping import any_floats, clipped_sum
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -96,7 +96,7 @@ def plan(spec: ToyMeanSpec, shape: VectorsMetadata, target: PrivacyTarget) -> To
         releases=(release,),
         cost=cost_of_all([release], target),
         expected_error=ToyMeanError(deviation),
-        mechanism=f"noise on {Row.description}, {spec.rounds} times",
+        mechanism=describe_mechanism([release], {"row": Row(shape.dim)}),
         warnings=tuple(weak_delta(target, shape.n)),
     )
 

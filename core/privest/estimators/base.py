@@ -9,7 +9,7 @@ from privest.options import Options
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 
 class ExpectedError(Protocol):
@@ -35,7 +35,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def statistics(self) -> Mapping[str, Statistic]:
+    def statistics(self) -> Mapping[str, AnyStatistic]:
         """What the gate may sum."""
         ...
 

@@ -1,7 +1,6 @@
 """Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from privest.manifolds.base import Embedded, Manifold
 from privest.manifolds.euclidean import Euclidean
@@ -29,13 +28,13 @@ MANIFOLDS: dict[str, Callable[..., Manifold]] = {
 """What builds each manifold. Its parameters are declared where it is defined, as `Option`s of their types."""
 
 
-def declaration(name: str) -> Any:
+def declaration(name: str) -> Callable[..., object]:
     """The function whose parameters are those of the manifold called `name`: all of a family share one."""
-    build: Any = MANIFOLDS[name]
+    build = MANIFOLDS[name]
     return build.__init__ if isinstance(build, type) else build
 
 
-def parameters(name: str) -> Mapping[str, tuple[Any, Doc]]:
+def parameters(name: str) -> Mapping[str, tuple[object, Doc]]:
     """The parameters of the manifold called `name`: their types, and what is declared of them."""
     return declared(declaration(name))
 
@@ -47,7 +46,7 @@ def compact() -> list[str]:
     ]
 
 
-def get(name: str, **params: Any) -> Manifold:
+def get(name: str, **params: object) -> Manifold:
     """The manifold called `name`.
 
     Args:
