@@ -91,7 +91,7 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
     # What is out of the declared range is refused in its words.
     for options, rule in (({"rounds": 0}, "at least 1"), ({"rounds": 4, "shrink": 2.0}, "at most 1")):
         refused = owner.plan(dataset, kind="toy-mean", epsilon=2.0, **options)
-        assert rule in problem(refused, 422, "invalid")["errors"][0]["rule"]
+        assert rule in problem(refused, 422, "invalid")["faults"][0]["rule"]
 
     # Several datasets are pooled as they are for any other estimator.
     other = owner.dataset(rows(300, 3), VECTORS)
@@ -167,7 +167,7 @@ def test_a_manifold_of_one_file_and_one_line(toys: Server, owner: Caller, desk: 
     for given, rule in (({"factor": 20.0}, "at most 10"), ({"dim": 51}, "at most 50")):
         schema = {"kind": "points", "manifold": STRETCHED | given}
         refused = problem(owner.upload(npy(rows(30, 2)), schema), 422, "invalid")
-        assert rule in refused["errors"][0]["rule"]
+        assert rule in refused["faults"][0]["rule"]
 
     # The form offers it with its parameters, takes it, and its pages are shown.
     form = page(desk, "/datasets/new?kind=points")
