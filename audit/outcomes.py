@@ -17,6 +17,7 @@ from privest.arrays import Array
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.oracle import Oracle
 from privest.records import Records
+from privest_service.estimates.plans import run_plan
 
 ADAPTIVE = "spider"
 """The solver whose number of answers follows from what was released."""
@@ -129,7 +130,7 @@ def run(question: Question, rows: Array, told: "Seen | None" = None) -> Seen:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            end = masked(question.kind.run_plan(question.plan, gates).model_dump())
+            end = masked(run_plan(question.kind.estimator, question.plan, gates))
         except Exception as error:  # as a worker would
             end = type(error).__name__
     return Seen(end, sorted({str(warning.message) for warning in warned}), gates)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ class DatasetMetadata(ABC):
     """Public facts of n records. They come from the owner's schema, never from the rows."""
 
     n: int
+
+    kind: ClassVar[str]
+    """What a schema calls such datasets."""
 
     @property
     @abstractmethod
@@ -60,6 +63,8 @@ class PointsMetadata(DatasetMetadata):
         center: where the owner expects the mean, nested lists.
         radius: and how far from there at most.
     """
+
+    kind = "points"
 
     manifold: dict[str, Any]
     center: list[Any] | None = None
@@ -128,6 +133,8 @@ class VectorsMetadata(DatasetMetadata):
         norm_bound: length to which the gate shortens a record where its length counts.
     """
 
+    kind = "vectors"
+
     dim: int
     norm_bound: float = 1.0
 
@@ -159,6 +166,8 @@ class PartialVectorsMetadata(DatasetMetadata):
         dim: numbers in a record.
         known: about the share of entries that are known, as declared; forecasts and steps rest on it.
     """
+
+    kind = "partial-vectors"
 
     dim: int
     known: float = 0.5
@@ -196,6 +205,8 @@ class LabelledMetadata(DatasetMetadata):
         mean: public mean of each feature, if it is known.
         scale: public scale of each feature, if it is known.
     """
+
+    kind = "labelled"
 
     features: tuple[str, ...]
     label: str

@@ -208,14 +208,3 @@ class Embedded(Manifold):
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
         return self.project_tangent(base, c.reshape(*c.shape[:-1], *self.shape))
-
-
-def at_least(dim: int, least: int, name: str) -> int:
-    """`dim`, if it is one that the manifold called `name` has.
-
-    Raises:
-        ValueError: `dim` is less than `least`.
-    """
-    if dim < least:
-        raise ValueError(f"dim of {name} must be at least {least}")
-    return dim

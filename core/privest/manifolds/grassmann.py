@@ -9,7 +9,7 @@ from privest.arrays import Array, lengths, transposed
 from privest.manifolds.frames import Frames, svd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Grassmann(Frames):
     """Subspaces of dimension rank, each given by any frame that spans it.
 
@@ -18,9 +18,6 @@ class Grassmann(Frames):
     """
 
     name = "grassmann"
-
-    def __init__(self, dim: int, rank: int) -> None:
-        super().__init__(dim, rank)
 
     @property
     def curvature(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _TOLERANCE = 1e-8
 _FUSED = 100.0
@@ -41,8 +43,8 @@ class Lorentz(Manifold):
     widest_radius = 12.0
     rules = ("finite", "on the hyperboloid (−t² + |x|² = −1, t > 0)")
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+    def __init__(self, dim: Annotated[int, Option("numbers in a point, less one", ge=1, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:

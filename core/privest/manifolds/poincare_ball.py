@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _RIM = 1 - 2.0**-40
 """Norm up to which a point is told from the sphere at infinity: some 28 from the origin."""
@@ -36,8 +38,8 @@ class PoincareBall(Manifold):
     widest_radius = 12.0
     rules = ("finite", "inside the unit ball")
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+    def __init__(self, dim: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:

@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, one_by_one, transposed
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _SYMMETRY_TOLERANCE = 1e-10
 _LOG_LIMIT = 690.0
 """Eigenvalues are kept within exp(±this), where float64 still has them."""
+
+
+Metric = Literal["affine-invariant", "log-euclidean", "bures-wasserstein"]
 
 
 def symmetric(a: Array) -> Array:
@@ -86,7 +90,7 @@ def _cholesky(base: Array) -> Array:
 
 @dataclass(frozen=True)
 class SPD(Manifold):
-    """size×size positive definite matrices, whatever the metric.
+    """Symmetric positive definite matrices of `size` rows, whatever the metric.
 
     Coordinates are those of a symmetric matrix: its diagonal, then √2 times the entries above it, an
     orthonormal basis (Lemma 1.1 of paper 000 leaves the diagonal out).
@@ -99,7 +103,22 @@ class SPD(Manifold):
     rules = ("finite", "symmetric", "positive definite")
 
     def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+        object.__setattr__(self, "size", dim)
+
+    @classmethod
+    def of(
+        cls,
+        dim: Annotated[int, Option("rows of a matrix", ge=1, le=200)],
+        metric: Annotated[Metric, Option("of the space")] = "affine-invariant",
+    ) -> "SPD":
+        """The matrices of `dim` rows with one of the metrics.
+
+        Raises:
+            ValueError: there is no such metric.
+        """
+        if metric not in METRICS:
+            raise ValueError(f"metric of {cls.name} must be one of {', '.join(METRICS)}")
+        return METRICS[metric](dim)
 
     @property
     def dim(self) -> int:

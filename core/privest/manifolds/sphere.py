@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Embedded, at_least
+from privest.manifolds.base import Embedded
+from privest.options import Option
 
 _UNIT_TOLERANCE = 1e-8
 _TINY = 1e-300
@@ -28,7 +30,7 @@ def _length(v: Array) -> Array:
 
 @dataclass(frozen=True)
 class Sphere(Embedded):
-    """Unit vectors of R^size; coordinates are those of R^size.
+    """Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
 
     The metric is induced, so an ambient Gaussian projected onto the tangent space is the tangent
     Gaussian: exact, without a basis and without a cut-locus case (errata of paper 000).
@@ -41,8 +43,8 @@ class Sphere(Embedded):
     rules = ("finite", "of unit length")
     reach = 1.0
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 2, self.name))
+    def __init__(self, dim: Annotated[int, Option("coordinates of a point", ge=2, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:

@@ -19,7 +19,7 @@ _LONGEST = 2 * pi
 """No vector that is looked for is longer than this; it keeps misses finite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Stiefel(Frames):
     """Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2).
 
@@ -29,9 +29,6 @@ class Stiefel(Frames):
 
     name = "stiefel"
     curvature = (-0.5, 1.0)
-
-    def __init__(self, dim: int, rank: int) -> None:
-        super().__init__(dim, rank)
 
     @property
     def dim(self) -> int:

@@ -3,12 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.manifolds import Embedded
+from privest.options import Option
 from privest.privacy.oracle import Oracle
 
 Projection = Callable[[Array], Array]
@@ -16,6 +18,16 @@ Projection = Callable[[Array], Array]
 
 Gradient = Callable[[Array], Array]
 """One owner's Riemannian gradient at a point, exact or noisy; every call is one answer of that owner."""
+
+LocalSteps = Annotated[
+    int,
+    Option(
+        "that each owner of several datasets takes by itself in a step, corrected for its drift",
+        ge=1,
+        omit_default=True,
+    ),
+]
+"""Type of the option `local_steps` (paper 002, Algorithm 1). It came later than others; its default is 1."""
 
 
 @dataclass(frozen=True, eq=False)
