@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "references.md"
 CITING = ("core", "service", "client", "audit", "benchmarks", "testing", "tests", "docs", "examples")
 
 NAME = r"[A-Z][\w-]+(?:’s|'s)?"
-CITED = re.compile(rf"({NAME})((?:,? {NAME})*(?:,? and {NAME}|,? et al\.)?)(?:,)? \(?((?:19|20)\d\d)\b")
+CITED = re.compile(rf"({NAME})((?:, {NAME})*(?:,? and {NAME}|,? et al\.)?)(?:,)? \(?((?:19|20)\d\d)\b")
 """Surnames and a year: `Mironov 2012`, `Balle and Wang (2018)`, `Balle, Barthe and Gaboardi 2018`."""
 
 NO_AUTHORS = {*month_name, *month_abbr, "Measured", "Python", "Ward"}
