@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from sqlalchemy import select, text
 
 from privest_service.cli import main
-from privest_service.ledger.models import Job
+from privest_service.jobs.models import Job
 from privest_service.ledger.verify import verify_file
 from testing.browser import Visitor
 from testing.scenes import Desk, Hospital, answered, books, dataset_called, owner_called

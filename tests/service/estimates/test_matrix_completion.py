@@ -12,9 +12,9 @@ from test_readers import FORMATS, TABLES, arrow_file, refused, rows_as, table_as
 from test_robust_pca import distance
 
 from privest_service.datasets import ingest as ingest_module
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows
+from privest_service.formats import Format
 from privest_service.ledger.receipts import Receipt, signed_by
 from testing.server import Caller, Server, csv_of, npy, problem
 

@@ -53,7 +53,7 @@ from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.estimates.runners.local import Processes
-from privest_service.ledger.models import Job, Transition
+from privest_service.jobs.models import Job, Transition
 from privest_service.limits import PLANS
 from privest_service.problems import TooLarge, Unavailable
 from testing import ROOT, confined, remote_jobs

@@ -20,7 +20,7 @@ from sqlalchemy import select, update
 
 from privest_service.database import Database, now
 from privest_service.estimates.runners import local
-from privest_service.ledger.models import Job, Transition
+from privest_service.jobs.models import Job, Transition
 from testing.server import (
     HANG_GUARD,
     SPD3,

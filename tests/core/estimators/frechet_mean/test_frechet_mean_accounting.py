@@ -18,9 +18,9 @@ from privest.metadata import PointsMetadata
 from privest.privacy.calibration import epsilon_for, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import subsampled_sum
+from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
 from privest.privacy.noise import SystemNoise
-from privest.privacy.subsampling import SubsampledRun, certify
+from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
@@ -309,14 +309,11 @@ def test_a_change_of_gradients_is_clipped_as_one(manifold):
     space, n = manifolds.get(**manifold), 20
     rng = np.random.default_rng(1)
     release = subsampled_sum(
-        "poisson",
+        SubsampledRun("poisson", 0.3, 3.0, 2),
         statistic="change",
         n=n,
         size=space.coordinate_size,
         clip=0.05,
-        rate=0.3,
-        count=2,
-        noise=3.0,
     )
     worst = {SquaredDistanceChange: 0.0, Apart: 0.0}
     for _ in range(40):

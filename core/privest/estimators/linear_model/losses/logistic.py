@@ -40,6 +40,8 @@ class LogisticGradient:
     width: int
     classes: int
 
+    description = "the mean gradient"
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Of the weights."""
@@ -95,6 +97,8 @@ class ClassMoments:
     width: int
     classes: int
     ratio: float
+
+    description = "class means and second moment"
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:
