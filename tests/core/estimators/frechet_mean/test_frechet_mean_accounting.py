@@ -288,7 +288,7 @@ class Chosen(Silence):
 
 
 class Apart(SquaredDistanceChange):
-    """The mutant of paper 000: both gradients clipped, then subtracted."""
+    """The mutant of Utpala et al. 2023: both gradients clipped, then subtracted."""
 
     def clipped_sum(self, point, rows, clip):
         at, anchor = (SquaredDistance(self.manifold).clipped_sum(p, rows, clip) for p in point)
