@@ -52,7 +52,7 @@ class FrechetMeanSpec:
         clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor; C₀ by default.
         full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
         local_steps: of `rgd` on compact submanifolds, that owners of several datasets take by themselves in
-            each step, corrected for their drift (paper 002, Algorithm 1).
+            each step, corrected for their drift (Zhang et al. 2024, Algorithm 1).
     """
 
     start: list[Any] | None = None
@@ -124,7 +124,7 @@ class FrechetMeanPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
 
     @property

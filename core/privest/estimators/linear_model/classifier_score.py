@@ -92,12 +92,12 @@ class ScorePlan:
 
     @property
     def bins(self) -> int | None:
-        """Of scores, for either class; None for the accuracy."""
+        """Number of bins of scores for either class; None for the accuracy."""
         return None if self.metric == "accuracy" else self.releases[0].size // 2
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return len(self.releases)
 
     @property

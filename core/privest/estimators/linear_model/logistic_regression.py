@@ -54,12 +54,11 @@ class LogisticSpec:
 
     Attributes:
         solver: `newton` (of noisy moments, then of noisy gradients if there are records enough), `clipped`
-            (descent on clipped gradients, in steps as long as their noise allows), or a descent of paper 004:
+            (descent on clipped gradients, in steps as long as their noise allows), or a descent:
             `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps); `nag-opt`
             and `masg-opt` divide the noise and count the steps by the bound on their error. Of another loss
             than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points;
-            or `spider`, that of paper 003, which sees each record once and has its guarantee where there are
-            very many.
+            or `spider`, which sees each record once and has its guarantee where there are very many.
         penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
             not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²), 0.001 by default; not of the
             bounded losses.
@@ -134,7 +133,7 @@ class LogisticPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run; of `spider`, which goes on while there are records, those that may see one."""
+        """Number of steps; for `spider`, which runs while there are records, of those that may see one."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -198,7 +197,7 @@ class LogisticRegression:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of coefficients and, after them, the intercept: (..., d + 1), a row for each class or one of two.
+    """Errors of the coefficients and, last, of the intercept; a row for each class, or one for two classes.
 
     Attributes:
         standard_errors: (..., d + 1).
@@ -404,7 +403,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
-    """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
+    """Covariance by sampling of each column of weights: the inverse of the information in the rows."""
     moments = _moments(planned.configured_solver, planned.shape)
     _, moment = released(moments, release, gate, fit.feature_map, planned.penalty)
     model = ScoreModel(fit.weights, moment, mean_of(moment, fit.feature_map.last))
@@ -413,7 +412,7 @@ def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -
 
 
 def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
-    """In the units of the uploaded features; one column's at a time, as all may not fit."""
+    """Errors in the units of the uploaded features, one column at a time, as all may not fit in memory."""
     columns, features = len(fit.weights), len(fit.feature_map.mean)
     errors = np.empty((columns, features + 1))
     kept: list[Array] = []

@@ -84,7 +84,7 @@ class RobustPCASpec:
         rate: of stochastic solvers, probability of a record to be in a batch.
         sampling: of stochastic solvers, how batches are drawn.
         local_steps: that owners of several datasets take by themselves in each of the `steps`, which are
-            rounds then, corrected for their drift (paper 002, Algorithm 1).
+            rounds then, corrected for their drift (Zhang et al. 2024, Algorithm 1).
         explained: estimate the share of variance along each direction of the answer.
     """
 
@@ -182,7 +182,7 @@ class RobustPCAPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property
