@@ -182,8 +182,11 @@ class Embedded(Manifold):
     """
 
     reach: ClassVar[float]
-    """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2): nearer to the manifold than this
-    the nearest point is unique, and up to half as far `project` is 2-Lipschitz (there (3), with γ = reach/2)."""
+    """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2).
+
+    Nearer to the manifold than this the nearest point is unique, and up to half as far `project` is
+    2-Lipschitz (there (3), with γ = reach/2).
+    """
 
     @abstractmethod
     def project(self, x: Array) -> Array:

@@ -258,9 +258,9 @@ class BuresWassersteinSPD(SPD):
     """⟨u, v⟩_w = ½tr(Lv) with wL + Lw = u: optimal transport between centred Gaussians (Bhatia et al. 2019).
 
     At I it is ⟨u, v⟩_F/4. In the eigenbasis of w, in which coordinates are taken, entry (r, s) of a tangent
-    vector has length |v_rs|/√(2(λr + λs)). Algorithm 4 of Utpala et al. (2023) samples twice too large at I, and
-    its transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near singular
-    matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
+    vector has length |v_rs|/√(2(λr + λs)). Algorithm 4 of Utpala et al. (2023) samples twice too large at I,
+    and its transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near
+    singular matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
     """
 
     metric = "bures-wasserstein"
