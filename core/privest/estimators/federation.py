@@ -267,7 +267,7 @@ def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
     if isfinite(worth):
         epsilon = worth / n if pure else epsilon_within(worth / n, delta)
     if not 0.0 < epsilon < inf:
-        raise ValueError("no common course can be planned for epsilons as small, or as large, as these")
+        raise ValueError("these epsilons are too small or too large for a common plan")
     return PrivacyTarget(epsilon, delta)
 
 
@@ -313,7 +313,7 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
         elif not isinstance(release, SubsampledSum):
-            raise ValueError("spider is of one dataset alone: name one, or ask for the solver escape")
+            raise ValueError("spider works on one dataset only: name one, or ask for the solver escape")
         elif release.noise == "gaussian":
             found.append(next(batches))
         else:

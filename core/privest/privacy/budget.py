@@ -30,7 +30,7 @@ def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
         ValueError: δ is 0.
     """
     if target.delta == 0:
-        raise ValueError("with delta = 0 random batches have no certificate; take full gradients")
+        raise ValueError("random batches need a delta above 0; take full gradients")
     slack = target.delta / _SLACK_SHARE
     return mu_for(target.epsilon, target.delta - slack), slack
 
