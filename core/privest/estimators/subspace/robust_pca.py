@@ -193,7 +193,7 @@ class RobustPCAPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property

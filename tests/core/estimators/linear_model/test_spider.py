@@ -104,7 +104,7 @@ def replace_bounds(loss, bound):
 
     found = object.__new__(Loose)
     found.__dict__.update(loss.__dict__)
-    for name in ("steepest", "smoothness", "bend"):
+    for name in ("gradient_bound", "gradient_lipschitz", "hessian_lipschitz"):
         found.__dict__.pop(name, None)
     return found
 
@@ -320,7 +320,7 @@ def test_plans_fit_their_budget_and_their_records_or_say_what_would(n, d, bounds
         assert noise**2 <= error**2 / 2 * 1.1
 
 
-@pytest.mark.parametrize("bound", ["steepest", "smoothness", "bend"])
+@pytest.mark.parametrize("bound", ["gradient_bound", "gradient_lipschitz", "hessian_lipschitz"])
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
 def test_bounds_that_bound_nothing_are_refused(bound, value):
     with pytest.raises(ValueError, match="must be above 0"):
