@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from test_frechet_mean_accounting import Spy
 
 from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
@@ -24,6 +23,7 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.noise import RecordedNoise
 
 D = 3
 DESIGNS = [
@@ -132,7 +132,7 @@ def test_a_run_spends_what_was_planned_by_the_noise_that_it_drew(loss, delta, n,
     target = PrivacyTarget(1.0, delta)
     planned = logistic_regression.plan(LogisticSpec(loss=loss, **options), shape, target)
     rows = shape.dummy(n, np.random.default_rng(0))
-    spy = Spy()
+    spy = RecordedNoise()
     gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
     logistic_regression.run(planned, gate)
     assert gate.remaining == 0
@@ -166,7 +166,7 @@ def test_the_plan_and_the_course_of_questions_do_not_depend_on_rows():
         rows = shape.dummy(20_000, np.random.default_rng(0))
         if worst is not None:
             rows[:, :D] = worst
-        spy = Spy()
+        spy = RecordedNoise()
         gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
         found = logistic_regression.run(planned, gate)
         assert np.isfinite(found.coefficients).all()

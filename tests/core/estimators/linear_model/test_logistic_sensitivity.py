@@ -5,7 +5,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from test_frechet_mean_accounting import Spy
 
 from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
@@ -18,6 +17,7 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.noise import RecordedNoise
 
 D = 3
 DESIGNS = [
@@ -125,7 +125,7 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     steps = 9 if solver in ("gd", "nag-opt") else None
     planned = logistic_regression.plan(LogisticSpec(solver, steps=steps, **options), shape, target)
     rows = np.column_stack([np.random.default_rng(3).standard_normal((n, D)), np.arange(n) % count])
-    spy = Spy()
+    spy = RecordedNoise()
     gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
     found = logistic_regression.run(planned, gate)
     assert gate.remaining == 0

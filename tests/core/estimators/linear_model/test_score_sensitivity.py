@@ -4,7 +4,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from test_frechet_mean_accounting import Spy
 from test_logistic_sensitivity import DESIGNS, EXTREMES, hostile, widest
 
 from privest.estimators.linear_model import classifier_score
@@ -16,6 +15,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid
 from privest.records import Records
+from testing.noise import RecordedNoise, ScriptedNoise
 
 D = 3
 HISTOGRAM = ScoreHistogram(np.array([-1e9, -1.0, 0.0, 0.5, 7.0]))
@@ -83,7 +83,7 @@ def labelled(n, classes=2, seed=3):
 @pytest.mark.parametrize("n", [1, 200, 20_000])
 @pytest.mark.parametrize("epsilon", [0.01, 1.5, 20.0])
 def test_the_noise_drawn_pays_for_the_plan(metric, delta, classes, n, epsilon):
-    planned, spy = planned_for(metric, n, delta, classes, epsilon), Spy()
+    planned, spy = planned_for(metric, n, delta, classes, epsilon), RecordedNoise()
     gate = Gate(Records(labelled(n, classes)), planned.statistics, planned.releases, spy)
     classifier_score.run(planned, gate)
     assert gate.remaining == 0
@@ -99,13 +99,6 @@ def test_the_noise_drawn_pays_for_the_plan(metric, delta, classes, n, epsilon):
         assert gaussian_delta(epsilon, sqrt(planned.cost.mu_squared)) <= delta
 
 
-class Keeping:
-    """No noise: what a gate then answers is its exact sum."""
-
-    def draw(self, *asked):
-        return np.zeros(asked[-1])
-
-
 @metrics
 @deltas
 def test_replacing_one_record_moves_the_integer_sum_by_no_more_than_was_paid_for(metric, delta):
@@ -115,7 +108,7 @@ def test_replacing_one_record_moves_the_integer_sum_by_no_more_than_was_paid_for
     asked = classifier_score.classifier(planned.spec, planned.shape)
 
     def exact(rows):
-        gate = Gate(Records(rows, threads=1), planned.statistics, planned.releases, Keeping())
+        gate = Gate(Records(rows, threads=1), planned.statistics, planned.releases, ScriptedNoise())
         return gate.mean(asked, release.statistic) * release.n
 
     rows = labelled(9000)
@@ -136,7 +129,7 @@ def test_rows_change_nothing_but_the_numbers(metric, delta):
     planned = planned_for(metric, 300, delta)
     told = set()
     for rows in (labelled(300), hostile(DESIGNS[0], 2)[:1].repeat(300, axis=0), labelled(300) * [0, 0, 0, 1]):
-        spy = Spy()
+        spy = RecordedNoise()
         found = classifier_score.run(planned, Gate(Records(rows), planned.statistics, planned.releases, spy))
         assert 0 <= found.score.value <= 1
         told.add(tuple(spy.drawn))
