@@ -48,7 +48,7 @@ chromium:
 test: install chromium ## all tests
 	$(PYTEST)
 
-check: install ## lint, types, imports, interface, Dockerfile
+check: install ## lint, types, imports, interface, Dockerfile, subjects of commits
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
@@ -58,6 +58,7 @@ check: install ## lint, types, imports, interface, Dockerfile
 	$(BIN)/datamodel-codegen --check
 	$(BIN)/python scripts/breaking-changes
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/python scripts/check-commits
 
 openapi: install ## write openapi.yaml anew, and the client's models
 	$(BIN)/privest openapi > openapi.yaml
