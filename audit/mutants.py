@@ -793,7 +793,7 @@ class Planted:
         )
 
 
-_PLANTED = (
+PLANTED = (
     Planted(
         "ledger",
         "faults of the ledger, a refund of a failure among them",
@@ -835,5 +835,5 @@ SECTION = Section(
     """\
 Each fault is put into the code by itself. What is named must then fail, and pass when the fault is out again.
 Where a paper prints the fault, it is named.""",
-    (*(mutant.line for mutant in MUTANTS), *(planted.line for planted in _PLANTED)),
+    (*(mutant.line for mutant in MUTANTS), *(planted.line for planted in PLANTED)),
 )

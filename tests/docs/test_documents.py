@@ -15,11 +15,11 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
-from test_readme import PAGES as SHOWN_BY_CURL
 
 from privest.privacy.calibration import mu_for
 from privest_client import Client
 from testing import ROOT
+from testing.pages import PAGES_OF_CALLS
 from testing.server import ADMIN_KEY, HANG_GUARD, Server
 
 ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
@@ -27,7 +27,7 @@ BIN = Path(sys.executable).parent
 
 ELSEWHERE = {
     "README.md": "test_readme.py",
-    **dict.fromkeys(SHOWN_BY_CURL, "test_readme.py"),
+    **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
 }
 """Pages of which all shell blocks are run by another test."""
 
