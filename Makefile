@@ -48,7 +48,7 @@ chromium:
 test: install chromium ## all tests
 	$(PYTEST)
 
-check: install ## lint, types, imports, interface, licences, Dockerfile
+check: install ## lint, types, imports, interface, licences, Dockerfile, commits
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
@@ -60,6 +60,7 @@ check: install ## lint, types, imports, interface, licences, Dockerfile
 	$(BIN)/python scripts/breaking-changes
 	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
+	$(BIN)/python scripts/check-commits
 
 openapi: install ## write openapi.yaml anew, and what the client has of it
 	$(BIN)/privest openapi > openapi.yaml

@@ -11,7 +11,6 @@ from scipy.stats import binom
 
 from audit.bounds import ALPHA
 from audit.lines import Finding, Line, Section
-from audit.noise import Louder
 from privest import manifolds
 from privest.arrays import Array
 from privest.estimators.frechet_mean import frechet_mean
@@ -31,6 +30,7 @@ from privest.metadata import (
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.noise import ScaledNoise
 
 _SEED = 12
 """Of the coins and of nothing else."""
@@ -119,7 +119,10 @@ class Canaries:
     def _proven(self, factor: float) -> tuple[float, int, int]:
         coins = np.random.default_rng(_SEED).choice([-1.0, 1.0], self.shape.n)
         gate = Gate(
-            Records(self.rows(coins), threads=1), self._plan.statistics, self._plan.releases, Louder(factor)
+            Records(self.rows(coins), threads=1),
+            self._plan.statistics,
+            self._plan.releases,
+            ScaledNoise(factor, order=np.arange),
         )
         leanings = self.leanings(self.estimator.run(self._plan, gate))
         guesses = round(self.share * len(coins))

@@ -11,7 +11,6 @@ from scipy.spatial.distance import pdist, squareform
 
 from audit.distinguisher import Distinguisher
 from audit.lines import Section
-from audit.noise import Louder
 from privest.arrays import Array
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
@@ -33,6 +32,7 @@ from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
 from privest.records import Records
+from testing.noise import ScaledNoise
 
 _N, _PILOTS = 100, 4
 _TARGET = PrivacyTarget(5.0, 1e-6)
@@ -112,7 +112,10 @@ class Case:
             found = np.empty(runs)
             for run in range(runs):
                 gate = Gate(
-                    Records(world, threads=1), self.plan.statistics, self.plan.releases, Louder(factor)
+                    Records(world, threads=1),
+                    self.plan.statistics,
+                    self.plan.releases,
+                    ScaledNoise(factor, order=np.arange),
                 )
                 watched = _Watched(self.plan, gate, (one, other))
                 self.estimator.run(self.plan, watched)
@@ -153,7 +156,9 @@ class _Pilot(_Oracle):
     """How far apart candidates for a record are in all answers together, in standard deviations."""
 
     def __init__(self, plan: Any, rows: Array, candidates: Array) -> None:
-        super().__init__(plan, Gate(Records(rows, threads=1), plan.statistics, plan.releases, Louder(1.0)))
+        super().__init__(
+            plan, Gate(Records(rows, threads=1), plan.statistics, plan.releases, ScaledNoise(order=np.arange))
+        )
         self._candidates = candidates
         self._parts = list[Array]()
 

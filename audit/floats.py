@@ -3,22 +3,21 @@
 import warnings
 from dataclasses import dataclass
 from functools import reduce
-from math import fsum, inf, nan
+from math import fsum, inf
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from audit.lines import Finding, Line, Section
-from audit.sensitivity import CASES, Case
 from privest.arrays import Array, lengths
 from privest.privacy import grid
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.mechanisms import NoisySum, noisy_sum
 from privest.privacy.statistic import Statistic
 from privest.records import CHUNK, Records
-
-_EXTREMES = (0.0, 5e-324, 1e-310, 1e-160, 1e-20, 1.0, -1.0, 1e20, 1e155, 1.79e308, inf, -inf, nan)
+from testing.hostile_rows import EXTREMES
+from testing.neighbours import CASES, Case
 
 _KINDS = tuple({type(case.statistic): case for case in CASES}.values())
 """A case of each statistic."""
@@ -50,10 +49,10 @@ class _Scene:
         """Rows of extreme numbers, with some of them, and of one alone: such as no upload has."""
         rng = np.random.default_rng(1)
         of_record = self.rows.shape[1:]
-        extreme = rng.choice(_EXTREMES, (count, *of_record))
+        extreme = rng.choice(EXTREMES, (count, *of_record))
         usual = np.resize(self.rows, extreme.shape)
         some = np.where(rng.random(extreme.shape) < 0.3, extreme, usual)
-        return np.concatenate([extreme, some, *(np.full((1, *of_record), value) for value in _EXTREMES)])
+        return np.concatenate([extreme, some, *(np.full((1, *of_record), value) for value in EXTREMES)])
 
     def release(self, n: int) -> NoisySum:
         """A sum over n rows."""

@@ -26,7 +26,7 @@ class Line:
     """One attack.
 
     Attributes:
-        name: by which it is run alone, `privest audit NAME`.
+        name: by which it is run alone, `python -m audit NAME`.
         about: what is attacked and how, for people.
         run: makes the attack, the long one if it is told so.
         quick: whether it has a quick form; one without is made where it is named, and in the long report.

@@ -9,7 +9,6 @@ import numpy as np
 
 from audit.distinguisher import Distinguisher
 from audit.lines import Section
-from audit.noise import Louder
 from privest.arrays import Array, lengths
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.gate import Gate
@@ -30,6 +29,7 @@ from privest.privacy.mechanisms import (
 )
 from privest.privacy.subsampling import cost_of, noise_for
 from privest.records import Records
+from testing.noise import ScaledNoise
 
 _CLIP, _NAME = 1.0, "vectors"
 _MU = 1.0
@@ -78,7 +78,12 @@ def full_scores(release: NoisySum, factor: float, runs: int) -> tuple[Array, Arr
 
     def of(rows: Array) -> Array:
         many = [replace(release, count=runs)]
-        gate = Gate(Records(rows, threads=1), {_NAME: Vectors(release.size)}, many, Louder(factor))
+        gate = Gate(
+            Records(rows, threads=1),
+            {_NAME: Vectors(release.size)},
+            many,
+            ScaledNoise(factor, order=np.arange),
+        )
         sums = np.stack([gate.mean(None, _NAME) for _ in range(runs)]) * release.divisor
         one, other = (lengths(sums - end) for end in ends)
         return one**2 - other**2 if release.noise == "gaussian" else one - other
@@ -122,7 +127,7 @@ def batch_scores(release: SubsampledSum, factor: float, runs: int) -> tuple[Arra
 
     def of(rows: Array) -> Array:
         many = [replace(release, count=runs * release.count)]
-        gate = Gate(Records(rows, threads=1), {_NAME: Vectors(1)}, many, Louder(factor))
+        gate = Gate(Records(rows, threads=1), {_NAME: Vectors(1)}, many, ScaledNoise(factor, order=np.arange))
         sums = np.array([gate.mean(None, _NAME)[0] for _ in range(runs * release.count)]) * release.divisor
         ratios = density(sums, _CLIP) - density(sums, -_CLIP)
         return ratios.reshape(runs, release.count).sum(axis=1)
@@ -150,7 +155,9 @@ def stream_scores(factorisation: Factorisation, factor: float, runs: int) -> tup
 
     def of(rows: Array) -> Array:
         found = np.empty((runs, _LEAVES))
-        gate = Gate(Records(rows, threads=1), {_NAME: Vectors(1)}, [release], Louder(factor))
+        gate = Gate(
+            Records(rows, threads=1), {_NAME: Vectors(1)}, [release], ScaledNoise(factor, order=np.arange)
+        )
         for run in range(runs):
             for t in range(_LEAVES):
                 gate.extend(_NAME, None, 1, anew=t == 0)
@@ -168,7 +175,12 @@ def product_scores(factor: float, runs: int) -> tuple[Array, Array]:
 
     def of(rows: Array) -> Array:
         found = np.empty(runs)
-        gate = Gate(Records(rows, threads=1), {_NAME: Vectors(release.size)}, [release], Louder(factor))
+        gate = Gate(
+            Records(rows, threads=1),
+            {_NAME: Vectors(release.size)},
+            [release],
+            ScaledNoise(factor, order=np.arange),
+        )
         for run in range(runs):
             gate.extend(_NAME, None, 1, anew=True)
             found[run] = sum(float(gate.product(_NAME, direction)[0]) for _ in range(_PRODUCTS))

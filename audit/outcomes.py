@@ -11,13 +11,13 @@ from unittest.mock import patch
 import numpy as np
 
 from audit.lines import Finding, Line, Section
-from audit.noise import Louder
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.oracle import Oracle
 from privest.records import Records
 from privest_service.estimates.plans import run_plan
+from testing.noise import ScaledNoise
 
 ADAPTIVE = "spider"
 """The solver whose number of answers follows from what was released."""
@@ -120,7 +120,12 @@ def run(question: Question, rows: Array, told: "Seen | None" = None) -> Seen:
     parts = getattr(question.plan, "parts", [question.plan])
     gates = [
         _Watched(
-            Gate(Records(each, threads=1), question.plan.statistics, part.releases, Louder(1.0)),
+            Gate(
+                Records(each, threads=1),
+                question.plan.statistics,
+                part.releases,
+                ScaledNoise(order=np.arange),
+            ),
             told=iter(told.gates[place].answers) if told else None,
         )
         for place, (each, part) in enumerate(

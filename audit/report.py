@@ -51,8 +51,8 @@ PAGE = Path("docs/audit.md")
 _ABOUT = f"""\
 # Audit
 
-What follows was found by `privest audit --long`, which attacks what the service promises and writes this
-page; `privest audit NAME` makes one attack again, alone, and with `--long` writes its line here anew. A line
+What follows was found by `python -m audit --long`, which attacks what the service promises and writes this
+page. `python -m audit NAME` makes one attack again, alone. With `--long` it writes its line here anew. A line
 holds if the attack proves less than what is claimed, *and* proves more where the claim is broken on purpose:
 an attack that sees nothing proves nothing. All statistical bounds of one run of each line together are wrong
 with a probability of at most {1 - CONFIDENCE:.1%} (Clopper and Pearson, with Bonferroni's correction). `make
@@ -67,7 +67,7 @@ def lines() -> dict[str, Line]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Makes attacks; exits with 1 if one was successful, or saw nothing where there was something to see."""
-    parser = argparse.ArgumentParser(prog="privest audit", description="Attack what the service promises.")
+    parser = argparse.ArgumentParser(prog="python -m audit", description="Attack what the service promises.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of lines; all by default")
     parser.add_argument("--long", action="store_true", help="with many more runs")
     parser.add_argument("--list", action="store_true", help="say which lines there are")

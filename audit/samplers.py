@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from audit.lines import Finding, Line, Section
-from audit.noise import Louder
 from privest.arrays import Array, lengths
 from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import NoiseSource, SystemNoise
+from testing.noise import ScaledNoise
 
 ALARM = 1e-9
 """Of a line that is wrong about the right law."""
@@ -185,15 +185,15 @@ _LAWS = (
         _normal,
         (400_000, 10_000_000),
         "variance 1.05",
-        partial(Louder, sqrt(1.05)),
+        partial(ScaledNoise, sqrt(1.05)),
     ),
     Law(
         "law-laplace-length",
         "the length of Laplace noise, Gamma(d)",
         _laplace_length,
         (20_000, 400_000),
-        "a standard deviation for a scale, as in the code of paper 004",
-        partial(Louder, 1 / sqrt(2)),
+        "a standard deviation for a scale, as in the code of Kuru et al. 2022",
+        partial(ScaledNoise, 1 / sqrt(2)),
     ),
     Law(
         "law-laplace-direction",

@@ -19,8 +19,8 @@ from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.noise import SystemNoise
 from privest.records import Records
+from testing.noise import ScaledNoise
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -29,14 +29,6 @@ PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 DELTA = 1e-6
 RUNS = 40
 COLOURS = ("#1d4fd7", "#d97706", "#15803d")
-
-
-class Seeded(SystemNoise):
-    """Noise that anybody can repeat, for pictures of invented data."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(0)
-        self._generator = np.random.default_rng(seed)
 
 
 def root_mean_square(errors: Sequence[float]) -> float:
@@ -72,7 +64,7 @@ def about_radius(axis: Axes) -> None:
         def error(radius: float, seed: int, epsilon: float = epsilon) -> float:
             shape = PointsMetadata(len(days), {"name": "euclidean", "dim": 1}, [5.0], radius)
             plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(epsilon, DELTA))
-            gate = Gate(Records(days), plan.statistics, plan.releases, Seeded(seed))
+            gate = Gate(Records(days), plan.statistics, plan.releases, ScaledNoise(seed=seed))
             return float(frechet_mean.run(plan, gate)[0] - days.mean())
 
         errors = [root_mean_square([error(float(radius), seed) for seed in range(RUNS)]) for radius in radii]
@@ -104,7 +96,9 @@ def about_norm_bound(axis: Axes) -> None:
                 scale=(1.0,) * 4,
             )
             plan = logistic_regression.plan(LogisticSpec(), shape, PrivacyTarget(epsilon, DELTA))
-            fit = logistic_regression.run(plan, Gate(records, plan.statistics, plan.releases, Seeded(seed)))
+            fit = logistic_regression.run(
+                plan, Gate(records, plan.statistics, plan.releases, ScaledNoise(seed=seed))
+            )
             second = others @ fit.coefficients + fit.intercept > 0
             return 100 * float(np.mean(np.where(second, chances, 1 - chances)))
 
@@ -123,7 +117,7 @@ def about_rank(shares: Axes, errors: Axes) -> None:
     rows = rng.standard_normal((10_000, 3)) * [3, 2, 1.5] @ causes.T + 0.4 * rng.standard_normal((10_000, 10))
     shape = VectorsMetadata(len(rows), 10)
     plan = robust_pca.plan(RobustPCASpec(rank=6, explained=True), shape, PrivacyTarget(1.0, DELTA))
-    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, Seeded(0)))
+    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, ScaledNoise(seed=0)))
     assert found.explained is not None
     shares.bar(range(1, 7), 100 * found.explained, color=[COLOURS[0]] * 3 + ["#bbbbbb"] * 3)
     shares.set(xlabel="direction", ylabel="share of the variance, %", title="Asked for six, three matter")

@@ -23,7 +23,9 @@ from privest.estimators.linear_model.logistic_regression import LogisticPlan, Lo
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
+from privest.privacy.noise import NoiseSource
 from privest.records import Records
+from testing.noise import ScaledNoise, ScriptedNoise
 
 DIM, DELTA = 5, 1e-6
 _LIMIT = 1.96
@@ -34,22 +36,6 @@ _MEAN = np.linspace(0.1, 0.5, DIM)
 """Of binary features."""
 
 _SLOW = ("clipped", "nag-opt")
-
-
-class Fixed:
-    """Seeded noise, or with the size 0 none at all: for measuring alone."""
-
-    def __init__(self, seed: int, size: float = 1.0) -> None:
-        self._rng, self._size = np.random.default_rng([7, seed]), size
-
-    def draw(self, noise: str, scale: float, size: int) -> Array:
-        assert noise == "gaussian"
-        return self._size * scale * self._rng.standard_normal(size)
-
-    def batch(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    indices = permutation = batch
 
 
 @dataclass(frozen=True)
@@ -207,15 +193,15 @@ def measure(law: Law, plan: LogisticPlan, runs: int, *, seed: int = 0, each: int
     best, found = law.minimiser(plan), list[tuple[Array, Array, Array]]()
     shares: list[float] = []
 
-    def run(rows: Array, noise: Fixed) -> LogisticRegression:
+    def run(rows: Array, noise: NoiseSource) -> LogisticRegression:
         gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, noise)
         return logistic_regression.run(plan, gate)
 
     for place in range(runs // each):
         rows = law.rows(plan.shape.n, np.random.default_rng([3, seed, place]))
-        silent = coefficients(run(rows, Fixed(0, 0.0)))
+        silent = coefficients(run(rows, ScriptedNoise()))
         for again in range(each):
-            noisy = run(rows, Fixed(1 + (seed * runs + place) * each + again))
+            noisy = run(rows, ScaledNoise(seed=[7, 1 + (seed * runs + place) * each + again]))
             at, noise = coefficients(noisy), np.atleast_2d(noisy.noise.standard_errors)
             assert noisy.sampling is not None or plan.solver != "newton"
             sampling = 0.0 if noisy.sampling is None else np.atleast_2d(noisy.sampling.standard_errors)

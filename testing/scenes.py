@@ -157,6 +157,20 @@ def routes(method: str) -> set[str]:
     }
 
 
+def all_pages(anna: Hospital) -> list[tuple[str, int]]:
+    """Pages of an owner, with what they answer."""
+    dataset = anna.datasets["Blood panels"]
+    paths = ["", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
+    paths += [
+        f"/datasets/new?kind={kind}" for kind in ("points", "vectors", "partial-vectors", "labelled", "json")
+    ]
+    paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
+    paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]
+    paths += [f"/answers/{job}" for job in anna.jobs.values()]
+    refused = [("/nowhere", 404), ("/admin", 403), ("/ledger?before=x", 422)]
+    return [(path, 200) for path in paths] + refused
+
+
 # Pages without a browser
 
 

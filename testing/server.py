@@ -4,6 +4,7 @@ import io
 import itertools
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -31,6 +32,7 @@ from privest_service.database import Database
 from privest_service.ledger.export import lines
 from privest_service.ledger.verify import verify
 from privest_service.signing import Signer
+from testing import ROOT
 
 T = TypeVar("T")
 
@@ -90,6 +92,12 @@ def free_address() -> str:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def shutdown_grace() -> int:
+    """Seconds for which a service that is told to end lets its callers wait for their answers."""
+    source = (ROOT / "service/privest_service/cli.py").read_text()
+    return int(re.findall(r"timeout_graceful_shutdown=(\d+)", source)[0])
 
 
 class Server:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from testing.server import Server
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+pytest.register_assert_rewrite("testing")  # whose assertions then tell values, as those of tests do
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("quiet", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -1,4 +1,4 @@
-"""The command line: `privest serve`, `migrate`, `backup`, `restore`, `verify-ledger`, `audit` and others."""
+"""The command line: `privest serve`, `migrate`, `backup`, `restore`, `verify-ledger` and others."""
 
 import argparse
 import errno
@@ -8,9 +8,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -56,9 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument(
         "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"
     )
-    commands.add_parser("audit", help="attack what the service promises; in a checkout of its source")
-    told = sys.argv[1:] if arguments is None else [*arguments]
-    given = parser.parse_args(told[:1] if told[:1] == ["audit"] else told)  # which reads what follows itself
+    given = parser.parse_args(arguments)
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if given.command in ("serve", "migrate", "backup", "restore"):
@@ -72,7 +68,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "demo": _demo,
             "openapi": _openapi,
             "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
-            "audit": lambda: _audit(told[1:]),
         }
         return run[given.command]()
     except ValidationError as error:
@@ -241,13 +236,6 @@ def _openapi() -> int:
 
     sys.stdout.write(document())
     return 0
-
-
-def _audit(arguments: list[str]) -> int:
-    sys.path.insert(0, str(Path.cwd()))
-    if find_spec("audit") is None:
-        raise ValueError("the audit is no part of the installed service: call it in a checkout of its source")
-    return import_module("audit.report").main(arguments)
 
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:

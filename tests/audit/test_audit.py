@@ -3,23 +3,27 @@
 False alarms: all bounds together are wrong once in a thousand reports at most, by their correction.
 """
 
+import ast
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 from typing_extensions import is_protocol
 
-from audit import mutants, report, samplers, sensitivity, served
+from audit import mutants, report, samplers, served
 from audit.bounds import ATTACKS, epsilon_proven, mu_proven, rates
 from audit.canaries import chance
 from audit.canaries import epsilon_proven as epsilon_by_coins
 from privest import estimators
 from privest.privacy.calibration import epsilon_for
-from privest_service.cli import main
+from testing import ROOT
 from testing.leading_eigenvector import LeadingEigenvector
+from testing.neighbours import CASES
 
 LINES = report.lines()
 KEYED = {line.name for section in (samplers.SECTION, mutants.SECTION) for line in section.lines}
@@ -76,7 +80,7 @@ def test_every_statistic_has_a_line():
         for kind in vars(importlib.import_module(module.name)).values():
             if isinstance(kind, type) and hasattr(kind, "diameter") and not is_protocol(kind):
                 found.add(kind)
-    assert found == {type(case.statistic) for case in sensitivity.CASES}
+    assert found == {type(case.statistic) for case in CASES}
 
 
 @pytest.mark.parametrize("p", [0.0, 0.003, 0.5, 0.97, 1.0])
@@ -139,10 +143,28 @@ def test_what_coins_prove_is_below_the_truth_and_near_it():
 
 
 def test_a_line_is_run_alone_by_its_name(capsys):
-    assert main(["audit", "gaussian-sum"]) == 0
+    assert report.main(["gaussian-sum"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("gaussian-sum: holds")
     assert said.count("claimed:") == 1
-    assert main(["audit", "no-such-line"]) == 2
-    assert main(["audit", "--list"]) == 0
-    assert set(re.findall(r"^([a-z0-9-]+): ", capsys.readouterr().out, re.MULTILINE)) == set(LINES)
+    assert report.main(["no-such-line"]) == 2
+
+
+def test_lines_are_listed_by_the_module_in_a_checkout():
+    command = [sys.executable, "-m", "audit", "--list"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert set(re.findall(r"^([a-z0-9-]+): ", told.stdout, re.MULTILINE)) == set(LINES)
+
+
+def test_every_test_that_is_to_see_a_fault_exists():
+    """By its file and name; the parameters in brackets are looked at where the fault is tried."""
+    killers = {mutant.killer for mutant in mutants.MUTANTS if "::" in mutant.killer}
+    planted = {f"{planted.file}::{planted.test}" for planted in mutants.PLANTED}
+    assert len(killers) > 20
+    defined = {}
+    for killer in killers | planted:
+        file, _, test = killer.partition("::")
+        if file not in defined:
+            tree = ast.parse((ROOT / file).read_text())
+            defined[file] = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        assert test.partition("[")[0] in defined[file], killer

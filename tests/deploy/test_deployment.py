@@ -19,6 +19,7 @@ from privest_service.database.postgresql import verified
 from privest_service.estimates.engine import Work
 from privest_service.settings import Settings
 from testing import ROOT
+from testing.server import shutdown_grace
 
 MANIFESTS = sorted((ROOT / "deploy/kubernetes").glob("*.yaml"))
 TEMPLATE = ROOT / "deploy/kubernetes/secret.yaml.template"
@@ -43,9 +44,6 @@ DATA = instructions("VOLUME")[-1]
 NAMES = {f"PRIVEST_{name.upper()}" for name in Settings.model_fields} | {"PRIVEST_SECRETS_DIR"}
 PATHS = {route.path for route in create_app(None).routes if hasattr(route, "path")} | set(
     create_app(None).openapi()["paths"]
-)
-CALLERS = int(
-    re.findall(r"timeout_graceful_shutdown=(\d+)", (ROOT / "service/privest_service/cli.py").read_text())[0]
 )
 JOB_TIMEOUT = Settings.model_fields["job_timeout"].default
 
@@ -364,7 +362,7 @@ def test_all_that_selects_selects_the_pods() -> None:
 
 
 def test_there_is_time_for_claimed_jobs_to_end() -> None:
-    margin = CALLERS  # of callers who are waited for, at the worst after the last job
+    margin = shutdown_grace()  # of callers who are waited for, at the worst after the last job
     assert seconds(OURS["privest"]["stop_grace_period"]) >= JOB_TIMEOUT + margin
     pod = manifest("Deployment")["spec"]["template"]["spec"]
     before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])

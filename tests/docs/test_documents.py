@@ -15,11 +15,11 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
-from test_readme import PAGES as SHOWN_BY_CURL
 
 from privest.privacy.calibration import mu_for
 from privest_client import Client
 from testing import ROOT
+from testing.pages import PAGES_OF_CALLS
 from testing.server import ADMIN_KEY, HANG_GUARD, Server
 
 ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
@@ -27,19 +27,19 @@ BIN = Path(sys.executable).parent
 
 ELSEWHERE = {
     "README.md": "test_readme.py",
-    **dict.fromkeys(SHOWN_BY_CURL, "test_readme.py"),
+    **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
 }
 """Pages of which all shell blocks are run by another test."""
 
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
     "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
-    "PRIVEST_MIGRATION_URL": "needs PostgreSQL with roles: test_database_roles.py has some",
+    "PRIVEST_MIGRATION_URL": "needs PostgreSQL with roles: test_grants.py has some",
     "kubectl patch": "needs Kubernetes: test_rolling_restart.py restarts replicas in turn",
-    "privest backup": "needs a disaster: test_backups.py has some",
+    "privest backup": "needs a disaster: test_backup.py has some",
     "export PRIVEST_DATABASE_URL": "needs several machines: test_concurrency.py starts replicas",
-    "dask scheduler": "needs several machines: test_engines.py starts such a cluster on one",
-    'tls="--tls': "needs several machines: test_engines.py starts such a cluster on one",
+    "dask scheduler": "needs several machines: test_runners.py starts such a cluster on one",
+    'tls="--tls': "needs several machines: test_runners.py starts such a cluster on one",
     "pip install jupyterlab": "opens a browser: the notebook itself is run here",
 }
 """Beginnings of blocks, and what is run in their place."""

@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from testing import ROOT
+from testing.pages import PAGES_OF_CALLS
 from testing.server import HANG_GUARD, until
-
-PAGES = ("docs/data.md", "docs/several-owners.md", "docs/ledger.md")
-"""Which show the calls that the README leaves to them."""
 
 
 def blocks(page: str = "README.md") -> list[str]:
@@ -53,7 +51,7 @@ def test_demo_tells_the_whole_story() -> None:
 
 def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
     _, serve, calls = blocks()
-    further = [block for page in PAGES for block in blocks(page)]  # they go on in the same shell
+    further = [block for page in PAGES_OF_CALLS for block in blocks(page)]  # they go on in the same shell
     environment = os.environ | {"PRIVEST_DATA_DIR": str(tmp_path / "data"), "PRIVEST_WORKERS": "1"}
     with (tmp_path / "log").open("w") as log:
         service = subprocess.Popen(
@@ -94,7 +92,7 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
 def test_every_call_of_the_interface_is_shown() -> None:
     """One curl of each call: path by path, with the identifiers replaced."""
     shown = re.sub(
-        r"\$\w+", "{}", "".join([blocks()[2], *(block for page in PAGES for block in blocks(page))])
+        r"\$\w+", "{}", "".join([blocks()[2], *(block for page in PAGES_OF_CALLS for block in blocks(page))])
     )
     interface = (ROOT / "openapi.yaml").read_text()
     paths = re.findall(r"^  (/v1/\S+):$", interface, re.MULTILINE)

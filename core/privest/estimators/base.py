@@ -51,7 +51,7 @@ class Plan(Protocol):
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         ...
 
     @property

@@ -43,7 +43,7 @@ class Euclidean(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of vectors whose entries are about one."""
+        """Radius for vectors whose entries are about one."""
         return sqrt(self.size)
 
     @property

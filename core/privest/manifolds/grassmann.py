@@ -46,7 +46,7 @@ class Grassmann(Frames):
         return self.canonical(turned @ vt)
 
     def log(self, base: Array, x: Array) -> Array:
-        """By the principal vectors: x turned within its span to the frame nearest to `base`.
+        """The logarithm by principal vectors: x is turned within its span to the frame nearest to `base`.
 
         With the cosines' decomposition baseᵀx = PCQᵀ the tangent vector is UθPᵀ, where Usin θ is the part
         of xQ off the span of `base`; it stays finite at right angles, where it is one of several.

@@ -32,8 +32,8 @@ class Lorentz(Manifold):
     """Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
 
     Coordinates of a tangent vector are the space part of its parallel transport to the origin
-    (1, 0, …, 0), which is the inverse boost (paper 000, Appendix A, has two signs wrong: what it prints
-    is not tangent).
+    (1, 0, …, 0), which is the inverse boost. (Utpala et al. 2023, Appendix A, have two signs wrong: what they
+    print is not tangent.)
     """
 
     size: int
@@ -64,7 +64,7 @@ class Lorentz(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of points up to t = 3.8."""
+        """Radius for points up to t = 3.8."""
         return 2.0
 
     @property

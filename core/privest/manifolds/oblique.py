@@ -61,7 +61,7 @@ class Oblique(Embedded):
 
     @property
     def _sphere(self) -> Sphere:
-        """Of one column."""
+        """The sphere of one column."""
         return Sphere(self.size)
 
     def mean_curvature(self, center: Array, radius: float) -> float:

@@ -27,7 +27,7 @@ def _gap(x: Array) -> Array:
 class PoincareBall(Manifold):
     """The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
 
-    Paper 000, Section 4.2, prints 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 has unit length at the origin.
+    Utpala et al. (2023), Section 4.2, print 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 is a unit at the origin.
     Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits at the rim.
     """
 
@@ -59,7 +59,7 @@ class PoincareBall(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of points up to norm 0.76."""
+        """Radius for points up to norm 0.76."""
         return 2.0
 
     @property

@@ -15,7 +15,7 @@ _UNIT_TOLERANCE = 1e-8
 _TINY = 1e-300
 """Added to lengths that are divided by, it changes none but zero: sin(x)/x and x/sin(x) are one there."""
 _OPPOSITE = pi - 1e-15
-"""Beyond this angle a direction is rounding."""
+"""Angle beyond which a direction is rounding."""
 
 
 def _dot(u: Array, v: Array) -> Array:
@@ -33,7 +33,7 @@ class Sphere(Embedded):
     """Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
 
     The metric is induced, so an ambient Gaussian projected onto the tangent space is the tangent
-    Gaussian: exact, without a basis and without a cut-locus case (errata of paper 000).
+    Gaussian: exact, without a basis and without a cut-locus case (errata of Utpala et al. 2023).
     """
 
     size: int
@@ -94,7 +94,7 @@ class Sphere(Embedded):
         return self.canonical(point)
 
     def log(self, base: Array, x: Array) -> Array:
-        """Of the antipode, whose shortest geodesics are many: one of them, always the same."""
+        """The logarithm; of the antipode's many shortest geodesics, always the same one."""
         cosine = _dot(base, x)
         side = x - cosine * base
         side -= _dot(base, side) * base
@@ -113,7 +113,7 @@ class Sphere(Embedded):
         return self.canonical(self.project_tangent(base, axis))
 
     def dist(self, a: Array, b: Array) -> Array:
-        """By half-angles, which lose no digits for points that are close or antipodal."""
+        """The distance by half-angles, which lose no digits for points that are close or antipodal."""
         return 2.0 * np.arctan2(lengths(a - b), lengths(a + b))
 
     def inner(self, base: Array, u: Array, v: Array) -> Array:

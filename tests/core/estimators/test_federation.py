@@ -8,7 +8,6 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from test_frechet_mean_accounting import Spy, exact_delta
 
 from privest.estimators import federation
 from privest.estimators.frechet_mean import frechet_mean
@@ -27,6 +26,8 @@ from privest.privacy.mechanisms import NoisySum, SubsampledSum
 from privest.privacy.oracle import Oracle
 from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
+from testing.accounting import exact_delta
+from testing.noise import RecordedNoise, ScriptedNoise
 
 VECTORS = VectorsMetadata(1, 6)
 SPHERE = PointsMetadata(1, {"name": "sphere", "dim": 4}, radius=1.0)
@@ -108,7 +109,7 @@ def pure(target):
 def test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_drew(case, targets):
     module = case[0]
     plan = planned(case, targets)
-    spies = [Spy() for _ in COUNTS]
+    spies = [RecordedNoise() for _ in COUNTS]
     gates = gates_over(plan, rows_for(plan), spies)
     federation.run(plan, module.run, gates)
     for part, gate, spy, target in zip(plan.parts, gates, spies, targets, strict=True):
@@ -136,7 +137,7 @@ def test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_dre
 def test_batches_of_each_owner_have_a_certificate_of_their_own(case):
     module = case[0]
     plan = planned(case)
-    spies = [Spy() for _ in COUNTS]
+    spies = [RecordedNoise() for _ in COUNTS]
     federation.run(plan, module.run, gates_over(plan, rows_for(plan), spies))
     for part, spy, target in zip(plan.parts, spies, TARGETS, strict=True):
         batches = [r for r in part.releases if isinstance(r, SubsampledSum)]
@@ -303,13 +304,6 @@ def test_what_all_guarantees_are_together_is_said():
     assert [it for it in weak.warnings if it.startswith("dataset 2: delta")]
 
 
-class Silent:
-    """No noise."""
-
-    def draw(self, _noise, _scale, size):
-        return np.zeros(size)
-
-
 @pytest.mark.parametrize("metric", ["accuracy", "auc"])
 def test_sampling_errors_are_those_of_weighted_records(metric):
     """Of 300 draws of the rows, without noise: what is told is within 15 % of their spread, wrongly 2e-4."""
@@ -324,7 +318,7 @@ def test_sampling_errors_are_those_of_weighted_records(metric):
         y = 1.0 * (rng.random(n) < 0.5)
         return np.column_stack([y + rng.standard_normal(n) - 0.5, y])
 
-    noises = [Silent(), Silent()]
+    noises = [ScriptedNoise(), ScriptedNoise()]
     found = [
         federation.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises))
         for _ in range(300)

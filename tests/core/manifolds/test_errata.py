@@ -1,20 +1,21 @@
-"""What paper 000 prints and this package does not build: each formula fails the law that ours keeps.
+"""What Utpala et al. 2023 print and this package does not build: each formula fails the law that ours keeps.
 
-The laws are those of `test_geometry`, run on a space with the printed formula in it. (Its clip is in
-`privacy/test_sensitivity.py`.)
+The laws are those of `testing.manifold_laws`, run on a space with the printed formula in it. (Its clip is in
+`estimators/frechet_mean/test_frechet_mean_sensitivity.py`.)
 """
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-import test_laws as laws
 
 from privest.arrays import transposed
 from privest.manifolds.lorentz import Lorentz
 from privest.manifolds.poincare_ball import PoincareBall
 from privest.manifolds.spd import AffineInvariantSPD, BuresWassersteinSPD, LogEuclideanSPD
 from privest.manifolds.sphere import Sphere
+from testing import manifold_laws as laws
+from testing.manifold_cases import CASES
 
 
 def of_eigenvalues(base, v, kernel):
@@ -120,11 +121,11 @@ class WithoutDiagonal(AffineInvariantSPD):
         )
 
 
-VARIANCE = laws.test_noise_is_isotropic_with_the_stated_variance
-ISOMETRY = laws.test_transport_is_a_linear_isometry
-TANGENCY = laws.test_vectors_are_tangent
+VARIANCE = laws.noise_is_isotropic_with_the_stated_variance
+ISOMETRY = laws.transport_is_a_linear_isometry
+TANGENCY = laws.vectors_are_tangent
 ERRATA = [
-    (BallMetric, laws.test_metric_is_that_of_the_frame),
+    (BallMetric, laws.metric_is_that_of_the_frame),
     (BallBasis, VARIANCE),
     (LogEuclideanKernel, VARIANCE),
     (LogEuclideanKernel, ISOMETRY),
@@ -144,7 +145,7 @@ ERRATA = [
 @pytest.mark.parametrize("dim", [3, 5])
 def test_the_law_fails_where_the_paper_is_followed(printed, law, dim):
     ours = printed.__bases__[0](dim)
-    case = next(case for case in laws.CASES if type(case.space) is type(ours))
+    case = next(case for case in CASES if type(case.space) is type(ours))
     case = replace(case, params=dict(ours.params), space=ours, wide=(), wider=())
     law(case, np.random.default_rng(dim))
     with pytest.raises(AssertionError):

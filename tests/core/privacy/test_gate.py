@@ -13,6 +13,7 @@ from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
 from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum, noisy_sum, subsampled_sum
 from privest.records import CHUNK, Records
+from testing.noise import ScriptedNoise
 
 SPACE = manifolds.get("euclidean", dim=3)
 STATISTICS = {"gradient": SquaredDistance(SPACE)}
@@ -21,17 +22,6 @@ ROWS = np.random.default_rng(0).standard_normal((50, 3))
 
 def release(n=50, size=3, loss=1.0):
     return noisy_sum("gaussian", n=n, size=size, clip=10.0, loss=loss)
-
-
-class Script:
-    """Noise that is what the test says; keeps what was asked."""
-
-    def __init__(self, value=0.0):
-        self.value, self.asked = value, []
-
-    def draw(self, noise, scale, size):
-        self.asked.append((noise, scale, size))
-        return np.full(size, self.value)
 
 
 def test_answers_are_counted_and_end():
@@ -69,16 +59,16 @@ def test_a_plan_for_other_data_is_refused(wrong):
 
 def test_each_answer_carries_the_noise_of_its_own_release():
     releases = [release(loss=0.5), release(loss=2.0), release(loss=1.0)]
-    script = Script()
+    script = ScriptedNoise()
     gate = Gate(Records(ROWS), STATISTICS, releases, script)
     for _ in releases:
         gate.mean(SPACE.reference)
-    assert script.asked == [("gaussian", r.scale, 3) for r in releases]
+    assert script.drawn == [("gaussian", r.scale, 3) for r in releases]
 
 
 def test_noise_is_added_whole_and_to_the_sum():
-    silent = Gate(Records(ROWS), STATISTICS, [release()], Script()).mean(SPACE.reference)
-    loud = Gate(Records(ROWS), STATISTICS, [release()], Script(100.0)).mean(SPACE.reference)
+    silent = Gate(Records(ROWS), STATISTICS, [release()], ScriptedNoise()).mean(SPACE.reference)
+    loud = Gate(Records(ROWS), STATISTICS, [release()], ScriptedNoise(value=100.0)).mean(SPACE.reference)
     np.testing.assert_allclose(silent, ROWS.mean(axis=0), atol=1e-7)
     np.testing.assert_allclose(loud - silent, 100.0 / 50, atol=1e-7)
 
@@ -88,7 +78,9 @@ def test_long_rows_are_all_summed():
     space = manifolds.get("euclidean", dim=500)
     rows = np.random.default_rng(1).standard_normal((5000, 500))
     plan = [noisy_sum("gaussian", n=5000, size=500, clip=100.0, loss=1.0)]
-    found = Gate(Records(rows), {"gradient": SquaredDistance(space)}, plan, Script()).mean(space.reference)
+    found = Gate(Records(rows), {"gradient": SquaredDistance(space)}, plan, ScriptedNoise()).mean(
+        space.reference
+    )
     np.testing.assert_allclose(found, rows.mean(axis=0), rtol=0, atol=2 * plan[0].spacing)
 
 
@@ -111,35 +103,22 @@ def batches(count=1, n=50, size=3, clip=10.0, rate=0.2, scheme="poisson", statis
     )
 
 
-class Chosen(Script):
-    """And the batches are those of the test."""
-
-    def __init__(self, *chosen, value=0.0):
-        super().__init__(value)
-        self.chosen, self.drawn = list(chosen), []
-
-    def batch(self, n, rate, scheme):
-        self.drawn.append((n, rate, scheme))
-        return np.array(self.chosen.pop(0), dtype=np.int64)
-
-
 def test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size():
-    script = Chosen([3, 7, 8], [0], value=100.0)
+    script = ScriptedNoise([3, 7, 8], [0], value=100.0)
     gate = Gate(Records(ROWS), STATISTICS, [batches(count=2)], script)
     answers = [gate.mean(SPACE.reference) for _ in range(2)]
     sums = np.stack([ROWS[[3, 7, 8]].sum(axis=0), ROWS[0]])
     np.testing.assert_allclose(answers, (sums + 100.0) / 10, atol=1e-6)
-    assert script.drawn == [(50, 0.2, "poisson")] * 2
-    assert script.asked == [("gaussian", batches().scale, 3)] * 2
+    assert script.drawn == [(50, 0.2, "poisson"), ("gaussian", batches().scale, 3)] * 2
 
 
 def test_an_empty_batch_answers_noise_alone():
     """And is no other answer for it: every step draws its noise."""
-    script = Chosen([], [], value=7.0)
+    script = ScriptedNoise([], [], value=7.0)
     gate = Gate(Records(ROWS), STATISTICS, [batches(count=2)], script)
     for _ in range(2):
         np.testing.assert_allclose(gate.mean(SPACE.reference), 0.7, rtol=1e-6)
-    assert len(script.asked) == 2
+    assert [event[0] for event in script.drawn] == [50, "gaussian"] * 2
 
 
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
@@ -175,11 +154,12 @@ def test_every_statistic_has_its_own_releases():
 
 def test_releases_come_in_the_order_of_the_plan_each_as_often_as_it_counts():
     plan = [replace(release(loss=0.5), count=2), batches(count=1), replace(release(loss=2.0), count=1)]
-    script = Chosen([1])
+    script = ScriptedNoise([1])
     gate = Gate(Records(ROWS), STATISTICS, plan, script)
     for _ in range(4):
         gate.mean(SPACE.reference)
-    assert [scale for _, scale, _ in script.asked] == [plan[0].scale] * 2 + [plan[1].scale, plan[2].scale]
+    scales = [scale for law, scale, _ in script.drawn if law == "gaussian"]
+    assert scales == [plan[0].scale] * 2 + [plan[1].scale, plan[2].scale]
 
 
 def test_a_plan_with_batches_for_other_data_is_refused():
@@ -226,7 +206,9 @@ def test_a_kept_sum_is_of_the_same_statistic_clip_and_grid():
         def clipped_sum(self, point, rows, clip):
             return 2 * super().clipped_sum(point, rows, clip)
 
-    gate = Gate(Records(ROWS), {"gradient": SquaredDistance(SPACE), "other": Twice(SPACE)}, plan, Script())
+    gate = Gate(
+        Records(ROWS), {"gradient": SquaredDistance(SPACE), "other": Twice(SPACE)}, plan, ScriptedNoise()
+    )
     whole, clipped, coarse = (gate.mean(point) for _ in range(3))
     np.testing.assert_allclose(whole, (ROWS - point).mean(axis=0), atol=1e-6)
     assert np.linalg.norm(clipped) <= 0.1
@@ -239,7 +221,7 @@ def test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_lengt
     coarse = SubsampledSum("gradient", 2, 1, 1.02, 1.0, 0.25, "poisson", 0.5, 2)
     line = manifolds.get("euclidean", dim=1)
     rows = np.array([[0.115], [1.02]])
-    gate = Gate(Records(rows), {"gradient": SquaredDistance(line)}, [coarse], Chosen([0], [0, 1]))
+    gate = Gate(Records(rows), {"gradient": SquaredDistance(line)}, [coarse], ScriptedNoise([0], [0, 1]))
     less, more = (gate.mean(line.reference)[0] * coarse.divisor for _ in range(2))
     assert more - less == 1.25
     assert more - less <= coarse.sensitivity
@@ -255,7 +237,7 @@ def test_also_where_all_later_records_change_chunks(place):
     plan = [batches(count=3, n=n, clip=clip, rate=0.9)]
     rest = np.delete(np.arange(n), place)
     shuffled = np.random.default_rng(6).permutation(n)
-    gate = Gate(Records(rows), STATISTICS, plan, Chosen(np.arange(n), rest, shuffled))
+    gate = Gate(Records(rows), STATISTICS, plan, ScriptedNoise(np.arange(n), rest, shuffled))
     whole, less, mixed = (gate.mean(SPACE.reference) * plan[0].divisor for _ in range(3))
     moved = np.linalg.norm(whole - less)
     vector = rows[place] * min(1.0, clip / np.linalg.norm(rows[place]))
@@ -283,7 +265,7 @@ def test_rows_may_stay_in_a_file(tmp_path):
     chosen = np.random.default_rng(2).permutation(n)[:5000]
     answers = []
     for data in (rows, mapped):
-        gate = Gate(Records(data), STATISTICS, plan, Chosen(chosen))
+        gate = Gate(Records(data), STATISTICS, plan, ScriptedNoise(chosen))
         answers.append([gate.mean(SPACE.reference) for _ in range(2)])
     np.testing.assert_array_equal(answers[0], answers[1])
 
@@ -342,7 +324,7 @@ def test_a_replaced_group_moves_the_sum_by_at_most_one_records_sensitivity(seed)
 def test_batches_of_groups_are_of_whole_groups():
     rows = np.random.default_rng(1).standard_normal((50, PLACES, 3)) / 10
     plan = [batches(n=50, rate=0.5, count=2)]
-    gate = Gate(Records(rows, grouped=True), STATISTICS, plan, Chosen([3, 7, 11], []))
+    gate = Gate(Records(rows, grouped=True), STATISTICS, plan, ScriptedNoise([3, 7, 11], []))
     wanted = rows[[3, 7, 11]].mean(axis=1).sum(axis=0) / plan[0].divisor
     np.testing.assert_allclose(gate.mean(SPACE.reference), wanted, atol=1e-6)
 

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from scipy.stats import chi2
-from test_frechet_mean_accounting import Spy
 
 from privest.arrays import SymmetricCoordinates
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
@@ -33,6 +32,7 @@ from privest.privacy.matrix_mechanism import (
 )
 from privest.privacy.mechanisms import Release, noisy_sum
 from privest.records import CHUNK, Records
+from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)
 BOTH = pytest.mark.parametrize("factorisation", ["tree", "square-root"])
@@ -75,20 +75,6 @@ class Seen(Weighted):
     def clipped_sum(self, _, rows, __):
         self.leaves.append(rows[:, 0].astype(int).tolist())
         return np.zeros(1)
-
-
-class Seeded:
-    """Real normal noise of a fixed seed, in a fixed order of records."""
-
-    def __init__(self, seed, order=None, noise_level=1.0):
-        self.rng, self.order, self.noise_level = np.random.default_rng(seed), order, noise_level
-
-    def draw(self, noise, scale, size):
-        assert noise == "gaussian"
-        return self.noise_level * scale * self.rng.standard_normal(size)
-
-    def permutation(self, n):
-        return np.arange(n) if self.order is None else np.array(self.order)
 
 
 def stream(factorisation="square-root", n=64, size=3, clip=1.0, leaves=8, mu=1.0):
@@ -165,7 +151,7 @@ def test_the_noise_has_the_stated_variance(factorisation):
     """Of every prefix by itself: Σ z²/variance is χ². In each of 11 prefixes, so 2·11 tails of 1e-6."""
     release = stream(factorisation, n=11, size=4000, leaves=11)
     rows = np.zeros((11, 4000))
-    source = gate(rows, release, Seeded(1))
+    source = gate(rows, release, ScaledNoise(seed=1, order=np.arange))
     wanted = release.scale**2 * variances(factorisation, 11)
     low, high = chi2.ppf([FALSE_ALARM, 1 - FALSE_ALARM], 4000)
     for t in range(11):
@@ -178,7 +164,7 @@ def test_the_noise_has_the_stated_variance(factorisation):
 @BOTH
 def test_and_the_covariance_of_the_left_factor(factorisation):
     release = stream(factorisation, n=6, size=40_000, leaves=6)
-    source = gate(np.zeros((6, 40_000)), release, Seeded(2))
+    source = gate(np.zeros((6, 40_000)), release, ScaledNoise(seed=2, order=np.arange))
     seen = []
     for _ in range(6):
         source.extend("sum", 1.0, 1)
@@ -192,7 +178,7 @@ def test_and_the_covariance_of_the_left_factor(factorisation):
 @BOTH
 def test_prefixes_are_those_of_the_leaves_and_begin_anew(factorisation):
     rows = np.random.default_rng(0).uniform(-0.5, 0.5, (64, 3))
-    source = gate(rows, stream(factorisation), Seeded(0, noise_level=0.0))
+    source = gate(rows, stream(factorisation), ScriptedNoise())
     at, total = 0, np.zeros(3)
     for records, anew in [(5, False), (1, False), (20, False), (3, True), (7, False), (9, True)]:
         leaf = 0.25 * rows[at : at + records].sum(axis=0)
@@ -265,7 +251,7 @@ def test_hostile_rows_change_neither_sizes_nor_the_number_of_answers():
         rows = calm.copy()
         rows[7] = value
         release = stream(leaves=4)
-        source = gate(rows, release, Seeded(0, noise_level=1e-3))
+        source = gate(rows, release, ScaledNoise(1e-3, seed=0, order=np.arange))
         answers = []
         for k in range(8):
             source.extend("sum", 1.0, 8, anew=k % 4 == 0)
@@ -290,7 +276,7 @@ def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(fac
     rows = rng.standard_normal((12, 3))
 
     def sums(data):
-        source = gate(data, release, Seeded(0, noise_level=0.0))
+        source = gate(data, release, ScriptedNoise())
         prefixes = []
         for records in sizes:
             source.extend("sum", 1.0, records)
@@ -324,7 +310,7 @@ def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(fac
 def test_the_noise_drawn_pays_for_the_stream(factorisation, leaves, mu, clip, n):
     """As many leaves and segments as there are records for, each with noise for a record worth 2C."""
     release = stream(factorisation, n=n, clip=clip, leaves=leaves, mu=mu)
-    spy = Spy()
+    spy = RecordedNoise()
     source = gate(np.zeros((n, 3)), release, spy)
     for k in range(n):
         source.extend("sum", 1.0, 1, anew=k % leaves == 0)
@@ -365,7 +351,7 @@ def test_sizes_and_segments_that_follow_the_answers_cost_no_more(factorisation):
     covariance = release.scale**2 * left(factorisation, leaves) @ left(factorisation, leaves).T
     losses = []
     for seed in range(3000):
-        source = gate(rows, release, Seeded(seed))
+        source = gate(rows, release, ScaledNoise(seed=seed, order=np.arange))
         segment, at, loss, hit = [], 0, 0.0, None
 
         def lost(segment, hit):
@@ -408,7 +394,7 @@ def test_a_leaf_of_many_chunks_moves_by_one_chunks_error(place):
     neighbour[place] *= -1
     answers = []
     for data in (rows, neighbour):
-        source = gate(data, release, Seeded(0, noise_level=0.0))
+        source = gate(data, release, ScriptedNoise())
         source.extend("sum", 1.0, n)
         answers.append(source.prefix("sum"))
     moved = np.linalg.norm(answers[1] - answers[0])
@@ -439,7 +425,7 @@ def test_products_are_of_the_running_sum_and_end_with_their_number():
     rng = np.random.default_rng(0)
     matrices = rng.standard_normal((30, 3, 3)) / 10
     rows = SYMMETRIC.of(matrices + matrices.swapaxes(1, 2))
-    source = gate(rows, products(), Seeded(0, noise_level=0.0))
+    source = gate(rows, products(), ScriptedNoise())
     u = np.array([0.6, 0.0, -0.8])
     source.extend("sum", 1.0, 10)
     np.testing.assert_allclose(source.product("sum", u), SYMMETRIC.matrix(rows[:10].sum(0)) @ u, atol=1e-7)
@@ -473,7 +459,7 @@ def test_a_replaced_record_moves_every_product_by_at_most_the_certified_length()
         found = []
         for sign in (1, -1):
             rows[0] *= sign
-            source = gate(rows, release, Seeded(0, noise_level=0.0))
+            source = gate(rows, release, ScriptedNoise())
             source.extend("sum", 1.0, 30)
             found.append(source.product("sum", u))
         worst = max(worst, np.linalg.norm(found[1] - found[0]))
@@ -484,7 +470,7 @@ def test_a_replaced_record_moves_every_product_by_at_most_the_certified_length()
 @given(count=st.integers(1, 50), mu=st.floats(-2, 1).map(lambda e: 10.0**e))
 def test_the_noise_drawn_pays_for_all_products_that_see_a_record(count, mu):
     release = products(count=count, mu=mu)
-    spy = Spy()
+    spy = RecordedNoise()
     source = gate(np.zeros((30, 6)), release, spy)
     source.extend("sum", 1.0, 30)
     for _ in range(count):

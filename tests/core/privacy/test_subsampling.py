@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
-from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -26,24 +26,11 @@ from privest.privacy import subsampling
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.mechanisms import subsampled_sum
 from privest.privacy.subsampling import SubsampledRun, certify, cost_of, noise_for, noises_for
+from testing.accounting import composed, fixed_curve
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
 """Of a normal variable, beyond which lies 1e-9."""
-
-
-def gaussian_curve(alpha, mu):
-    """H_α of N(μ, 1) against N(0, 1)."""
-    if alpha <= 0:
-        return 1.0
-    return ndtr(mu / 2 - log(alpha) / mu) - alpha * ndtr(-mu / 2 - log(alpha) / mu)
-
-
-def fixed_curve(alpha, rate, mu):
-    """Balle, Barthe and Gaboardi 2018, Theorem 9, for G of parameter μ; below 1 by exchanging the pair."""
-    if alpha < 1:
-        return 1 - alpha + (alpha * fixed_curve(1 / alpha, rate, mu) if alpha > 0 else 0.0)
-    return rate * gaussian_curve(1 + (alpha - 1) / rate, mu)
 
 
 def mixture(x, centres, weights):
@@ -252,26 +239,6 @@ RUNS = [
 each_run = pytest.mark.parametrize(("run", "slack"), RUNS, ids=lambda v: str(getattr(v, "noise", v)))
 
 
-@functools.cache
-def reference(run, cell, relation=NeighboringRelation.REPLACE_ONE):
-    """The composed loss distribution by dp-accounting, pessimistic; fixed batches from the curve above."""
-    if run.scheme == "poisson":
-        step = privacy_loss_distribution.from_gaussian_mechanism(
-            run.noise,
-            sampling_prob=run.rate,
-            value_discretization_interval=cell,
-            neighboring_relation=relation,
-        )._pmf_remove
-    else:
-        reach = int(min(12.0, 40 / run.noise + 4 / run.noise**2) / cell)
-        alphas = np.exp(np.arange(-reach, reach + 1) * cell)
-        curve = np.array([fixed_curve(a, run.rate, 2 / run.noise) for a in alphas])
-        step = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
-            cell, -reach, reach, np.minimum.accumulate(curve)
-        )
-    return step.self_compose(run.steps, 1e-15)
-
-
 def least_mu(whole, slack, points):
     """The least μ that covers δ at these points, by bisection."""
     deltas = whole.get_delta_for_epsilon(points)
@@ -298,7 +265,7 @@ def test_a_certificate_covers_the_run_and_is_tight(run, slack):
     """Against dp-accounting on a grid 3 to 10 times finer, between the points of both, ε of either sign."""
     mu = sqrt(certify(run, slack).mu_squared)
     cell = fine_cell(run, mu)
-    whole = reference(run, cell)
+    whole = composed(run, cell)
     high = whole.get_epsilon_for_delta(slack / 4)
     epsilons = np.sort(
         np.concatenate(
@@ -359,7 +326,7 @@ def _mirrored_losses(loss, x, shift, rate, rng):
 def test_the_number_in_the_design_is_found_for_its_adjacency():
     """Poisson q = .01, σ = 1, T = 1000: μ = .489 at slack 1e-8 under add or remove. Ours is larger."""
     run, slack = RUNS[0]
-    whole = reference(run, 1e-3, NeighboringRelation.ADD_OR_REMOVE_ONE)
+    whole = composed(run, 1e-3, NeighboringRelation.ADD_OR_REMOVE_ONE)
     least = least_mu(whole, slack, np.linspace(0, whole.get_epsilon_for_delta(slack), 400))
     assert least == pytest.approx(0.489, abs=0.005)
     assert certify(run, slack).mu_squared > least**2
@@ -479,7 +446,7 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
     apart = sum(certify(run, slack / 3).mu_squared for run in runs)
     assert mu * mu * 0.96 <= cost.mu_squared <= mu * mu
     assert cost.mu_squared < apart
-    whole = functools.reduce(lambda one, other: one.compose(other), (reference(r, 1e-3) for r in runs))
+    whole = functools.reduce(lambda one, other: one.compose(other), (composed(r, 1e-3) for r in runs))
     least = least_mu(whole, slack, np.linspace(0, 2 * epsilon, 300))
     assert 0.97 * least <= sqrt(cost.mu_squared) <= 1.1 * least
     for e in (0.3 * epsilon, epsilon, 1.5 * epsilon):
@@ -529,7 +496,7 @@ def test_autodp_agrees_as_an_upper_bound(run):
     mu = sqrt(cost.mu_squared)
     epsilons = np.linspace(0, 10, 20_001)
     ours = next(e for e in epsilons if cost.slack + (1 - cost.slack) * gaussian_delta(e, mu) <= delta)
-    exact = reference(run, fine_cell(run, mu)).get_epsilon_for_delta(delta)
+    exact = composed(run, fine_cell(run, mu)).get_epsilon_for_delta(delta)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         second = moments(run, delta)
@@ -582,7 +549,7 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def printed_bound_3(order, alpha, noise, epochs):
-    """The moment of a whole run by (3) of paper 000, for clips C₀ and C₁."""
+    """The moment of a whole run by (3) of Utpala et al. 2023, for clips C₀ and C₁."""
     n, steps = figure2.RECORDS, figure2.FREQUENCY * epochs
     clips = 2 * figure2.CLIP**2 / alpha + 28 * figure2.CLIP_CHANGE**2 / (1 - alpha)
     return steps * order * (order + 1) * clips / (n * noise) ** 2

@@ -5,11 +5,10 @@ from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
-from test_refusals import all_pages
 
 from testing.browser import Visitor
 from testing.history import signing_key
-from testing.scenes import Hospital, analyst_called, dataset_called, hospital, owner_called
+from testing.scenes import Hospital, all_pages, analyst_called, dataset_called, hospital, owner_called
 from testing.server import ADMIN_KEY, Server, csv_of, spd
 
 Visit = Callable[..., Visitor]

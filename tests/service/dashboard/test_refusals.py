@@ -11,6 +11,7 @@ from testing.scenes import (
     Desk,
     Hospital,
     Markup,
+    all_pages,
     analyst_called,
     answered,
     dataset_called,
@@ -292,20 +293,6 @@ def test_the_administrator_sees_no_page_of_owners(site: Server, target: _Target)
 def _policy(answer: httpx.Response) -> dict[str, set[str]]:
     parts = [part.split() for part in answer.headers["content-security-policy"].split(";")]
     return {name: set(sources) for name, *sources in parts}
-
-
-def all_pages(anna: Hospital) -> list[tuple[str, int]]:
-    """Pages of an owner, with what they answer."""
-    dataset = anna.datasets["Blood panels"]
-    paths = ["", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
-    paths += [
-        f"/datasets/new?kind={kind}" for kind in ("points", "vectors", "partial-vectors", "labelled", "json")
-    ]
-    paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
-    paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]
-    paths += [f"/answers/{job}" for job in anna.jobs.values()]
-    refused = [("/nowhere", 404), ("/admin", 403), ("/ledger?before=x", 422)]
-    return [(path, 200) for path in paths] + refused
 
 
 def test_no_page_runs_or_loads_what_is_not_its_own(anna: Hospital) -> None:

@@ -17,7 +17,6 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from test_readers import FORMATS, rows_as, table_as
 
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
@@ -27,6 +26,7 @@ from privest_service.formats import Format
 from privest_service.upload_errors import RefusedUploadError
 from testing import ROOT, confined
 from testing.server import npy, until
+from testing.uploads import FORMATS, rows_as, table_as
 
 INTAKE = SCHEMA.validate_python({"kind": "vectors", "dim": 2}).intake()
 ALL = ["landlock", "seccomp", "user"]

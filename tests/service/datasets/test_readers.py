@@ -18,19 +18,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from privest_service.datasets import ingest as ingest_module
-from privest_service.datasets.ingest import ingest
 from privest_service.datasets.readers import arrays, room, tables
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.formats import Format, format_of_name
 from privest_service.upload_errors import RefusedUploadError
 from testing.server import HANG_GUARD, Server, npy, problem
+from testing.uploads import FORMATS, TABLES, arrow_file, refused, rows_as, table_as, taken
 
-LIMIT = 2**24
-FORMATS: tuple[Format, ...] = ("npy", "npz", "csv", "parquet", "arrow", "json")
 VECTORS = {"kind": "vectors", "dim": 3}
 MATRICES = {"kind": "points", "manifold": {"name": "spd", "dim": 2}}
 LABELLED = {"kind": "labelled", "features": ["age", "dose"], "label": "ill", "classes": ["no", "yes"]}
@@ -43,77 +40,6 @@ COLOURED = {
 }
 ROWS = np.random.default_rng(0).standard_normal((50, 3))
 SPDS = np.einsum("nij,nkj->nik", a := np.random.default_rng(1).standard_normal((50, 2, 2)), a) + np.eye(2)
-
-
-def taken(
-    directory: Path,
-    content: bytes,
-    form: Format,
-    schema: dict[str, Any],
-    limit: int = LIMIT,
-    header: bool | None = None,
-) -> Any:
-    """The digest and the rows that were stored; nothing else is left."""
-    source, target = directory / "some.upload", directory / "some.npy"
-    source.write_bytes(content)
-    target.unlink(missing_ok=True)
-    intake = SCHEMA.validate_json(json.dumps(schema)).intake().of_csv(header)
-    try:
-        found = ingest(str(source), form, intake, str(target), limit)
-        rows = np.load(target, allow_pickle=False)
-        assert len(rows) == found.n
-        return found.digest, rows
-    finally:
-        assert {file.name for file in directory.iterdir()} <= {"some.upload", "some.npy"}
-
-
-def refused(
-    directory: Path,
-    content: bytes,
-    form: Format,
-    schema: dict[str, Any],
-    limit: int = LIMIT,
-    header: bool | None = None,
-) -> Any:
-    """The faults, as (record, field, rule)."""
-    with pytest.raises(RefusedUploadError) as told:
-        taken(directory, content, form, schema, limit, header)
-    return [(fault.record, fault.field, fault.rule) for fault in told.value.faults]
-
-
-def table_as(table: pa.Table, form: Format, **how: Any) -> bytes:
-    file = io.BytesIO()
-    if form == "csv":
-        arrow_csv.write_csv(table, file)
-    elif form == "parquet":
-        parquet.write_table(table, file, row_group_size=7)
-    elif form == "json":
-        return json.dumps(table.to_pylist()).encode()
-    else:
-        with pa.ipc.new_stream(file, table.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
-            writer.write_table(table, max_chunksize=7)
-    return file.getvalue()
-
-
-def arrow_file(table: pa.Table) -> bytes:
-    file = io.BytesIO()
-    with pa.ipc.new_file(file, table.schema) as writer:
-        writer.write_table(table)
-    return file.getvalue()
-
-
-def rows_as(rows: np.ndarray, form: Format) -> bytes:
-    """Without names: of tables all columns in order."""
-    if form == "npy":
-        return npy(rows)
-    if form == "npz":
-        file = io.BytesIO()
-        np.savez_compressed(file, rows)
-        return file.getvalue()
-    if form == "json":
-        return json.dumps(rows.tolist()).encode()
-    flat = rows.reshape(len(rows), -1)
-    return table_as(pa.table({f"c{at}": flat[:, at] for at in range(flat.shape[1])}), form)
 
 
 # The same from all
@@ -129,7 +55,6 @@ def test_every_format_gives_the_same_records(
     assert mark == taken(tmp_path, npy(rows), "npy", schema)[0]
 
 
-TABLES: tuple[Format, ...] = ("csv", "parquet", "arrow", "json")
 ILL = pa.table({"ill": ["yes", "no", "no"], "other": [9, 9, 9], "dose": [1.5, 2, 3], "age": [50, 60, 70]})
 
 

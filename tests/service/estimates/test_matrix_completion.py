@@ -8,15 +8,15 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_readers import FORMATS, TABLES, arrow_file, refused, rows_as, table_as, taken
-from test_robust_pca import distance
 
+from privest.manifolds.grassmann import Grassmann
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows
 from privest_service.formats import Format
 from privest_service.ledger.receipts import Receipt, signed_by
 from testing.server import Caller, Server, csv_of, npy, problem
+from testing.uploads import FORMATS, TABLES, arrow_file, refused, rows_as, table_as, taken
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_from_an_upload_with_gaps_to_the_bill(server: Server) -> None:
     assert np.abs(basis.T @ basis - np.eye(2)).max() < 1e-10
     assert job["uncertainty"] == plan["expected_error"]
     # Of 300 runs with other noise none was further off than 0.84 of this.
-    assert distance(basis, truth) < 2 * job["uncertainty"]["standard_deviation"] < 0.02
+    assert Grassmann(*truth.shape).dist(basis, truth) < 2 * job["uncertainty"]["standard_deviation"] < 0.02
     entry, *_ = owner.ledger()
     assert (entry["kind"], entry["estimate"], entry["state"]) == ("debit", "matrix-completion", "committed")
     assert owner.budget()["queries"] == 1
@@ -267,7 +267,7 @@ def test_several_rows_of_a_unit_are_one_record(server: Server) -> None:
     made = owner.upload(head + table, schema, "rows.csv").json()
     assert made["n"] == 4000
     job = owner.estimate(made["id"], **ASK).json()
-    assert distance(np.array(job["estimate"]["basis"]), truth) < 0.02
+    assert Grassmann(*truth.shape).dist(np.array(job["estimate"]["basis"]), truth) < 0.02
 
 
 def says(owner: Caller, dataset: str, **asked: Any) -> str:

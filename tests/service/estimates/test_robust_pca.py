@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 import pytest
 
+from privest.manifolds.grassmann import Grassmann
 from privest_service.ledger.receipts import Receipt, signed_by
 from testing.server import SPD3, Caller, Server, body_of, csv_of, npy, problem
 
@@ -32,12 +33,6 @@ def planted(n: int = 400, dim: int = D, rank: int = R) -> tuple[np.ndarray, np.n
     rows = rng.standard_normal((n, dim))
     rows[::2, rank:] = 0.0
     return rows * rng.uniform(0.1, 10.0, (n, 1)), np.eye(dim)[:, :rank]
-
-
-def distance(one: np.ndarray, other: np.ndarray) -> float:
-    """Length of the vector of principal angles."""
-    cosines = np.linalg.svd(one.T @ other)[1]
-    return float(np.linalg.norm(np.arccos(np.clip(cosines, 0.0, 1.0))))
 
 
 def committed(caller: Caller, dataset: str, **asked: object) -> dict:
@@ -241,7 +236,7 @@ def test_the_plane_is_found(server: Server, solver: str) -> None:
     rows, truth = planted(4000)
     owner = server.owner(epsilon=9.0)
     job = committed(owner, owner.dataset(rows, VECTORS), solver=solver)
-    assert distance(np.array(job["estimate"]["basis"]), truth) < 0.3
+    assert Grassmann(*truth.shape).dist(np.array(job["estimate"]["basis"]), truth) < 0.3
 
 
 @only_on_sqlite
@@ -253,7 +248,7 @@ def test_an_affine_plane_is_found_about_its_centre(server: Server) -> None:
     job = committed(owner, dataset, center=True, explained=True)
     found = job["estimate"]
     assert np.linalg.norm(np.array(found["center"]) - centre) < 0.15
-    assert distance(np.array(found["basis"]), truth) < 0.3
+    assert Grassmann(*truth.shape).dist(np.array(found["basis"]), truth) < 0.3
     assert len(found["explained"]) == R
     assert 1.0 >= found["explained"][0] >= found["explained"][1] >= 0.0
     assert sum(found["explained"]) > 0.4
@@ -525,6 +520,6 @@ def test_wide_rows_need_no_square_matrix(server: Server) -> None:
     plan = owner.plan(dataset, **ASK | {"epsilon": 500.0}).json()
     assert "moment" not in {release["statistic"] for release in plan["releases"]}
     job = committed(owner, dataset, epsilon=500.0, loss="absolute")
-    assert distance(np.array(job["estimate"]["basis"]), truth) < 0.5
+    assert Grassmann(*truth.shape).dist(np.array(job["estimate"]["basis"]), truth) < 0.5
     warned = owner.plan(dataset, **ASK).json()["warnings"]
     assert any("hide" in warning for warning in warned)

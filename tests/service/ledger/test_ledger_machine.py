@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy.orm import Session
-from test_ledger import Model, basic, gdp
 
 from privest_service.database import Database, now
 from privest_service.jobs import service as jobs
@@ -20,6 +19,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books
+from testing.ledger_model import LedgerModel, basic, gdp
 from testing.server import SIGNER
 
 
@@ -41,7 +41,7 @@ def crash(database: Database, work: Callable[[Session], object]) -> None:
         lose()
 
 
-class Crashes(Model):
+class Crashes(LedgerModel):
     """The same accounts, of an owner of their own in each example, whose windows are opened anew."""
 
     @initialize(

@@ -133,7 +133,7 @@ class FrechetMeanPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
 
     @property

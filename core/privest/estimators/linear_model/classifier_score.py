@@ -96,7 +96,7 @@ class ScorePlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return len(self.releases)
 
     @property

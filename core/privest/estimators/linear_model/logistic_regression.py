@@ -18,7 +18,6 @@ from privest.estimators.linear_model.newton_planning import released
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
-    NONCONVEX,
     SPREAD_SHARE,
     LinearSolver,
     Loss,
@@ -27,6 +26,7 @@ from privest.estimators.linear_model.solvers import (
     configured_solver,
     default_solver,
     informs,
+    solver_rules,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
@@ -42,9 +42,6 @@ _PENALTY = 0.01
 
 _BOUNDED_PENALTY = 0.001
 """Default λ of `logistic-nonconvex`: with more, too many weights go to 0."""
-
-_MOST_CURVED = 300
-"""Most features of `spider`, which adds up a Hessian for every record of a batch."""
 
 _MOST_NUMBERS = 50_000
 """Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
@@ -155,7 +152,7 @@ class LogisticPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run; of `spider`, which goes on while there are records, those that may see one."""
+        """Number of steps; for `spider`, which runs while there are records, of those that may see one."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -290,50 +287,9 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
     Raises:
         ValueError: one of these.
     """
-    for holds, rule in (*_solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
+    for holds, rule in (*solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
         if not holds:
             raise ValueError(rule)
-
-
-def _solver_rules(
-    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
-) -> tuple[tuple[bool, str], ...]:
-    """Which solver goes with which loss and data, each with what is said where it does not."""
-    return (
-        (
-            spec.loss == "logistic" or solver in NONCONVEX,
-            f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
-            "loss logistic",
-        ),
-        (
-            spec.loss != "logistic" or solver not in NONCONVEX,
-            f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
-        ),
-        (
-            solver != "spider" or target.delta > 0,
-            "spider needs a delta above 0, as its noise is Gaussian; escape does without",
-        ),
-        (
-            solver != "spider" or spec.standardisation == "public",
-            "private standardisation does not belong to spider, which sees a record once: ask for escape",
-        ),
-        (
-            solver != "spider" or shape.dim <= _MOST_CURVED,
-            f"spider takes at most {_MOST_CURVED} features; escape takes any number",
-        ),
-        (
-            spec.loss == "logistic" or len(shape.classes) == 2,
-            f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
-        ),
-        (
-            spec.loss == "logistic" or not spec.sampling_errors,
-            "sampling_errors are those of the loss logistic: of others they are not known",
-        ),
-        (
-            solver != "newton" or shape.dim <= MOST_FEATURES,
-            f"newton takes at most {MOST_FEATURES} features; the others take any number",
-        ),
-    )
 
 
 def _option_rules(
@@ -420,7 +376,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
-    """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
+    """Covariance by sampling of each column of weights: the inverse of the information in the rows."""
     moments = _moments(planned.configured_solver, planned.shape)
     _, moment = released(moments, release, gate, fit.feature_map, planned.penalty)
     model = ScoreModel(fit.weights, moment, mean_of(moment, fit.feature_map.last))
@@ -429,7 +385,7 @@ def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -
 
 
 def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
-    """In the units of the uploaded features; one column's at a time, as all may not fit."""
+    """Errors in the units of the uploaded features, one column at a time, as all may not fit in memory."""
     columns, features = len(fit.weights), len(fit.feature_map.mean)
     errors = np.empty((columns, features + 1))
     kept: list[Array] = []

@@ -36,7 +36,7 @@ class Score:
 
 
 def usual_counts(bins: int, n: int) -> Array:
-    """Of two classes of one size, whose shares of the bins fall and rise evenly."""
+    """Counts by class and bin of two classes of one size, whose shares of the bins fall and rise evenly."""
     rising = (2 * np.arange(bins, dtype=np.float64) + 1) * (n / 2 / bins**2)
     return np.concatenate([rising[::-1], rising])
 

@@ -37,17 +37,17 @@ _LONGEST_RUN = 1e12
 """Products that a descent takes; more take minutes."""
 
 _STEPS = 12
-"""Of a descent that nobody gave a number: a long way from the start, and noise is averaged over some."""
+"""Default number of steps of a descent: enough to go a long way and to average noise."""
 
 _START = 0.3
-"""Of μ², for a start from which there is a descent: more than rows of the picture need, as others come."""
+"""Share of μ² for the start of a descent: more than rows of the assumed model need, as others come."""
 
 _LEAST_KNOWN = 1e-6
 """Share of known entries below which nothing is found, whatever it is."""
 
 _USEFUL = 0.25
-"""Of a square right angle in every direction: from a start expected to be worse no descent finds the way, and
-an answer that is gets a warning."""
+"""Share of a square right angle in every direction. From a start expected to be worse no descent is begun,
+and an answer expected to be worse gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class MatrixCompletionPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property

@@ -43,7 +43,17 @@ from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
+<<<<<<< HEAD
 from privest.privacy.budget import BATCH, LEAST_RATE, cost_of_all, describe_mechanism, weak_delta
+=======
+from privest.privacy.budget import (
+    BATCH,
+    LEAST_RATE,
+    cost_of_all,
+    describe_mechanism,
+    weak_delta,
+)
+>>>>>>> house
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
 from privest.privacy.oracle import Oracle
@@ -187,7 +197,7 @@ class RobustPCAPlan:
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property

@@ -8,7 +8,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_subsampling import reference
 
 from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
@@ -19,49 +18,12 @@ from privest.privacy.calibration import epsilon_for, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
-from privest.privacy.noise import SystemNoise
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
+from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
+from testing.noise import RecordedNoise, ScriptedNoise
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
-
-
-class Spy:
-    """Real noise; every draw is written down."""
-
-    def __init__(self):
-        self.drawn = []
-        self.source = SystemNoise(0)
-
-    def draw(self, noise, scale, size):
-        self.drawn.append((noise, scale, size))
-        return self.source.draw(noise, scale, size)
-
-    def batch(self, n, rate, scheme):
-        self.drawn.append((n, rate, scheme))
-        return self.source.batch(n, rate, scheme)
-
-    def indices(self, n, size):
-        return self.source.indices(n, size)
-
-    def permutation(self, n):
-        return self.source.permutation(n)
-
-
-def exact_delta(epsilon, mu):
-    def tail(x):
-        return mpmath.erfc(x / mpmath.sqrt(2)) / 2
-
-    e = mpmath.mpf(epsilon)
-    return tail(e / mu - mu / 2) - mpmath.exp(e) * tail(e / mu + mu / 2)
-
-
-def as_mpf(fraction):
-    return mpmath.mpf(fraction.numerator) / fraction.denominator
-
-
-def pure_mu_squared(epsilon):
-    return 8 * mpmath.erfinv(mpmath.tanh(as_mpf(epsilon) / 2)) ** 2
 
 
 def check(plan, drawn):
@@ -86,7 +48,7 @@ def check(plan, drawn):
 
 
 def run(plan, rows):
-    spy = Spy()
+    spy = RecordedNoise()
     gate = Gate(Records(rows), plan.statistics, plan.releases, spy)
     answer = frechet_mean.run(plan, gate)
     assert gate.remaining == 0
@@ -149,11 +111,6 @@ def test_a_mutant_that_forgets_the_factor_two_is_caught():
         check(plan, half)
 
 
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-
 @pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(manifold):
     """Chunks, blocks, grid and float sums included: one row of 9,000 replaced by its opposite."""
@@ -166,7 +123,7 @@ def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(mani
     (release,) = plan.releases
 
     def exact(data):
-        gate = Gate(Records(data), {"gradient": SquaredDistance(space)}, plan.releases, Silence())
+        gate = Gate(Records(data), {"gradient": SquaredDistance(space)}, plan.releases, ScriptedNoise())
         return gate.mean(space.reference) * n
 
     before = exact(rows)
@@ -192,17 +149,6 @@ STOCHASTIC = [
 each_stochastic = pytest.mark.parametrize(
     "options", STOCHASTIC, ids=lambda o: "-".join(str(v) for v in o.values() if isinstance(v, str))
 )
-
-
-def taken_apart(drawn):
-    """The draws over all records, and those over batches with how each batch was drawn."""
-    whole, sampled, events = [], [], iter(drawn)
-    for event in events:
-        if isinstance(event[0], str):
-            whole.append(event)
-        else:
-            sampled.append((event, next(events)))
-    return whole, sampled
 
 
 def check_batches(plan, options, drawn):
@@ -253,7 +199,7 @@ def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
     shape, target = PointsMetadata(300, MANIFOLDS[0], radius=1.0), PrivacyTarget(2.0, 1e-5)
     plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, target)
     full, batches = check_batches(plan, options, run(plan, np.zeros((300, 3)))[1])
-    whole = reference(batches, 1e-3)
+    whole = composed(batches, 1e-3)
     if full:
         gaussian = privacy_loss_distribution.from_gaussian_mechanism(
             full**-0.5, value_discretization_interval=1e-3
@@ -277,18 +223,8 @@ def test_mutants_that_draw_too_little_noise_are_caught(options):
             check_batches(plan, options, mutant)
 
 
-class Chosen(Silence):
-    """No noise, and the batches that the test says."""
-
-    def __init__(self, *chosen):
-        self.chosen = list(chosen)
-
-    def batch(self, *_):
-        return np.array(self.chosen.pop(0), dtype=np.int64)
-
-
 class Apart(SquaredDistanceChange):
-    """The mutant of paper 000: both gradients clipped, then subtracted."""
+    """The mutant of Utpala et al. 2023: both gradients clipped, then subtracted."""
 
     def clipped_sum(self, point, rows, clip):
         at, anchor = (SquaredDistance(self.manifold).clipped_sum(p, rows, clip) for p in point)
@@ -298,7 +234,7 @@ class Apart(SquaredDistanceChange):
 def change_of_one_record(statistic, release, pair, rows):
     """By how much the last row moves a batch's sum through the gate."""
     everyone = range(len(rows))
-    gate = Gate(Records(rows), {"change": statistic}, [release], Chosen(everyone[:-1], everyone))
+    gate = Gate(Records(rows), {"change": statistic}, [release], ScriptedNoise(everyone[:-1], everyone))
     less, more = (gate.mean(pair, "change") * release.divisor for _ in range(2))
     return np.linalg.norm(more - less)
 

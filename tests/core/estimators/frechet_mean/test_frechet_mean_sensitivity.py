@@ -3,8 +3,6 @@
 It also tries records that make a run stop, warn, or answer with something that is not a number.
 """
 
-import functools
-import warnings
 from fractions import Fraction
 
 import mpmath
@@ -22,6 +20,7 @@ from privest.privacy import grid
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK
+from testing.hostile_rows import graded, hostile_points, total
 from testing.leading_eigenvector import LeadingEigenvector
 
 SPACES = [
@@ -45,70 +44,10 @@ SPACES = [
     manifolds.get("stiefel", dim=4, rank=2),
 ]
 CLIPS = [1e-100, 0.1, 3.0, 1e100]
-EXTREMES = [
-    0.0,
-    5e-324,
-    1e-310,
-    1e-160,
-    1e-20,
-    1.0,
-    1e20,
-    1e153,
-    1e155,
-    1e300,
-    1.79e308,
-    np.inf,
-    -np.inf,
-    np.nan,
-]
 
 spaces = pytest.mark.parametrize(
     "space", SPACES, ids=lambda s: "-".join(map(str, (s.name, *s.params.values())))
 )
-
-
-def graded(m, rng, count, power):
-    """Symmetric matrices of wildly different scales: near the ends of float64 LAPACK gives up on some."""
-    a = rng.standard_normal((count, m, m))
-    g = 10.0 ** rng.uniform(-power, power - 7, (count, m, 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        a = a * g * np.swapaxes(g, -1, -2)
-        return 0.5 * a + 0.5 * np.swapaxes(a, -1, -2)
-
-
-@functools.cache
-def hostile(space, seed=0):
-    """Points, points far away, on the cut locus, off the manifold, and rows of extreme floats."""
-    rng = np.random.default_rng(seed)
-    good = np.stack([space.random_point(rng) for _ in range(20)])
-    steps = space.coordinates(space.reference, space.log(space.reference, good[:10]))
-    pairs = space.exp_coordinates(space.reference, np.concatenate([steps, -steps]))
-    far = space.exp_coordinates(good[0], 20 * rng.standard_normal((20, space.coordinate_size)))
-    noise = rng.standard_normal((30, *space.shape))
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = [
-            good,
-            pairs,
-            far,
-            -good,
-            noise * 10.0 ** rng.uniform(-320, 308, (30, *[1] * len(space.shape))),
-            noise * 10.0 ** rng.uniform(-320, 308, noise.shape),
-            rng.choice(EXTREMES, (60, *space.shape)) * rng.choice([-1, 1], (60, *space.shape)),
-            *(np.full((1, *space.shape), value) for value in EXTREMES),
-        ]
-    if space.name == "spd":
-        rows += [graded(space.shape[0], rng, 40, power) for power in (8, 100, 160)]
-    return np.concatenate(rows)
-
-
-def total(statistic, point, rows, clip):
-    """The clipped sum, where a warning is an error and a wrong value fails."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        s = statistic.clipped_sum(point, rows, clip)
-    assert s.shape == (statistic.size,)
-    assert np.isfinite(s).all()
-    return s
 
 
 def worst_move(space, clip, loss=SquaredDistance):
@@ -120,7 +59,7 @@ def worst_move(space, clip, loss=SquaredDistance):
     rng = np.random.default_rng(1)
     worst = 0.0
     for point in (space.reference, space.random_point(rng)):
-        pool = hostile(space)
+        pool = hostile_points(space)
         alone = np.stack([total(statistic, point, row[None], clip) for row in pool])
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = alone / clip
@@ -156,7 +95,7 @@ def test_no_pair_moves_the_sum_of_the_eigenvector_s_loss_further_either(dim, cli
 @pytest.mark.parametrize("dim", [2, 3, 20])
 def test_no_hostile_row_poisons_the_sum_of_the_eigenvector_s_loss(dim):
     space = manifolds.get("sphere", dim=dim)
-    rows = hostile(space)
+    rows = hostile_points(space)
     for point in (space.reference, space.random_point(np.random.default_rng(2))):
         assert lengths(total(eigenvector(space), point, rows, 1.0)) <= len(rows)
 
@@ -172,7 +111,7 @@ def alone_or_among_others(statistic, point, rows):
 @spaces
 def test_a_record_counts_the_same_alone_as_among_others(space):
     """Poisson batches differ by one record; what a row alone is spared in numpy must not move its vector."""
-    point, rows = space.random_point(np.random.default_rng(2)), hostile(space)[::3]
+    point, rows = space.random_point(np.random.default_rng(2)), hostile_points(space)[::3]
     alone_or_among_others(SquaredDistance(space), point, rows)
     with np.errstate(all="ignore"):
         found = np.stack([space.log_coordinates(point, row) for row in rows])
@@ -183,7 +122,9 @@ def test_a_record_counts_the_same_alone_as_among_others(space):
 @pytest.mark.parametrize("dim", [2, 3, 20, 784])
 def test_so_it_does_in_the_eigenvector_s_loss(dim):
     space = manifolds.get("sphere", dim=dim)
-    alone_or_among_others(eigenvector(space), space.random_point(np.random.default_rng(2)), hostile(space))
+    alone_or_among_others(
+        eigenvector(space), space.random_point(np.random.default_rng(2)), hostile_points(space)
+    )
 
 
 def printed_in_paper_000(vectors, clip):
@@ -229,7 +170,7 @@ def test_the_search_catches_a_clip_that_is_not_total(monkeypatch):
 @spaces
 def test_no_record_among_others_stops_warns_or_poisons_a_chunk(space):
     """All hostile records at once, and in the order in which an adversary would put them."""
-    statistic, rows = SquaredDistance(space), hostile(space)
+    statistic, rows = SquaredDistance(space), hostile_points(space)
     for point in (space.reference, space.random_point(np.random.default_rng(2))):
         s = total(statistic, point, np.concatenate([rows, rows[::-1]]), 1.0)
         assert lengths(s) <= 2 * len(rows)
@@ -272,7 +213,7 @@ def test_a_record_s_vector_depends_on_nothing_but_itself(space):
     point = space.random_point(rng)
     with np.errstate(all="ignore"):
         before = space.log_coordinates(point, rows)
-        for intruder in hostile(space)[::7]:
+        for intruder in hostile_points(space)[::7]:
             neighbour = rows.copy()
             neighbour[101] = intruder
             after = space.log_coordinates(point, neighbour)

@@ -13,15 +13,11 @@ from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.noise import ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 SPHERE = PointsMetadata(1000, {"name": "sphere", "dim": 3})
 SPD = PointsMetadata(1000, {"name": "spd", "dim": 2})
-
-
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
 
 
 def test_the_same_facts_give_the_same_plan():
@@ -142,7 +138,7 @@ def test_the_error_is_what_the_plan_expects(name, dim, delta):
     def answer(source=None):
         return frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases, source))
 
-    ideal = answer(Silence())
+    ideal = answer(ScriptedNoise())
     far = np.array([shape.space.dist(ideal, answer()) for _ in range(600)])
     stated = plan.expected_error
     assert 0.8 * stated.standard_deviation <= np.sqrt(np.mean(far**2)) <= 1.1 * stated.standard_deviation

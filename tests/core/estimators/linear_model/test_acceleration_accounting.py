@@ -15,8 +15,6 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_frechet_mean_accounting import Spy, exact_delta, pure_mu_squared, taken_apart
-from test_subsampling import reference
 
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -29,6 +27,8 @@ from privest.privacy.mechanisms import SubsampledRun, SubsampledSum, amplified, 
 from privest.privacy.second_opinion import second_opinion
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
+from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
+from testing.noise import RecordedNoise, ScriptedNoise
 
 SOLVERS = ["gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
 N, DIM = 300, 4
@@ -55,7 +55,7 @@ def run(plan, seed=0):
     rng = np.random.default_rng(seed)
     n, classes = plan.shape.n, len(plan.shape.classes)
     rows = np.column_stack([rng.standard_normal((n, DIM)), rng.integers(0, classes, n)])
-    spy = Spy()
+    spy = RecordedNoise()
     gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, spy)
     found = logistic_regression.run(plan, gate)
     assert np.isfinite(found.coefficients).all()
@@ -165,7 +165,7 @@ def test_gaussian_batches_are_private_by_another_accountant(solver):
     """dp-accounting, on its own grid: δ(ε) of all parts together is within the request, and near it."""
     plan = plan_of(solver, 1e-5, 30, epsilon=2.0, steps=40)
     runs = check(plan, run(plan))
-    first, *rest = (reference(part, 1e-3) for part in runs)
+    first, *rest = (composed(part, 1e-3) for part in runs)
     for other in rest:
         first = first.compose(other)
     assert 0.2 * 1e-5 < first.get_delta_for_epsilon(2.0) <= 1e-5
@@ -298,19 +298,6 @@ def test_autodp_has_the_same_epsilon_of_laplace_batches():
     assert told.epsilon == pytest.approx(7 * log1p(0.1 * (exp(2 / 4.0) - 1)), rel=1e-6)
 
 
-class Chosen:
-    """No noise, and the batches that the test says."""
-
-    def __init__(self, *chosen):
-        self.chosen = list(chosen)
-
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-    def batch(self, *_):
-        return np.array(self.chosen.pop(0), dtype=np.int64)
-
-
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("dim", [3, 20, 33])
 def test_a_record_s_gradient_is_the_same_wherever_it_is_in_a_batch(classes, dim):
@@ -348,12 +335,12 @@ def test_batches_that_differ_in_one_record_differ_by_what_is_certified():
     shifted = np.concatenate([np.arange(1, m), [n - 1]])
     replaced = rows.copy()
     replaced[0] = rows[-1]
-    gate = Gate(Records(rows, threads=1), {"gradient": loss}, [release], Chosen(usual, shifted))
-    other = Gate(Records(replaced, threads=1), {"gradient": loss}, [release], Chosen(usual))
+    gate = Gate(Records(rows, threads=1), {"gradient": loss}, [release], ScriptedNoise(usual, shifted))
+    other = Gate(Records(replaced, threads=1), {"gradient": loss}, [release], ScriptedNoise(usual))
     before, moved = (gate.mean(at) * release.divisor for _ in range(2))
     for after in (moved, other.mean(at) * release.divisor):
         assert 0.99 < np.linalg.norm(after - before) <= 2 * release.sensitivity
     # At the origin of weights both are half as long, and opposite.
-    gate = Gate(Records(rows, threads=1), {"gradient": loss}, [release], Chosen(usual, shifted))
+    gate = Gate(Records(rows, threads=1), {"gradient": loss}, [release], ScriptedNoise(usual, shifted))
     before, moved = (gate.mean(Classifier(feature_map, np.zeros(2))) * release.divisor for _ in range(2))
     assert np.linalg.norm(moved - before) == pytest.approx(1.0, rel=1e-6)

@@ -18,24 +18,12 @@ from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.noise import ScaledNoise, ScriptedNoise
 
 FALSE_ALARM = 1e-6
 """Probability that a test of frequencies fails although all is well, had its seed not been fixed."""
 
 metrics = pytest.mark.parametrize("metric", ["accuracy", "auc"])
-
-
-class Seeded:
-    """Noise of the right law from a fixed seed; none at all with `noise_level` 0."""
-
-    def __init__(self, seed=0, noise_level=1.0):
-        self.rng, self.noise_level = np.random.default_rng(seed), noise_level
-
-    def draw(self, noise, scale, size):
-        z = self.rng.standard_normal(size)
-        if noise == "laplace":
-            z *= self.rng.gamma(size) / np.linalg.norm(z)
-        return self.noise_level * scale * z
 
 
 def data(n, *, rho=0.0, separation=2.0, imbalance=0.0, tail=None, dim=5, seed=0):
@@ -115,7 +103,7 @@ def test_the_area_without_noise_is_that_of_the_scores_but_for_the_bins(kind, len
     rows, weights, intercept = data(20_000, **kind)
     for epsilon in (0.05, 0.5, 5.0):
         plan = planned_for(rows, length * weights, length * intercept, "auc", epsilon)
-        found = scored(rows, plan, Seeded(noise_level=0))
+        found = scored(rows, plan, ScriptedNoise())
         scores = rows[:, :-1] @ weights + intercept
         off = found.value - roc_auc_score(rows[:, -1], scores)
         # Of the rows, as against their distribution, a bin's own order is chance.
@@ -130,11 +118,11 @@ def test_without_public_scales_bins_are_for_log_odds():
     rows, weights, intercept = data(20_000)
     plan = planned_for(rows, weights, intercept, "auc", declared=False)
     true = roc_auc_score(rows[:, -1], rows[:, :-1] @ weights)
-    assert scored(rows, plan, Seeded(noise_level=0)).value == pytest.approx(true, abs=0.005)
+    assert scored(rows, plan, ScriptedNoise()).value == pytest.approx(true, abs=0.005)
     assert any("scale" in warning for warning in plan.warnings)
     # Scores of another scale are in few bins, these in one: hence the warning.
     far = planned_for(rows, 1e-4 * weights, 0.1, "auc", declared=False)
-    assert scored(rows, far, Seeded(noise_level=0)).value == 0.5
+    assert scored(rows, far, ScriptedNoise()).value == 0.5
     assert not planned_for(rows, weights, intercept, "auc").warnings
 
 
@@ -153,8 +141,8 @@ def test_standard_errors_are_those_of_repeated_runs(metric, delta, kind):
     times = 2000
     rows, weights, intercept = data(4000, **kind)
     plan = planned_for(rows, weights, intercept, metric, 1.0, delta)
-    true = scored(rows, plan, Seeded(noise_level=0))
-    noise = Seeded(seed=8)
+    true = scored(rows, plan, ScriptedNoise())
+    noise = ScaledNoise(seed=8)
     runs = [scored(rows, plan, noise) for _ in range(times)]
     pairs = [("score", true)] + ([("accuracy", true.accuracy)] if metric == "auc" else [])
     few, many = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], times, 0.95)
@@ -218,7 +206,7 @@ def test_sampling_errors_are_those_of_fresh_rows(metric):
         plan = planned_for(rows, [1.5], 0.2, metric, 40.0)
         # One direction is every seed's, but for its sign.
         rows[:, -1] = np.random.default_rng(seed).random(300) < expit(1.5 * rows[:, 0])
-        found = scored(rows, plan, Seeded(noise_level=0))
+        found = scored(rows, plan, ScriptedNoise())
         values.append(found.value)
         stated.append(found.sampling_error)
     # The spread of 400 is known to 3.5 %; Hanley's and McNeil's formula is for other laws by a few more.
@@ -234,14 +222,14 @@ def test_rows_that_tell_nothing_get_an_answer(metric, delta):
     for hard in (one_class, other_class, zero, huge, rows[:1]):
         for of in (weights, 0 * weights, 1e300 * weights):
             plan = planned_for(hard, of, intercept, metric, 0.5, delta)
-            for noise_level in (0.0, 1.0):
-                found = scored(hard, plan, Seeded(3, noise_level))
+            for factor in (0.0, 1.0):
+                found = scored(hard, plan, ScaledNoise(factor, seed=3))
                 for score in filter(None, (found, found.accuracy)):
                     assert 0 <= score.value <= 1
                     assert 0 < score.standard_error < np.inf
                     assert 0 < score.sampling_error <= 0.5
     if metric == "auc":
-        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), Seeded(noise_level=0))
+        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), ScriptedNoise())
         assert (found.value, found.standard_error) == (0.5, 0.5)
 
 

@@ -1,15 +1,11 @@
 """Neighbouring pairs under losses of one score, and the cost of `escape` from the noise that it drew."""
 
-import warnings
 from math import sqrt
 
 import numpy as np
 import pytest
-from test_frechet_mean_accounting import Spy
 
-from privest.arrays import lengths
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
 from privest.estimators.linear_model.losses.linear import (
     ClippedGradient,
@@ -24,13 +20,10 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records, widest
+from testing.hostile_rows import FEATURES as D
+from testing.noise import RecordedNoise
 
-D = 3
-DESIGNS = [
-    FeatureMap(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
-    FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
-]
-EXTREMES = [0.0, 5e-324, 1e-160, 1.0, -1.0, 1e20, 1e155, 1e308, -1.79e308, np.inf, -np.inf, np.nan]
 PROFILES = {
     "logistic": LOGISTIC,
     "sigmoid": SIGMOID,
@@ -50,7 +43,7 @@ DIAMETERS = {
 }
 """Of Hessians, worked out by hand: √2·b where φ is convex or bends little the other way, else a + b."""
 
-designs = pytest.mark.parametrize("feature_map", DESIGNS, ids=["plain", "standardised"])
+designs = pytest.mark.parametrize("feature_map", FEATURE_MAPS.values(), ids=FEATURE_MAPS)
 names = pytest.mark.parametrize("name", PROFILES)
 
 
@@ -64,54 +57,29 @@ def statistics(loss):
     return (pulls, loss.profile.gradient_bound), (curvatures, loss.hessians_clip)
 
 
-def hostile(loss):
-    rng, feature_map = np.random.default_rng(0), loss.feature_map
-    x = np.concatenate(
-        [
-            rng.standard_normal((60, D)) * feature_map.scale + feature_map.mean,
-            rng.standard_normal((60, D)) * 10.0 ** rng.uniform(-320, 308, (60, D)),
-            rng.choice(EXTREMES, (80, D)),
-            np.vstack([np.eye(D), -np.eye(D)]) * 1e9,
-        ]
-    )
-    if isinstance(loss, MarginLoss):
-        return np.column_stack([x, rng.integers(0, 2, len(x))])
-    return np.column_stack([x, rng.choice([*EXTREMES, 0.3, -0.7], len(x))])
-
-
-def alone(statistic, point, rows, clip):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        found = np.stack([statistic.clipped_sum(point, row[None], clip) for row in rows])
-    assert found.shape == (len(rows), statistic.size)
-    assert np.isfinite(found).all()
-    assert lengths(found).max() <= clip * (1 + 1e-12)
-    return found
-
-
 @designs
 @names
 @pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
 def test_no_pair_moves_a_sum_by_more_than_its_diameter(feature_map, name, size):
     loss = loss_of(name, feature_map)
     point = LinearQuery(loss, size * np.random.default_rng(1).standard_normal(loss.size))
-    rows = hostile(loss)
+    labels = (0, 1) if isinstance(loss, MarginLoss) else (*EXTREMES, 0.3, -0.7)
+    rows = hostile_records(feature_map, labels)
     for statistic, longest in statistics(loss):
         for clip in (2 * longest, longest, 0.3 * longest):
-            found = alone(statistic, point, rows, clip)
-            assert lengths(found[:, None] - found[None]).max() <= statistic.diameter(clip) * (1 + 1e-12)
+            assert widest(statistic, point, rows, clip) <= statistic.diameter(clip) * (1 + 1e-12)
             assert statistic.diameter(clip) <= 2 * clip
 
 
 @names
 def test_diameters_of_hessians_are_those_found_by_hand(name):
-    (_, _), (curvatures, clip) = statistics(loss_of(name, DESIGNS[0]))
+    (_, _), (curvatures, clip) = statistics(loss_of(name, FEATURE_MAPS["plain"]))
     assert curvatures.diameter(clip) == pytest.approx(DIAMETERS[name], rel=1e-12)
 
 
 def test_a_sum_is_that_of_its_rows_and_of_derivatives():
     for name in PROFILES:
-        loss = loss_of(name, DESIGNS[1])
+        loss = loss_of(name, FEATURE_MAPS["standardised"])
         rng = np.random.default_rng(3)
         rows = np.column_stack([rng.standard_normal((50, D)), rng.integers(0, 2, 50)])
         point = LinearQuery(loss, rng.standard_normal(loss.size))
@@ -132,7 +100,7 @@ def test_a_run_spends_what_was_planned_by_the_noise_that_it_drew(loss, delta, n,
     target = PrivacyTarget(1.0, delta)
     planned = logistic_regression.plan(LogisticSpec(loss=loss, **options), shape, target)
     rows = shape.dummy(n, np.random.default_rng(0))
-    spy = Spy()
+    spy = RecordedNoise()
     gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
     logistic_regression.run(planned, gate)
     assert gate.remaining == 0
@@ -166,7 +134,7 @@ def test_the_plan_and_the_course_of_questions_do_not_depend_on_rows():
         rows = shape.dummy(20_000, np.random.default_rng(0))
         if worst is not None:
             rows[:, :D] = worst
-        spy = Spy()
+        spy = RecordedNoise()
         gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
         found = logistic_regression.run(planned, gate)
         assert np.isfinite(found.coefficients).all()

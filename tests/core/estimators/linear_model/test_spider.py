@@ -20,8 +20,8 @@ from privest.privacy.budget import cost_of_all
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.noise import SystemNoise
 from privest.records import Records
+from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 
 RUN = settings(derandomize=True, max_examples=60)
 TARGET = PrivacyTarget(1.0, 1e-6)
@@ -30,20 +30,6 @@ TARGET = PrivacyTarget(1.0, 1e-6)
 def problem(loss=None, n=100_000, target=TARGET):
     loss = Quartic(5) if loss is None else loss
     return Problem(loss, loss.rank, loss.excess, n, target)
-
-
-class Seeded:
-    """Normal noise of a fixed seed; writes down draws."""
-
-    def __init__(self, seed=0, noise_level=1.0):
-        self.rng, self.noise_level, self.drawn = np.random.default_rng(seed), noise_level, []
-
-    def draw(self, noise, scale, size):
-        self.drawn.append((noise, scale, size))
-        return self.noise_level * scale * self.rng.standard_normal(size)
-
-    def permutation(self, n):
-        return self.rng.permutation(n)
 
 
 class Watched:
@@ -74,7 +60,7 @@ class Watched:
 def run(asked, rows=None, noise=None, *, found=None, escapes=True):
     found = plan(asked) if found is None else found
     rows = asked.loss.rows(np.random.default_rng(0), asked.n) if rows is None else rows
-    gate = Watched(Gate(Records(rows), found.statistics, found.releases, noise or Seeded()))
+    gate = Watched(Gate(Records(rows), found.statistics, found.releases, noise or ScaledNoise(seed=0)))
     schedule = found.schedule if escapes else replace(found.schedule, escape_steps=0)
     return spider(gate, start=asked.loss.start(), schedule=schedule), gate
 
@@ -104,7 +90,7 @@ def replace_bounds(loss, bound):
 
     found = object.__new__(Loose)
     found.__dict__.update(loss.__dict__)
-    for name in ("steepest", "smoothness", "bend"):
+    for name in ("gradient_bound", "gradient_lipschitz", "hessian_lipschitz"):
         found.__dict__.pop(name, None)
     return found
 
@@ -224,7 +210,7 @@ SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]
 @pytest.mark.parametrize("escapes", [False, True])
 def test_without_noise_nothing_leaves_a_saddle(loss, escapes):
     asked = problem(loss, n=60_000)
-    descent, _ = run(asked, noise=Seeded(noise_level=0.0), escapes=escapes)
+    descent, _ = run(asked, noise=ScriptedNoise(), escapes=escapes)
     np.testing.assert_array_equal(descent.points, 0.0 * descent.points)
 
 
@@ -234,7 +220,7 @@ def test_with_noise_it_does_sooner_with_escapes_than_without(loss, seed):
     asked = problem(loss)
     steps = []
     for escapes in (True, False):
-        descent, _ = run(asked, noise=Seeded(seed), escapes=escapes)
+        descent, _ = run(asked, noise=ScaledNoise(seed=seed), escapes=escapes)
         far = np.linalg.norm(descent.points, axis=1) >= 0.5
         assert far.any()
         steps.append(int(np.argmax(far)))
@@ -266,12 +252,14 @@ def test_hostile_rows_change_no_size_for_one_sequence_of_answers():
             assert np.isfinite(super().prefix(stream)).all()
             return next(self.answers)
 
-    first = Recorded(Gate(Records(rows), found.statistics, found.releases, Seeded()))
+    first = Recorded(Gate(Records(rows), found.statistics, found.releases, ScaledNoise(seed=0)))
     spider(first, start=asked.loss.start(), schedule=found.schedule)
     for value in (1e308, np.nan):
         hostile = rows.copy()
         hostile[::7] = value
-        second = Replayed(Gate(Records(hostile), found.statistics, found.releases, Seeded()), first.answers)
+        second = Replayed(
+            Gate(Records(hostile), found.statistics, found.releases, ScaledNoise(seed=0)), first.answers
+        )
         spider(second, start=asked.loss.start(), schedule=found.schedule)
         asked_first, asked_second = ([(s, r, a) for s, _, r, a in g.leaves] for g in (first, second))
         assert asked_first == asked_second
@@ -320,7 +308,7 @@ def test_plans_fit_their_budget_and_their_records_or_say_what_would(n, d, bounds
         assert noise**2 <= error**2 / 2 * 1.1
 
 
-@pytest.mark.parametrize("bound", ["steepest", "smoothness", "bend"])
+@pytest.mark.parametrize("bound", ["gradient_bound", "gradient_lipschitz", "hessian_lipschitz"])
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan])
 def test_bounds_that_bound_nothing_are_refused(bound, value):
     with pytest.raises(ValueError, match="must be above 0"):
@@ -346,8 +334,7 @@ def test_the_noise_drawn_pays_for_the_plan(escape):
     """Recomputed from the draws: no record is in more than one leaf, nor in more products than planned."""
     asked = problem(n=60_000)
     found = plan(asked, escape=escape)
-    spy = Seeded()
-    spy.rng = SystemNoise(0)._generator
+    spy = RecordedNoise()
     _, gate = run(asked, noise=spy, found=found)
     hessians, gradients = found.releases
     scales = {scale for _, scale, _ in spy.drawn}
@@ -396,7 +383,7 @@ def test_segments_begin_where_gradients_are_taken_afresh():
     asked = problem()
     found = plan(asked)
     rows = asked.loss.rows(np.random.default_rng(5), asked.n)
-    gate = Watched(Gate(Records(rows), found.statistics, found.releases, Seeded()))
+    gate = Watched(Gate(Records(rows), found.statistics, found.releases, ScaledNoise(seed=0)))
     descent = spider(gate, start=asked.loss.start(), schedule=found.schedule)
     leaves = [anew for stream, _, _, anew in gate.leaves if stream == GRADIENT]
     assert descent.begun == tuple(place for place, anew in enumerate(leaves) if anew)
@@ -416,7 +403,8 @@ def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
     squares = []
     for seed in range(40):
         gates = (
-            Gate(Records(rows, threads=1), planned.statistics, planned.releases, Seeded(seed)) for _ in "ab"
+            Gate(Records(rows, threads=1), planned.statistics, planned.releases, ScaledNoise(seed=seed))
+            for _ in "ab"
         )
         found = spider(next(gates), start=np.zeros(d), schedule=course.planned.schedule)
         fit = course.run(planned.releases, next(gates), course.feature_map)

@@ -1,4 +1,4 @@
-"""What paper 003 prints and this package does not build: each formula fails the law that ours keeps."""
+"""What Liu and Talwar 2025 print and we do not build: each formula fails the law that ours keeps."""
 
 from dataclasses import dataclass, replace
 from math import ceil, log
@@ -13,6 +13,7 @@ from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, nodes, 
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes
 from privest.records import Records
+from testing.noise import ScriptedNoise
 
 N, BATCH = 24, 6
 SYMMETRIC = SymmetricCoordinates(3)
@@ -34,14 +35,6 @@ class Linear:
         return SYMMETRIC.matrix(rows[:, 3:])
 
 
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-    def permutation(self, n):
-        return np.arange(n)
-
-
 def streams(mu=1.0, products=12):
     gradients = prefix_sums("square-root", statistic="gradient", n=N, size=3, clip=1 / BATCH, leaves=4, mu=mu)
     hessians = prefix_products(statistic="hessian", n=N, rows=3, clip=1 / BATCH, count=products, mu=mu)
@@ -50,7 +43,7 @@ def streams(mu=1.0, products=12):
 
 def answers(rows, releases, statistics, products):
     """Four leaves of gradients, or one of Hessians and so many products with e₁."""
-    gate = Gate(Records(rows), statistics, releases, Silence())
+    gate = Gate(Records(rows), statistics, releases, ScriptedNoise())
     zero = np.zeros(3)
     if not products:
         seen = []

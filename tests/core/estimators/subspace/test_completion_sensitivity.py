@@ -8,8 +8,6 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
-from test_subspace_sensitivity import SHAPES, Case, Silence, frame, hostile, total
 
 from privest.arrays import lengths
 from privest.estimators.subspace import completion_losses, off_diagonal_moment, partial_rows
@@ -21,60 +19,26 @@ from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
+from testing.hostile_rows import PlacedCase, each_alone, frame, furthest_pair, total, worst_move
+from testing.noise import ScriptedNoise
 
 
 def cases():
-    for dim, rank in SHAPES:
+    for dim, rank in ((2, 1), (3, 1), (5, 2), (20, 3)):
         v = frame(dim, rank)
-        yield Case("hollow", OffDiagonalMoment(dim), None, 1.0, dim, v, 0.97)
-        yield Case("moment-clipped", OffDiagonalMoment(dim), None, 0.2, dim, v, 0.97)
+        yield PlacedCase("hollow", OffDiagonalMoment(dim), None, 1.0, dim, v, gaps=True)
+        yield PlacedCase("moment-clipped", OffDiagonalMoment(dim), None, 0.2, dim, v, gaps=True)
         for clip in (0.3, 0.05):
-            yield Case("gradient", CompletionGradient(dim, rank), v, clip, dim, v, 0.97)
+            yield PlacedCase("gradient", CompletionGradient(dim, rank), v, clip, dim, v, gaps=True)
         # A frame of which some rows are nearly zero: few entries tell a column's coefficients.
         spiked = np.linalg.qr(np.eye(dim, rank) + 1e-3 * frame(dim, rank, 1))[0]
-        yield Case("gradient-spiked", CompletionGradient(dim, rank), spiked, 0.3, dim, spiked, 0.97)
+        yield PlacedCase(
+            "gradient-spiked", CompletionGradient(dim, rank), spiked, 0.3, dim, spiked, gaps=True
+        )
 
 
 CASES = list(cases())
-each_case = pytest.mark.parametrize(
-    "case", CASES, ids=lambda c: f"{c.name}-{c.dim}-{c.basis.shape[1]}-{c.clip:.2g}"
-)
-
-
-def gapped(case):
-    """Hostile rows, whole and with gaps of every size, down to rows of which nothing is known."""
-    rng, rows = np.random.default_rng(1), hostile(case)
-    some = rows[rng.permutation(len(rows))[:150]]
-    masks = [rng.random(some.shape) < share for share in (0.1, 0.5, 0.9)]
-    two = np.argsort(rng.random(some.shape), axis=1) < 2
-    return np.concatenate([rows, *(np.where(mask, some, np.nan) for mask in (*masks, two))])
-
-
-def alone(case, rows):
-    return np.stack([total(case.statistic, case.point, row[None], case.clip) for row in rows])
-
-
-def worst_move(case):
-    """The furthest that one record was seen to move the sum, over what is paid for: of pairs, then uphill."""
-    pool = gapped(case)
-    vectors = alone(case, pool) / case.clip
-    squares = np.vecdot(vectors, vectors)
-    far = squares[:, None] + squares - 2 * vectors @ vectors.T
-    worst = sqrt(far.max())
-    size = np.nanmax(np.abs(np.where(np.isnan(pool), 0.0, pool)), axis=1)
-    ordinary = (size < 1e3) & (size > 1e-3)
-    far = np.where(ordinary[:, None] & ordinary, far, -1.0)
-    pair = np.concatenate([pool[k] for k in np.unravel_index(np.argmax(far), far.shape)])
-    known = ~np.isnan(pair)
-
-    def minus(values):
-        rows = pair.copy()
-        rows[known] = values
-        one, other = alone(case, rows.reshape(2, -1))
-        return -float(lengths(one - other)) / case.clip
-
-    found = minimize(minus, pair[known], method="Nelder-Mead", options={"maxfev": 400})
-    return max(worst, -found.fun) / (case.statistic.diameter(case.clip) / case.clip * (1 + 1e-9))
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 @each_case
@@ -118,14 +82,14 @@ def test_the_search_catches_mutants(monkeypatch, name, where, what, mutant):
 
 @each_case
 def test_no_record_among_others_stops_warns_or_poisons_a_chunk(case):
-    rows = gapped(case)
+    rows = case.pool()
     s = total(case.statistic, case.point, np.concatenate([rows, rows[::-1]]), case.clip)
     assert lengths(s) <= 2 * len(rows) * case.clip * (1 + 1e-9)
 
 
 @each_case
 def test_a_record_is_shortened_to_its_clip_and_its_gradient_is_tangent(case):
-    vectors = alone(case, gapped(case))
+    vectors = case.alone(case.pool())
     assert lengths(vectors).max() <= case.clip * (1 + 1e-14)
     if "gradient" in case.name:
         pulls = vectors.reshape(-1, *case.basis.shape)
@@ -137,7 +101,7 @@ def test_no_pull_is_longer_than_the_ridge_allows(dim):
     """By the stated bound, of every row and also where the basis is least seen."""
     for name in ("gradient", "gradient-spiked"):
         case = named(name, dim)
-        vectors = np.stack([total(case.statistic, case.point, row[None], 1e9) for row in gapped(case)])
+        vectors = each_alone(case.statistic, case.point, case.pool(), 1e9)
         assert lengths(vectors).max() <= 0.79 / sqrt(completion_losses._FLOOR)
 
 
@@ -170,7 +134,7 @@ def test_the_gradient_is_that_of_least_squares_where_rows_tell_their_coefficient
 def test_a_column_of_the_subspace_hardly_pulls():
     rng, basis = np.random.default_rng(4), frame(30, 3)
     rows = np.where(rng.random((500, 30)) < 0.4, rng.standard_normal((500, 3)) @ basis.T, np.nan)
-    assert lengths(alone(Case("", CompletionGradient(30, 3), basis, 1.0, 30, basis, 0), rows)).max() < 0.05
+    assert lengths(each_alone(CompletionGradient(30, 3), basis, rows, 1.0)).max() < 0.05
     assert lengths(CompletionGradient(30, 3).clipped_sum(basis, rows, 1.0)) / 500 < 1e-4
 
 
@@ -187,9 +151,11 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         "gaps": np.where(rng.random((CHUNK, dim)) < 0.3, normal, np.nan),
     }[kind]
     for statistic, clip in [(OffDiagonalMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
-        case = Case("", statistic, frame(dim, rank), clip, dim, None, 0)
+        at = frame(dim, rank)
         stated = grid._chunk_error(clip, statistic.size, 0.0)
-        error = total(statistic, case.point, rows, clip) - alone(case, rows).astype(np.longdouble).sum(axis=0)
+        error = total(statistic, at, rows, clip) - each_alone(statistic, at, rows, clip).astype(
+            np.longdouble
+        ).sum(axis=0)
         assert np.sqrt((error * error).sum()) <= stated
 
 
@@ -198,10 +164,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name, dim):
     """Chunks, blocks, grid and float sums included; the neighbours are the widest pair of the pool."""
     case, n = named(name, dim), CHUNK + 105
-    pool = gapped(case)
-    vectors = alone(case, pool)
-    squares = np.vecdot(vectors, vectors)
-    pair = np.unravel_index(np.argmax(squares[:, None] + squares - 2 * vectors @ vectors.T), [len(pool)] * 2)
+    one, other = furthest_pair(case)
     release = noisy_sum(
         "gaussian",
         n=n,
@@ -216,9 +179,9 @@ def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name
     def exact(place, row):
         data = rows.copy()
         data[place] = row
-        gate = Gate(Records(data, threads=1), {"gradient": case.statistic}, [release], Silence())
+        gate = Gate(Records(data, threads=1), {"gradient": case.statistic}, [release], ScriptedNoise())
         return gate.mean(case.point) * n
 
     for place in (0, CHUNK - 1, CHUNK, n - 1):
-        moved = lengths(exact(place, pool[pair[0]]) - exact(place, pool[pair[1]]))
+        moved = lengths(exact(place, one) - exact(place, other))
         assert 0.6 * case.statistic.diameter(case.clip) < moved <= release.sensitivity * (1 + 1e-11)

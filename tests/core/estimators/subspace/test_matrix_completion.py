@@ -9,11 +9,10 @@ from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import PartialVectorsMetadata
-from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.noise import SystemNoise
 from privest.records import Records
+from testing.noise import ScaledNoise, ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 NO_NOISE = PrivacyTarget(1e8, 1e-6)
@@ -34,10 +33,9 @@ def planned(n=1000, dim=8, rank=2, target=TARGET, known=0.5, **options):
     return matrix_completion.plan(MatrixCompletionSpec(rank, **options), shape, target)
 
 
-def estimate(rows, rank, known, target, monkeypatch, seed=0, **options):
-    monkeypatch.setattr(noise_module, "_generator", lambda: np.random.default_rng(seed))
+def estimate(rows, rank, known, target, seed=0, **options):
     plan = planned(*rows.shape, rank, target, known, **options)
-    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, SystemNoise(0))
+    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, ScaledNoise(seed=seed))
     return plan, matrix_completion.run(plan, gate)
 
 
@@ -109,10 +107,10 @@ def test_the_diagonal_is_filled_in():
 
 
 @pytest.mark.parametrize(("known", "bound"), [(0.22, 1e-4), (0.5, 1e-5)])
-def test_without_noise_the_subspace_is_recovered(known, bound, monkeypatch):
+def test_without_noise_the_subspace_is_recovered(known, bound):
     """In the public number of steps; where the start alone has a bias of about 0.1."""
     rows, truth = planted(1000, 100, 2, known)
-    plan, answer = estimate(rows, 2, known, NO_NOISE, monkeypatch)
+    plan, answer = estimate(rows, 2, known, NO_NOISE)
     assert len(plan.step_sizes) == 12
     assert Grassmann(100, 2).dist(answer.basis, truth) < bound
 
@@ -122,27 +120,27 @@ def test_without_noise_the_subspace_is_recovered(known, bound, monkeypatch):
 @pytest.mark.parametrize(
     ("n", "dim", "rank", "known"), [(20_000, 30, 2, 0.4), (20_000, 30, 4, 0.4), (5_000, 50, 2, 0.5)]
 )
-def test_errors_are_those_of_the_forecast(n, dim, rank, known, monkeypatch):
+def test_errors_are_those_of_the_forecast(n, dim, rank, known):
     rows, truth = planted(n, dim, rank, known)
     errors = []
     for seed in range(4):
-        plan, answer = estimate(rows, rank, known, PrivacyTarget(1.0, n**-1.5), monkeypatch, seed)
+        plan, answer = estimate(rows, rank, known, PrivacyTarget(1.0, n**-1.5), seed)
         errors.append(float(Grassmann(dim, rank).dist(answer.basis, truth)))
     got, forecast = np.sqrt(np.mean(np.square(errors))), plan.expected_error.standard_deviation
     assert 0.45 * forecast < got < 2 * forecast < 0.05
     assert got < np.sqrt(rank) * np.pi / 2 / 50  # of a basis that knows nothing
 
 
-def test_rows_off_the_subspace_still_tell_it(monkeypatch):
+def test_rows_off_the_subspace_still_tell_it():
     """By half of their length: far more than the forecast's picture has it."""
     rows, truth = planted(20_000, 30, 2, 0.4, off=0.5)
-    _, answer = estimate(rows, 2, 0.4, PrivacyTarget(1.0, 1e-6), monkeypatch)
+    _, answer = estimate(rows, 2, 0.4, PrivacyTarget(1.0, 1e-6))
     assert Grassmann(30, 2).dist(answer.basis, truth) < 0.15
 
 
-def test_whoever_holds_a_column_completes_it(monkeypatch):
+def test_whoever_holds_a_column_completes_it():
     rows, truth = planted(20_000, 30, 2, 0.4)
-    _, answer = estimate(rows, 2, 0.4, TARGET, monkeypatch)
+    _, answer = estimate(rows, 2, 0.4, TARGET)
     whole = np.random.default_rng(5).standard_normal((10, 2)) @ truth.T
     a, mask = known_part(np.where(np.random.default_rng(6).random(whole.shape) < 0.5, whole, np.nan))
     completed = completion_losses.coefficients(answer.basis, a, mask) @ answer.basis.T
@@ -154,13 +152,9 @@ def test_the_length_of_a_row_and_its_sign_count_for_nothing():
     rows, _ = planted(500, 8, 2, 0.6)
     scaled = rows * np.random.default_rng(1).choice([-1e-90, 1e90, 2.0], (500, 1))
 
-    class Silence:
-        def draw(self, *release):
-            return np.zeros(release[-1])
-
     plan = planned(n=500, target=NO_NOISE)
     bases = [
-        matrix_completion.run(plan, Gate(Records(r), plan.statistics, plan.releases, Silence())).basis
+        matrix_completion.run(plan, Gate(Records(r), plan.statistics, plan.releases, ScriptedNoise())).basis
         for r in (rows, scaled)
     ]
     np.testing.assert_allclose(*bases, atol=1e-8)

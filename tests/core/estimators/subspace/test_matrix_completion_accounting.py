@@ -9,9 +9,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
-from test_frechet_mean_accounting import taken_apart
-from test_robust_pca_accounting import label, within_request
-from test_robust_pca_accounting import run as watched_run
 
 from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.matrix_completion import MatrixCompletionPlan, MatrixCompletionSpec
@@ -19,6 +16,8 @@ from privest.metadata import PartialVectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing.accounting import label, recorded_run, taken_apart, within_request
+from testing.noise import ScriptedNoise
 
 N, DIM, RANK = 300, 6, 2
 TARGET = PrivacyTarget(1.0, 1e-6)
@@ -34,7 +33,7 @@ def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET, known=0.7):
 
 
 def run(plan, rows):
-    return watched_run(plan, rows, matrix_completion)
+    return recorded_run(plan, rows, matrix_completion.run)
 
 
 def check(plan, asked, drawn):
@@ -133,11 +132,6 @@ def test_the_least_number_of_records_is_enough(n, dim, rank, known):
         assert answer.basis.shape == (dim, rank)
 
 
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-
 @each
 def test_a_plan_that_went_through_json_runs_the_same(options):
     plan, rows = plan_of(options), ordinary()
@@ -145,7 +139,9 @@ def test_a_plan_that_went_through_json_runs_the_same(options):
     again = adapter.validate_json(adapter.dump_json(plan))
     assert again == plan
     bases = [
-        matrix_completion.run(p, Gate(Records(rows, threads=1), p.statistics, p.releases, Silence())).basis
+        matrix_completion.run(
+            p, Gate(Records(rows, threads=1), p.statistics, p.releases, ScriptedNoise())
+        ).basis
         for p in (plan, again)
     ]
     np.testing.assert_array_equal(*bases)

@@ -9,31 +9,14 @@ from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCASpec
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
-from privest.privacy import noise as noise_module
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
-from privest.privacy.noise import SystemNoise
 from privest.records import Records
+from testing.noise import ScaledNoise, ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)
 WEAK = PrivacyTarget(20.0, 1e-5)
 SOLVERS = ["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
-
-
-class Seeded:
-    """The gate's own noise from a fixed key."""
-
-    def __init__(self, monkeypatch, seed):
-        monkeypatch.setattr(noise_module, "_generator", lambda: np.random.default_rng(seed))
-        self.source = SystemNoise(0)
-
-
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-    def batch(self, n, *_):
-        return np.arange(n)
 
 
 def estimate(rows, rank, target=TARGET, noise=None, **options):
@@ -130,9 +113,9 @@ def test_wide_data_are_run_in_little_memory():
     assert abs(answer.basis[0, 0]) > 0.9
 
 
-def points_asked(seed, monkeypatch):
+def points_asked(seed):
     """Where gradients are asked for, in a run whose noise is drawn from this seed."""
-    noise = Seeded(monkeypatch, seed).source
+    noise = ScaledNoise(seed=seed)
     rows = np.random.default_rng(0).standard_normal((200, 8))
     plan = planned(n=200, start="random", steps=4)
     gate, bases = Gate(Records(rows), plan.statistics, plan.releases, noise), []
@@ -145,13 +128,13 @@ def points_asked(seed, monkeypatch):
     return [*bases, robust_pca.run(plan, Listening()).basis, *bases]
 
 
-def test_the_public_start_is_the_same_in_every_run_and_nothing_else_is(monkeypatch):
+@pytest.mark.system_noise
+def test_the_public_start_is_the_same_in_every_run_and_nothing_else_is():
     state = np.random.get_state()[1].tolist()
-    first, second = points_asked(1, monkeypatch), points_asked(2, monkeypatch)
+    first, second = points_asked(1), points_asked(2)
     np.testing.assert_array_equal(first[1], second[1])
     for one, other in zip(first[2:], second[2:], strict=True):
         assert not np.isclose(one, other).any()
-    monkeypatch.undo()
     rows = np.random.default_rng(0).standard_normal((200, 8))
     answers = [estimate(rows, 2)[1].basis for _ in range(3)]
     assert all(not np.isclose(answers[0], a).any() for a in answers[1:])
@@ -164,7 +147,7 @@ def test_without_noise_squared_distances_find_what_pca_finds():
     x = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     pca = np.linalg.svd(x, full_matrices=False)[2][:2].T
     for options in ({}, {"steps": 40}, {"start": "random", "steps": 60}, {"start": "sketch", "steps": 40}):
-        _, answer = estimate(rows, 2, PrivacyTarget(50.0, 1e-6), Silence(), loss="squared", **options)
+        _, answer = estimate(rows, 2, PrivacyTarget(50.0, 1e-6), ScriptedNoise(), loss="squared", **options)
         assert Grassmann(6, 2).dist(answer.basis, pca) < 0.02
 
 
@@ -180,7 +163,7 @@ def test_an_affine_subspace_is_found_and_its_shares_of_variance():
         VectorsMetadata(n, dim, 10.0),
         PrivacyTarget(50.0, 1e-6),
     )
-    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, Silence()))
+    found = robust_pca.run(plan, Gate(Records(rows), plan.statistics, plan.releases, ScriptedNoise()))
     assert np.linalg.norm(found.center - center) < 0.1
     assert Grassmann(dim, 2).dist(found.basis, truth) < 0.05
     assert 0.85 < found.explained.sum() <= 1.0 + 1e-9
@@ -229,18 +212,16 @@ HAYSTACK = {"ggd": 1e-5, "sggd": 1e-5} | dict.fromkeys(SOLVERS[2:], 4e-3)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_every_solver_finds_the_subspace_of_a_haystack(solver, monkeypatch):
+def test_every_solver_finds_the_subspace_of_a_haystack(solver):
     rows, truth = haystack()
     errors = []
     for seed in range(5):
-        _, answer = estimate(
-            rows, 2, PrivacyTarget(0.5, 1e-6), Seeded(monkeypatch, seed).source, solver=solver
-        )
+        _, answer = estimate(rows, 2, PrivacyTarget(0.5, 1e-6), ScaledNoise(seed=seed), solver=solver)
         errors.append(float(Grassmann(10, 2).dist(answer.basis, truth)) ** 2)
     assert np.median(errors) < HAYSTACK[solver], errors
 
 
-def test_a_crowd_in_one_direction_does_not_take_the_subspace(monkeypatch):
+def test_a_crowd_in_one_direction_does_not_take_the_subspace():
     """Where PCA takes it: a squared distance of about (π/2)²."""
     rows, truth = crowded()
     x = rows / np.linalg.norm(rows, axis=1, keepdims=True)
@@ -248,7 +229,7 @@ def test_a_crowd_in_one_direction_does_not_take_the_subspace(monkeypatch):
     assert Grassmann(10, 2).dist(pca, truth) ** 2 > 2.0
     errors = []
     for seed in range(5):
-        plan, answer = estimate(rows, 2, PrivacyTarget(1.0, 1e-6), Seeded(monkeypatch, seed).source)
+        plan, answer = estimate(rows, 2, PrivacyTarget(1.0, 1e-6), ScaledNoise(seed=seed))
         errors.append(float(Grassmann(10, 2).dist(answer.basis, truth)) ** 2)
     assert plan.consensus
     assert np.median(errors) < 1e-5, errors  # as above

@@ -3,25 +3,23 @@
 What a record is worth in each sum is written here once more, by hand: see `PULL`.
 """
 
-import warnings
 from fractions import Fraction
 from math import sqrt
 
-import mpmath
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 from pydantic import TypeAdapter
-from test_frechet_mean_accounting import Spy, exact_delta, taken_apart
-from test_subsampling import reference
 
 from privest.estimators.subspace import robust_pca
 from privest.estimators.subspace.robust_pca import RobustPCAPlan, RobustPCASpec
 from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.gate import Gate
 from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
+from testing.accounting import composed, label, recorded_run, taken_apart, within_request
+from testing.noise import ScriptedNoise
 
 N, DIM, RANK, BOUND = 300, 6, 2, 2.5
 TARGET = PrivacyTarget(1.0, 1e-6)
@@ -49,10 +47,6 @@ SAMPLED = [
 ] + [{"solver": "sggd", "rate": 1.0, "steps": 3}, {"solver": "smd-reaper"}]
 
 
-def label(options):
-    return "-".join(f"{k}={v}" for k, v in options.items()) or "defaults"
-
-
 full = pytest.mark.parametrize("options", FULL, ids=label)
 sampled = pytest.mark.parametrize("options", SAMPLED, ids=label)
 either = pytest.mark.parametrize("options", [*FULL, *SAMPLED], ids=label)
@@ -75,45 +69,13 @@ def squares_of_pulls(dim, rank):
     }
 
 
-class Watched:
-    """A gate that writes down which statistic was asked for."""
-
-    def __init__(self, gate):
-        self.gate, self.asked = gate, []
-
-    def mean(self, point, statistic="gradient"):
-        self.asked.append(statistic)
-        answer = self.gate.mean(point, statistic)
-        assert np.isfinite(answer).all()
-        return answer
-
-
 def plan_of(options, n=N, dim=DIM, rank=RANK, target=TARGET):
     shape = VectorsMetadata(n, dim, BOUND)
     return robust_pca.plan(RobustPCASpec(rank, **options), shape, target)
 
 
-def run(plan, rows, estimator=robust_pca):
-    """The answer and what was drawn for it; a warning is an error, and too few or many releases fail."""
-    spy = Spy()
-    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, spy)
-    watched = Watched(gate)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        answer = estimator.run(plan, watched)
-    assert gate.remaining == 0
-    assert gate.answered == plan.steps == len(watched.asked)
-    for statistic in plan.statistics:
-        with pytest.raises(GateExhaustedError):
-            gate.mean(None, statistic)
-    return answer, watched.asked, spy.drawn
-
-
-def within_request(plan):
-    with mpmath.workdps(60):
-        stated = mpmath.sqrt(mpmath.mpf(plan.cost.mu_squared))
-        spent = mpmath.mpf(plan.cost.slack) + exact_delta(plan.target.epsilon, stated)
-        assert spent <= mpmath.mpf(plan.target.delta)
+def run(plan, rows):
+    return recorded_run(plan, rows, robust_pca.run)
 
 
 def check(plan, asked, drawn):
@@ -132,14 +94,14 @@ def check(plan, asked, drawn):
         square, expected = pulls[name]
         assert (noise, size) == ("gaussian", expected)
         spent += square / Fraction(scale) ** 2
-    composed = None
+    sampled_run = None
     if stochastic:
         assert {(noise, size) for _, (noise, _, size) in batches} == {("gaussian", pulls["gradient"][1])}
         ((kind, scale),) = {(batch, draw[1]) for batch, draw in batches}
         n, rate, scheme = kind
         assert n == plan.shape.n
-        composed = SubsampledRun(scheme, rate, scale, len(batches))
-        certified = Fraction(certify(composed, plan.cost.slack).mu_squared)
+        sampled_run = SubsampledRun(scheme, rate, scale, len(batches))
+        certified = Fraction(certify(sampled_run, plan.cost.slack).mu_squared)
         assert spent + certified * (1 - Fraction(1, 10**6)) <= Fraction(plan.cost.mu_squared)
         assert 0 < plan.cost.slack < plan.target.delta
     else:
@@ -148,7 +110,7 @@ def check(plan, asked, drawn):
         assert spent <= Fraction(plan.cost.mu_squared)
         assert float(spent) > (0.999 if plan.target.epsilon > 1e-4 else 0.9) * plan.cost.mu_squared
     within_request(plan)
-    return float(spent), composed
+    return float(spent), sampled_run
 
 
 def ordinary(n=N, dim=DIM, seed=0):
@@ -185,7 +147,7 @@ def test_the_noise_drawn_is_private_by_another_accountant(options):
     plan = plan_of(options, target=target)
     _, asked, drawn = run(plan, np.zeros((N, DIM)))
     spent, batches = check(plan, asked, drawn)
-    whole = reference(batches, 1e-3)
+    whole = composed(batches, 1e-3)
     if spent:
         gaussian = privacy_loss_distribution.from_gaussian_mechanism(
             spent**-0.5, value_discretization_interval=1e-3
@@ -245,16 +207,6 @@ def test_the_least_number_of_records_is_enough(options, n, dim, rank):
     assert answer.basis.shape == (dim, rank)
 
 
-class Silence:
-    """No noise, and everybody in every batch."""
-
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-    def batch(self, n, *_):
-        return np.arange(n)
-
-
 @pytest.mark.parametrize("options", [FULL[9], FULL[13], *SAMPLED[::3]], ids=label)
 def test_a_plan_that_went_through_json_runs_the_same(options):
     plan, rows = plan_of(options), ordinary()
@@ -263,7 +215,7 @@ def test_a_plan_that_went_through_json_runs_the_same(options):
     assert again == plan
     assert [type(r) for r in again.releases] == [type(r) for r in plan.releases]
     answers = [
-        robust_pca.run(p, Gate(Records(rows, threads=1), p.statistics, p.releases, Silence()))
+        robust_pca.run(p, Gate(Records(rows, threads=1), p.statistics, p.releases, ScriptedNoise()))
         for p in (plan, again)
     ]
     np.testing.assert_array_equal(answers[0].basis, answers[1].basis)

@@ -1,17 +1,13 @@
 """An adversary against everything that robust PCA releases: pairs of rows, their place, and float sums.
 
-As in `test_sensitivity`; here a statistic's diameter may be below twice its clip, so that the search has to
-reach it where it can be reached, and a wrong one has to be caught. Nothing is random but fixed seeds.
+A statistic's diameter may be below twice its clip here, so that the search has to reach it where it can be
+reached, and a wrong one has to be caught. Nothing is random but fixed seeds.
 """
 
-import warnings
-from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 from privest.arrays import lengths
 from privest.estimators.subspace import losses, reaper_losses, sketch
@@ -32,6 +28,8 @@ from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
+from testing.hostile_rows import EXTREMES, PlacedCase, frame, furthest_pair, total, worst_move
+from testing.noise import ScriptedNoise
 
 LOSSES = {
     "absolute": Absolute(),
@@ -39,29 +37,6 @@ LOSSES = {
     **{f"bounded-{c:g}": Bounded(c) for c in (1e-3, 0.2, 1e3)},
     **{f"redescending-{c:g}": Redescending(c) for c in (1e-3, 0.5, 1e3)},
 }
-SHAPES = [(2, 1), (3, 1), (5, 2), (20, 3)]
-EXTREMES = [0.0, 5e-324, 1e-310, 1e-155, 1e-20, 1.0, 1e20, 1e149, 1e155, 1.79e308, np.inf, -np.inf, np.nan]
-
-
-def frame(dim, columns, seed=0):
-    return np.linalg.qr(np.random.default_rng(seed).standard_normal((dim, columns)))[0]
-
-
-@dataclass(frozen=True)
-class Case:
-    """A statistic at a point; `reach` is the share of the declared diameter that some pair attains."""
-
-    name: str
-    statistic: Any
-    point: Any
-    clip: float
-    dim: int
-    basis: Any
-    reach: float
-
-    @property
-    def allowed(self):
-        return grid.sensitivity(self.statistic.diameter(self.clip), self.clip, self.statistic.size, 0.0)
 
 
 def projection(dim, rank, values=1.0):
@@ -69,113 +44,42 @@ def projection(dim, rank, values=1.0):
     return (v * values) @ v.T
 
 
+SHAPES = [(2, 1), (3, 1), (5, 2), (20, 3)]
+
+
 def cases():
     for dim, rank in SHAPES:
         v, wide = frame(dim, rank), frame(dim, min(dim, rank + 1))
         away = np.linspace(0.1, 0.3, dim)
+
+        def case(name, statistic, point, clip, reach=0.97, center=None, dim=dim, v=v):
+            return PlacedCase(name, statistic, point, clip, dim, v, reach, center)
+
         for name, loss in LOSSES.items():
             for clip, center in ((1.0, None), (0.3, None), (1.0, away)):
-                yield Case(
-                    name, SubspaceDistance(dim, rank), SubspaceQuery(v, loss, center), clip, dim, v, 0.97
-                )
-        yield Case("moment", SecondMoment(dim), Frame(None, away), 1.0, dim, v, 0.97)
-        yield Case("moment-clipped", SecondMoment(dim), Frame(), 0.2, dim, v, 0.97)
-        yield Case("explained", SecondMoment(rank), Frame(v, away), 1.0, dim, v, 0.97)
+                at = SubspaceQuery(v, loss, center)
+                yield case(name, SubspaceDistance(dim, rank), at, clip, center=center)
+        yield case("moment", SecondMoment(dim), Frame(None, away), 1.0, center=away)
+        yield case("moment-clipped", SecondMoment(dim), Frame(), 0.2)
+        yield case("explained", SecondMoment(rank), Frame(v, away), 1.0, center=away)
         # A frame of one column sees no two rows at right angles: 1 is then the most, not √2.
         for clip, reach in ((0.05, 0.97), (0.2, 0.97), (1.0, 0.97 if rank > 1 else 0.97 / sqrt(2))):
-            yield Case("sketch", Sketch(dim, rank), Frame(v), clip, dim, v, reach)
+            yield case("sketch", Sketch(dim, rank), Frame(v), clip, reach)
         for scale in (0.15, 0.5):
             own, same = np.eye(rank + 1), np.tile(frame(rank + 1, 1, 3).T, (rank + 1, 1))
             for normals, clip, reach in ((own, 0.3, 0.97), (same, sqrt(rank + 1), 0.96)):
                 at = Candidates(wide, normals, scale)
-                yield Case("tilt", CandidateGradients(rank + 1, rank), at, clip, dim, v, reach)
+                yield case("tilt", CandidateGradients(rank + 1, rank), at, clip, reach)
             every = Candidates(wide, np.vstack([same, same]), scale, away)
             for clip, reach in ((0.1, 0.97), (sqrt(2 * rank + 2), 0.97 / (1 + scale**2))):
-                yield Case("objective", CandidateScores(2 * rank + 2), every, clip, dim, v, reach)
+                yield case("objective", CandidateScores(2 * rank + 2), every, clip, reach, center=away)
         for clip in (1.0, 0.3):
-            yield Case("reaper", Reaper(dim), (projection(dim, rank), None), clip, dim, v, 0.97)
-        amid = np.eye(dim) * rank / dim
-        yield Case("reaper-amid", Reaper(dim), (amid, away), 1.0, dim, v, 0.97)
+            yield case("reaper", Reaper(dim), (projection(dim, rank), None), clip)
+        yield case("reaper-amid", Reaper(dim), (np.eye(dim) * rank / dim, away), 1.0, center=away)
 
 
 CASES = list(cases())
-each_case = pytest.mark.parametrize(
-    "case", CASES, ids=lambda c: f"{c.name}-{c.dim}-{c.basis.shape[1]}-{c.clip:.2g}"
-)
-
-
-def hostile(case, seed=0):
-    """Rows in the subspace, 1e-300 to 1 off it, far out, opposite, equal, empty, extreme, or no numbers."""
-    rng, dim, v = np.random.default_rng(seed), case.dim, case.basis
-    inside = np.concatenate([v.T, -v.T, rng.standard_normal((3, v.shape[1])) @ v.T])
-    off = rng.standard_normal((2, dim))
-    off = on_sphere(off - (off @ v) @ v.T)
-    off = np.concatenate([off, -off])
-    tiny = np.concatenate([[0.0, 1e-300, 1e-13], 10.0 ** np.arange(-18, -2.0, 2.0), [1e-12, 2e-12]])
-    angles = np.concatenate([np.geomspace(1e-4, 0.05, 24), np.linspace(0.06, np.pi / 2, 20)])
-    near = [i + t * o for i in inside[:3] for o in off for t in tiny]
-    turned = [np.cos(a) * i + np.sin(a) * o for i in inside[:2] for o in off[[0, 2]] for a in angles]
-    if isinstance(case.point, Candidates):  # where candidates pull most, about the first of their normals
-        normal = case.point.normals[0]
-        flat = rng.standard_normal((3, len(normal)))
-        flat = on_sphere(flat - np.outer(flat @ normal, normal))
-        seen = [s * np.sin(a) * normal + np.cos(a) * f for f in flat for a in angles for s in (1, -1)]
-        turned = [*turned, *(np.array(seen) @ case.point.frame.T)]
-    noise = rng.standard_normal((30, dim))
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = [
-            inside,
-            off,
-            np.array(near),
-            np.array(turned),
-            noise,
-            np.repeat(noise[:2], 2, axis=0),
-            noise * 10.0 ** rng.uniform(-320, 308, (30, 1)),
-            noise * 10.0 ** rng.uniform(-320, 308, noise.shape),
-            rng.choice(EXTREMES, (30, dim)) * rng.choice([-1, 1], (30, dim)),
-            *(np.full((1, dim), value) for value in EXTREMES),
-        ]
-    return np.concatenate(rows)
-
-
-def total(statistic, point, rows, clip):
-    """The clipped sum, where a warning is an error and a wrong value fails."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        s = statistic.clipped_sum(point, rows, clip)
-    assert s.shape == (statistic.size,)
-    assert np.isfinite(s).all()
-    return s
-
-
-def worst_move(case):
-    """The furthest that one record was seen to move the sum, over what is paid for.
-
-    Rows alone, the widest pair of a pool, and then uphill from the widest pairs of ordinary rows.
-    """
-    pool = hostile(case)
-    center = getattr(case.point, "center", None)
-    if center is None and isinstance(case.point, tuple):
-        center = case.point[1]
-    if center is not None:
-        with np.errstate(over="ignore"):
-            pool = np.concatenate([pool, pool + center])
-    alone = np.stack([total(case.statistic, case.point, row[None], case.clip) for row in pool]) / case.clip
-    squares = np.vecdot(alone, alone)
-    far = squares[:, None] + squares[None] - 2 * alone @ alone.T
-    first, second = np.unravel_index(np.argmax(far), far.shape)
-    worst = lengths(alone[first] - alone[second])
-
-    def minus(pair):
-        one, two = (total(case.statistic, case.point, p[None], case.clip) for p in pair.reshape(2, -1))
-        return -float(lengths(one - two)) / case.clip
-
-    ordinary = (np.abs(pool).max(axis=1) < 1e3) & (np.abs(pool).max(axis=1) > 1e-3)
-    if worst < case.reach * case.allowed / case.clip or case.dim <= 3:
-        far = np.where(ordinary[:, None] & ordinary, far, -1.0)
-        start = np.concatenate([pool[k] for k in np.unravel_index(np.argmax(far), far.shape)])
-        worst = max(worst, -minimize(minus, start, method="Nelder-Mead", options={"maxfev": 300}).fun)
-    return float(worst) / (case.allowed / case.clip)
+each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 
 @each_case
@@ -229,15 +133,15 @@ def test_the_search_catches_mutants(monkeypatch, name, where, what, mutant):
 @pytest.mark.parametrize("name", [*LOSSES, "reaper"])
 def test_a_clip_below_one_shortens_what_is_longer(name):
     case = named(name, clip=0.3)
-    worst = max(lengths(total(case.statistic, case.point, r[None], 0.3)) for r in hostile(case))
+    worst = max(lengths(total(case.statistic, case.point, r[None], 0.3)) for r in case.pool())
     assert worst <= 0.3 * (1 + 1e-14)
-    unclipped = max(lengths(total(case.statistic, case.point, r[None], 1.0)) for r in hostile(case))
+    unclipped = max(lengths(total(case.statistic, case.point, r[None], 1.0)) for r in case.pool())
     assert unclipped > 0.7
 
 
 @each_case
 def test_no_record_among_others_stops_warns_or_poisons_a_chunk(case):
-    rows = hostile(case)
+    rows = case.pool()
     s = total(case.statistic, case.point, np.concatenate([rows, rows[::-1]]), case.clip)
     assert lengths(s) <= 2 * len(rows) * case.clip * (1 + 1e-9)
 
@@ -406,21 +310,13 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         assert np.sqrt((error * error).sum()) <= stated
 
 
-class Silence:
-    def draw(self, *release):
-        return np.zeros(release[-1])
-
-
 @pytest.mark.parametrize("name", ["absolute", "moment", "sketch", "tilt", "objective", "reaper"])
 @pytest.mark.parametrize("dim", [5, 20])
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name, dim):
     """Chunks, blocks, grid and float sums included; the neighbours are the widest pair of the search."""
     case = named(name, dim)
     n = CHUNK + 105
-    pool = hostile(case)
-    alone = np.stack([total(case.statistic, case.point, row[None], case.clip) for row in pool])
-    squares = np.vecdot(alone, alone)
-    pair = np.unravel_index(np.argmax(squares[:, None] + squares - 2 * alone @ alone.T), [len(pool)] * 2)
+    one, other = furthest_pair(case)
     release = noisy_sum(
         "gaussian",
         n=n,
@@ -434,11 +330,11 @@ def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name
     def exact(place, row):
         data = rows.copy()
         data[place] = row
-        gate = Gate(Records(data, threads=1), {"gradient": case.statistic}, [release], Silence())
+        gate = Gate(Records(data, threads=1), {"gradient": case.statistic}, [release], ScriptedNoise())
         return gate.mean(case.point) * n
 
     for place in (0, CHUNK - 1, CHUNK, n - 1):
-        moved = lengths(exact(place, pool[pair[0]]) - exact(place, pool[pair[1]]))
+        moved = lengths(exact(place, one) - exact(place, other))
         # Returned means are divided by n: a rounding of each coordinate that no release depends on.
         assert 0.7 * case.reach * case.statistic.diameter(case.clip) < moved
         assert moved <= release.sensitivity * (1 + 1e-11)

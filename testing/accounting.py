@@ -1,0 +1,140 @@
+"""What a run cost, computed again from the noise that was really drawn, by formulas of its own.
+
+Nothing here is shared with core's accounting: mpmath's digits stand against its closed forms, and
+dp-accounting's composition against its certificates.
+"""
+
+import functools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from math import log
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from scipy.special import ndtr
+
+from privest.arrays import Array
+from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.subsampling import SubsampledRun
+from privest.records import Records
+from testing.noise import RecordedNoise
+
+
+def exact_delta(epsilon: float, mu: Any) -> Any:
+    """δ(ε) of a μ-Gaussian mechanism, with as many digits as mpmath works with."""
+
+    def tail(x: Any) -> Any:
+        return mpmath.erfc(x / mpmath.sqrt(2)) / 2
+
+    e = mpmath.mpf(epsilon)
+    return tail(e / mu - mu / 2) - mpmath.exp(e) * tail(e / mu + mu / 2)
+
+
+def within_request(plan: Any) -> None:
+    """Fail where the stated cost, slack and all, is more than the plan's target allows."""
+    with mpmath.workdps(60):
+        stated = mpmath.sqrt(mpmath.mpf(plan.cost.mu_squared))
+        spent = mpmath.mpf(plan.cost.slack) + exact_delta(plan.target.epsilon, stated)
+        assert spent <= mpmath.mpf(plan.target.delta)
+
+
+def pure_mu_squared(epsilon: Fraction) -> Any:
+    """μ² of a mechanism that is ε-private with δ = 0."""
+    return 8 * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon.numerator) / epsilon.denominator / 2)) ** 2
+
+
+def taken_apart(drawn: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Any]]]:
+    """The draws over all records, and those over batches with how each batch was drawn."""
+    whole, sampled, events = list[Any](), list[tuple[Any, Any]](), iter(drawn)
+    for event in events:
+        if isinstance(event[0], str):
+            whole.append(event)
+        else:
+            sampled.append((event, next(events)))
+    return whole, sampled
+
+
+def gaussian_curve(alpha: float, mu: float) -> float:
+    """H_α of N(μ, 1) against N(0, 1)."""
+    if alpha <= 0:
+        return 1.0
+    return float(ndtr(mu / 2 - log(alpha) / mu) - alpha * ndtr(-mu / 2 - log(alpha) / mu))
+
+
+def fixed_curve(alpha: float, rate: float, mu: float) -> float:
+    """Balle, Barthe and Gaboardi 2018, Theorem 9, for G of parameter μ; below 1 by exchanging the pair."""
+    if alpha < 1:
+        return 1 - alpha + (alpha * fixed_curve(1 / alpha, rate, mu) if alpha > 0 else 0.0)
+    return rate * gaussian_curve(1 + (alpha - 1) / rate, mu)
+
+
+@functools.cache
+def composed(
+    run: SubsampledRun, cell: float, relation: NeighboringRelation = NeighboringRelation.REPLACE_ONE
+) -> Any:
+    """The composed loss distribution by dp-accounting, pessimistic; fixed batches from the curve above."""
+    if run.scheme == "poisson":
+        step = privacy_loss_distribution.from_gaussian_mechanism(
+            run.noise,
+            sampling_prob=run.rate,
+            value_discretization_interval=cell,
+            neighboring_relation=relation,
+        )._pmf_remove
+    else:
+        reach = int(min(12.0, 40 / run.noise + 4 / run.noise**2) / cell)
+        alphas = np.exp(np.arange(-reach, reach + 1) * cell)
+        curve = np.array([fixed_curve(a, run.rate, 2 / run.noise) for a in alphas])
+        step = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
+            cell, -reach, reach, np.minimum.accumulate(curve)
+        )
+    return step.self_compose(run.steps, 1e-15)
+
+
+class ListeningGate:
+    """A gate that writes down which statistic was asked for.
+
+    Args:
+        gate: what answers.
+
+    Attributes:
+        asked: the statistics, in their order.
+    """
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate, self.asked = gate, list[str]()
+
+    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+        """The gate's answer, which must be finite."""
+        self.asked.append(statistic)
+        answer = self._gate.mean(point, statistic)
+        assert np.isfinite(answer).all()
+        return answer
+
+
+def recorded_run(plan: Any, rows: Array, run: Callable[[Any, Any], Any]) -> tuple[Any, list[str], list[Any]]:
+    """An estimator's answer, the statistics that it asked for, and the noise that was drawn for it.
+
+    A warning is an error, and it fails where the run makes fewer releases than planned, or could make more.
+    """
+    source = RecordedNoise()
+    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases, source)
+    listening = ListeningGate(gate)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        answer = run(plan, listening)
+    assert gate.remaining == 0
+    assert gate.answered == plan.steps == len(listening.asked)
+    for statistic in plan.statistics:
+        with pytest.raises(GateExhaustedError):
+            gate.mean(None, statistic)
+    return answer, listening.asked, list(source.drawn)
+
+
+def label(options: Mapping[str, Any]) -> str:
+    """What pytest calls a case of these options."""
+    return "-".join(f"{name}={value}" for name, value in options.items()) or "defaults"

@@ -1,0 +1,259 @@
+"""Neighbouring pairs of every statistic there is, and a search for the pair that moves a sum furthest.
+
+A new statistic is a new case in `CASES`. The audit searches in all of them, and quickly in every run of the
+tests, which look at each statistic at chosen points and among hostile rows besides (`testing.hostile_rows`).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from math import inf, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+
+from privest import manifolds
+from privest.arrays import Array
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
+from privest.estimators.linear_model.losses.linear import (
+    ClippedGradient,
+    ClippedHessian,
+    LinearQuery,
+    MarginLoss,
+    RegressionLoss,
+)
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model.losses.spread import FeatureSpread
+from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.losses import (
+    Absolute,
+    Bounded,
+    Redescending,
+    Squared,
+    SubspaceDistance,
+    SubspaceQuery,
+)
+from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
+from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_moment import Frame, SecondMoment
+from privest.estimators.subspace.sketch import Sketch
+from privest.privacy import grid
+from privest.privacy.statistic import Statistic
+from testing.hostile_rows import FEATURE_MAPS, FEATURES
+from testing.leading_eigenvector import LeadingEigenvector
+
+_FOUND = 0.97
+"""Share at which the quick search ends; the long one goes on."""
+
+_CLIMB: Any = {"maxfun": 1_500}
+_STARTS = 24, 40
+"""Of a quick search at most, and of a long one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A statistic, with all records and points that a search may choose.
+
+    Attributes:
+        statistic: whose diameter is declared.
+        clip: as plans have it, or near it.
+        record: a row of so many free numbers, (n,) to (1, ...).
+        point: of free numbers.
+        sizes: how many free numbers a record has, and a point.
+    """
+
+    statistic: Statistic
+    clip: float
+    record: Callable[[Array], Array]
+    point: Callable[[Array], Any]
+    sizes: tuple[int, int]
+
+    def declared(self, share: float = 1.0) -> float:
+        """What noise is for if this share of the diameter were declared: it, and rounding."""
+        diameter = share * self.statistic.diameter(self.clip)
+        return grid.sensitivity(diameter, self.clip, self.statistic.size, 0.0)
+
+    def widest(self, *, long: bool) -> float:
+        """The furthest that one record in another's place was seen to move the sum."""
+        rng, found = np.random.default_rng(0), 0.0
+        for _ in range(_STARTS[long]):
+            found = max(found, self._climb(rng))
+            if not long and found > _FOUND * self.statistic.diameter(self.clip):
+                break
+        return found
+
+    def _climb(self, rng: np.random.Generator) -> float:
+        """Uphill from two records, opposite ones every other time, seen from far or near."""
+        of_record, of_point = self.sizes
+
+        def minus(free: Array) -> float:
+            one, other, at = np.split(free, [of_record, 2 * of_record])
+            point = self.point(at)
+            one, other = (
+                self.statistic.clipped_sum(point, self.record(row), self.clip) for row in (one, other)
+            )
+            moved = float(np.linalg.norm(one - other)) / self.clip
+            return -moved if isfinite(moved) else -inf
+
+        pair = rng.standard_normal((2, of_record))
+        if rng.random() < 0.5:
+            pair[1] = -pair[0]
+        point = rng.standard_normal(of_point) * 10.0 ** rng.uniform(-1.0, 1.5)
+        start = np.concatenate([*pair, point])
+        return -self.clip * float(minimize(minus, start, method="L-BFGS-B", options=_CLIMB).fun)
+
+
+# Records and points of free numbers
+
+
+def _row(free: Array) -> Array:
+    return free[None]
+
+
+def _labelled(classes: int, free: Array) -> Array:
+    """The last number decides the label, and is far from where it changes it."""
+    return np.append(free[:-1], float(int(10 * abs(free[-1])) % classes))[None]
+
+
+def _unit(free: Array) -> Array:
+    return free / np.linalg.norm(free)
+
+
+def _frame(dim: int, free: Array) -> Array:
+    """Orthonormal columns."""
+    return np.linalg.qr(free.reshape(dim, -1))[0]
+
+
+def _nothing(free: Array) -> None:
+    return None
+
+
+_DIM, _RANK = 5, 2
+_SPACES = (
+    ("euclidean", {"dim": 3}),
+    ("sphere", {"dim": 3}),
+    ("spd", {"dim": 2}),
+    ("spd", {"dim": 2, "metric": "log-euclidean"}),
+    ("spd", {"dim": 2, "metric": "bures-wasserstein"}),
+    ("poincare-ball", {"dim": 2}),
+    ("lorentz", {"dim": 2}),
+    ("grassmann", {"dim": 3, "rank": 1}),
+)
+
+
+def _of_points() -> Iterator[Case]:
+    for name, params in _SPACES:
+        space = manifolds.get(name, **params)
+        size, place = space.coordinate_size, partial(space.exp_coordinates, space.reference)
+
+        def record(free: Array, place: Callable[[Array], Array] = place) -> Array:
+            return place(free)[None]
+
+        yield Case(SquaredDistance(space), 0.3, record, place, (size, size))
+        # Where space is flat, all records change alike; batches pay for lengths, not for a diameter.
+        if name != "euclidean" and params.get("metric") != "log-euclidean":
+
+            def both(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, ...]:
+                return tuple(map(place, np.split(free, 2)))
+
+            yield Case(SquaredDistanceChange(space), 0.05, record, both, (size, 2 * size))
+    yield Case(LeadingEigenvector(3), 1.0, lambda free: _unit(free)[None], _unit, (3, 3))
+
+
+def _of_vectors() -> Iterator[Case]:
+    framed = (_DIM, _DIM * _RANK)
+    for loss in (Absolute(), Squared(), Bounded(0.2), Redescending(0.5)):
+
+        def at(free: Array, loss: Any = loss) -> SubspaceQuery:
+            return SubspaceQuery(_frame(_DIM, free), loss)
+
+        for clip in (1.0, 0.3):
+            yield Case(SubspaceDistance(_DIM, _RANK), clip, _row, at, framed)
+    for clip in (1.0, 0.3):
+        # Also of P that no solver has.
+        yield Case(Reaper(4), clip, _row, lambda free: (free.reshape(4, 4), None), (4, 16))
+    yield Case(SecondMoment(_DIM), 1.0, _row, lambda _: Frame(), (_DIM, 0))
+    for rank in (1, _RANK):
+        yield Case(SecondMoment(rank), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), (_DIM, _DIM * rank))
+    for clip in (0.2, 0.6, 1.0):
+        yield Case(Sketch(_DIM, _RANK), clip, _row, lambda free: Frame(_frame(_DIM, free)), framed)
+    yield Case(OffDiagonalMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    for clip in (0.3, 0.05):
+        yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
+    candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
+    for scale in (0.15, 0.5):
+        alike = partial(_candidates, _RANK + 1, scale)
+        yield Case(CandidateGradients(_RANK + 1, _RANK), sqrt(_RANK + 1), _row, alike, candidates)
+    count = 2 * _RANK + 2  # compared at the least scale: at a larger one no loss comes near 1
+    alike = partial(_candidates, count, 0.15)
+    yield Case(CandidateScores(count), sqrt(count), _row, alike, candidates)
+
+
+def _candidates(count: int, scale: float, free: Array) -> Candidates:
+    """All alike: what moves one moves all."""
+    frame, normal = np.split(free, [_DIM * (_RANK + 1)])
+    return Candidates(_frame(_DIM, frame), np.tile(_unit(normal), (count, 1)), scale)
+
+
+_PLAIN = FEATURE_MAPS["plain"]
+_WITH_INTERCEPT = FeatureMap(np.zeros(FEATURES), np.ones(FEATURES), 1.0, 0.2, 1.0)
+_RECORD = FEATURES + 1
+
+
+def _of_labelled() -> Iterator[Case]:
+    feature_map = _WITH_INTERCEPT
+    for classes, ratio in product((2, 3, 10), (0.5, 1.0)):
+        moments = ClassMoments(feature_map.size, classes, ratio)
+        yield Case(moments, moments.longest, partial(_labelled, classes), lambda _: feature_map, (_RECORD, 0))
+    for classes in (2, 3):
+        loss, record = LogisticGradient(feature_map.size, classes), partial(_labelled, classes)
+
+        def classifier(free: Array, loss: LogisticGradient = loss) -> Classifier:
+            return Classifier(feature_map, 5 * free.reshape(loss.shape))
+
+        for clip in (loss.longest, 0.1):
+            yield Case(loss, clip, record, classifier, (_RECORD, loss.size))
+    two = partial(_labelled, 2)
+    spread = FeatureSpread(FEATURES)
+    yield Case(spread, spread.longest, two, lambda _: _PLAIN, (_RECORD, 0))
+    scored = (_RECORD, _RECORD)
+    for statistic in (RightAnswers(), ScoreHistogram(np.linspace(-2.0, 2.0, 5))):
+        yield Case(statistic, 1.0, two, lambda free: LinearScores(free[:-1], free[-1]), scored)
+
+
+def _of_linear_losses() -> Iterator[Case]:
+    two, sizes = partial(_labelled, 2), (_RECORD, FEATURES)
+    margins = [(MarginLoss(_PLAIN, profile), two) for profile in (LOGISTIC, SIGMOID, SAVAGE)]
+    residuals = [(RegressionLoss(_PLAIN, profile), _row) for profile in (Biweight(1.5), GemanMcClure(0.7))]
+    for loss, record in (*margins, *residuals):
+        placed = partial(LinearQuery, loss)
+        for part in (1.0, 0.4):
+            yield Case(ClippedGradient(FEATURES), part * loss.profile.gradient_bound, record, placed, sizes)
+            curvatures = ClippedHessian(FEATURES, *loss.profile.curvatures)
+            yield Case(curvatures, part * loss.hessians_clip, record, placed, sizes)
+    # Streams, of the loss that bends both ways alike. A convex one's Hessians are closer together by √2, and
+    # its changes of gradients by 2: a clip of lengths, which is all that privacy rests on, cannot tell.
+    loss, batch, moved = MarginLoss(_PLAIN, SIGMOID), 7, 0.05
+    changed = (_RECORD, 2 * FEATURES)
+
+    def change(free: Array) -> Leaf:
+        at, way = np.split(free, 2)
+        return Leaf(at, at + moved * _unit(way), batch)
+
+    for derivative, first, later in (
+        (Gradients(loss), loss.gradient_bound, loss.gradient_lipschitz),
+        (Hessians(loss, 1), loss.gradient_lipschitz, loss.hessian_lipschitz),
+    ):
+        for part in (1.0, 0.4):
+            yield Case(derivative, part * first / batch, two, lambda free: Leaf(free, None, batch), sizes)
+        yield Case(derivative, later * moved / batch, two, change, changed)
+
+
+CASES: tuple[Case, ...] = (*_of_points(), *_of_vectors(), *_of_labelled(), *_of_linear_losses())
