@@ -18,7 +18,8 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 
 from privest.arrays import Array
 from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.logistic_regression import LogisticPlan, LogisticSpec, Loss, Solver
+from privest.estimators.linear_model.logistic_regression import LogisticPlan
+from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate

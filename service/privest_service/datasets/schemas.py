@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial, reduce
+from functools import partial
 from math import sqrt
-from operator import or_
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from privest import manifolds
 from privest.manifolds.spd import SPD
 from privest.metadata import (
     DatasetMetadata,
@@ -30,52 +28,12 @@ from privest.records import MOST_PLACES
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
-from privest_service.declarations import about, model, options
+from privest_service.datasets.spaces import Space
 from privest_service.inputs import Input, Point, like, limit_size
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
 _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
-
-
-class ManifoldInput(Input):
-    """A manifold, by its name and its parameters."""
-
-    name: str
-
-    @model_validator(mode="after")
-    def _exists(self) -> "ManifoldInput":
-        manifolds.get(**self.model_dump())
-        return self
-
-
-def _families() -> list[type[ManifoldInput]]:
-    """A model for each declaration of manifolds in core, with the names of those that share it."""
-    names: dict[Any, list[str]] = {}
-    for name in manifolds.MANIFOLDS:
-        names.setdefault(manifolds.declaration(name), []).append(name)
-    return [_family(declaration, tuple(alike)) for declaration, alike in names.items()]
-
-
-def _family(declaration: Any, names: tuple[str, ...]) -> type[ManifoldInput]:
-    family = declaration.__qualname__.partition(".")[0]
-    told = [_in_short(name) if len(names) == 1 else f"`{name}`: {_in_short(name)}" for name in names]
-    content = {"name": (Literal[names], ...)} | options(declaration)
-    return model(f"{family}Space", " ".join(told), content, ManifoldInput)
-
-
-def _in_short(name: str) -> str:
-    """The first paragraph on a manifold."""
-    build: Any = manifolds.MANIFOLDS[name]
-    return about(getattr(build, "__self__", build)).partition("\n\n")[0]
-
-
-if TYPE_CHECKING:
-    Space = ManifoldInput
-else:
-    Space = Annotated[
-        reduce(or_, _families()), Field(discriminator="name"), like({"name": "sphere", "dim": 3})
-    ]
 
 
 Label = Annotated[

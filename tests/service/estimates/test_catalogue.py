@@ -181,6 +181,8 @@ def test_a_manifold_of_one_file_and_one_line(toys: Server, owner: Caller, desk: 
         "/datasets/new", data=fields | {"token": token}, files={"file": ("rows.npy", npy(rows(30, 2)))}
     )
     assert uploaded.status_code == 303, uploaded.text
+    made = uploaded.headers["location"].partition("?")[0].rpartition("/")[2]
+    assert owner.get(f"/v1/datasets/{made}").json()["schema"]["manifold"] == STRETCHED
     assert "stretched" in page(desk, f"/datasets/{dataset}")
     page(desk, f"/answers/{job['id']}")
     page(desk, f"/what-if?dataset={dataset}&epsilon=0.5")

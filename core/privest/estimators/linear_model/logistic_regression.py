@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from scipy.special import softmax
@@ -11,6 +11,7 @@ from privest.arrays import Array
 from privest.estimators.base import Estimator
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import ClassMoments
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton import ScoreModel, mean_of
@@ -20,8 +21,6 @@ from privest.estimators.linear_model.solvers import (
     MOST_FEATURES,
     SPREAD_SHARE,
     LinearSolver,
-    Loss,
-    Solver,
     budget_of,
     configured_solver,
     default_solver,
@@ -30,7 +29,7 @@ from privest.estimators.linear_model.solvers import (
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
-from privest.options import Doc, Option, Options
+from privest.options import Doc
 from privest.privacy.budget import cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -45,62 +44,6 @@ _BOUNDED_PENALTY = 0.001
 
 _MOST_NUMBERS = 50_000
 """Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
-
-
-@dataclass(frozen=True)
-class LogisticSpec(Options):
-    """A linear classifier to be estimated; of the choices, what is left out follows from public facts."""
-
-    solver: Annotated[
-        Solver | None,
-        Option(
-            "`newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent "
-            "on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in "
-            "stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the "
-            "steps by the bound on their error; by default `newton` where there are records enough, else "
-            "`clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, "
-            "which sees each record once and has its guarantee where there are very many"
-        ),
-    ] = None
-    penalty: Annotated[
-        float | None,
-        Option(
-            "λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for "
-            "descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
-            "of the bounded losses",
-            ge=0,
-            le=1e6,
-        ),
-    ] = None
-    steps: Annotated[int | None, Option("of a descent; with `-opt` the most of them", ge=1)] = None
-    step_scale: Annotated[float | None, Option("c of step lengths c/L", gt=0, le=1)] = None
-    batch_size: Annotated[
-        int | None,
-        Option("of a descent's random batches, expected or exact; by default all records", ge=1),
-    ] = None
-    intercept: Annotated[bool, Option("whether there is one")] = True
-    standardisation: Annotated[
-        Literal["public", "private"],
-        Option(
-            "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
-            "the width of bounds, and a fifth of the budget to learn better ones"
-        ),
-    ] = "public"
-    sampling_errors: Annotated[
-        bool,
-        Option(
-            "learn what the sampling of rows adds to the errors: with `newton` that is known in any case, of "
-            "other solvers it takes a fifth of the budget"
-        ),
-    ] = False
-    loss: Annotated[
-        Loss,
-        Option(
-            "`sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; "
-            "`logistic-nonconvex` has a bounded penalty; these three are for two classes",
-            omit_default=True,
-        ),
-    ] = "logistic"
 
 
 @dataclass(frozen=True)

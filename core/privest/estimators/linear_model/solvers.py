@@ -1,12 +1,13 @@
 """The solvers of a logistic regression: which there are, the default, and one with its constants."""
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, cast
+from typing import cast
 
-from privest.estimators.linear_model.accelerated import Descent, DescentSolver
+from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.newton_planning import NewtonSolver
 from privest.estimators.linear_model.nonconvex import NonconvexLoss
@@ -14,13 +15,6 @@ from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
-
-if TYPE_CHECKING:
-    from privest.estimators.linear_model.logistic_regression import LogisticSpec
-
-Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
-
-Loss = Literal["logistic"] | NonconvexLoss
 
 NONCONVEX = ("escape", "spider")
 """Solvers of the other losses than `logistic`."""
@@ -43,13 +37,13 @@ _QUIET = 0.02
 LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
 
 
-def budget_of(spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
+def budget_of(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
     """All that may be spent."""
     batches = spec.batch_size is not None and spec.batch_size < shape.n
     return PrivacyBudget.of(target, shape.n, batches=batches)
 
 
-def default_solver(spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget) -> Solver:
+def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> Solver:
     """The solver where the analyst names none: it follows from the loss and the expected noise."""
     if spec.loss != "logistic":
         return "escape"
@@ -57,14 +51,14 @@ def default_solver(spec: "LogisticSpec", shape: LabelledMetadata, target: Privac
     return "newton" if noise < _QUIET and shape.dim <= MOST_FEATURES else "clipped"
 
 
-def informs(spec: "LogisticSpec", solver: Solver) -> bool:
+def informs(spec: LogisticSpec, solver: Solver) -> bool:
     """Whether a run ends with a second moment for the sampling errors alone; `newton` has one in any case."""
     return spec.sampling_errors and solver != "newton"
 
 
 @lru_cache(maxsize=16)
 def configured_solver(
-    spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget, solver: Solver, penalty: float
+    spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget, solver: Solver, penalty: float
 ) -> LinearSolver:
     """A solver with its constants, on what standardisation and sampling errors leave of the budget.
 
@@ -86,7 +80,7 @@ def configured_solver(
 
 
 def solver_rules(
-    spec: "LogisticSpec", shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
+    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
 ) -> tuple[tuple[bool, str], ...]:
     """Which solver goes with which loss and data, each with what is said where it does not."""
     return (

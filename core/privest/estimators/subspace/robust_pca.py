@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Annotated, Literal
+from typing import Annotated
 
 import numpy as np
 from scipy.special import chdtri
@@ -29,20 +29,18 @@ from privest.estimators.subspace.robust_pca_planning import (
     STOCHASTIC,
     WIDEST_MOMENT,
     Planner,
-    Solver,
-    Start,
     loss_scale,
     sketch_columns,
     statistics_of,
 )
+from privest.estimators.subspace.robust_pca_spec import Loss, RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.subspace.second_moment import Frame
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
-from privest.optim.federated import LocalSteps
-from privest.options import Doc, Option, Options
+from privest.options import Doc
 from privest.privacy.budget import (
     BATCH,
     LEAST_RATE,
@@ -51,11 +49,9 @@ from privest.privacy.budget import (
     weak_delta,
 )
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.privacy.mechanisms import Release, Scheme
+from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
-
-Loss = Literal["absolute", "squared", "bounded", "redescending"]
 
 _MOST_STEPS = 10_000
 _MOST_RANK = 50
@@ -73,52 +69,6 @@ _PUBLIC_SEED = int.from_bytes(b"privest")
 
 _USEFUL = 0.25
 """Share of a square right angle in every direction; an answer expected to be worse is warned of."""
-
-
-@dataclass(frozen=True)
-class RobustPCASpec(Options):
-    """A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
-
-    Of the choices, what is left out follows from public facts.
-    """
-
-    rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
-    loss: Annotated[
-        Loss,
-        Option(
-            "of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), "
-            "`redescending` like d up to c and flat beyond"
-        ),
-    ] = "redescending"
-    solver: Annotated[
-        Solver,
-        Option(
-            "full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the "
-            "subspace to a matrix"
-        ),
-    ] = "ggd"
-    start: Annotated[
-        Start | None,
-        Option("a public random subspace, or the leading one of a noisy second moment or sketch"),
-    ] = None
-    consensus: Annotated[
-        bool | None,
-        Option("choose the start, by a bounded loss, among subspaces of one with a dimension more"),
-    ] = None
-    center: Annotated[bool, Option("estimate a centre within `norm_bound` and take it off the rows")] = False
-    steps: Annotated[int | None, Option("of the descent", ge=1)] = None
-    step_size: Annotated[float | None, Option("of its first step", gt=0, le=1000)] = None
-    scale: Annotated[
-        float | None,
-        Option("c of the losses `bounded` and `redescending`, as a share of a row's length", gt=0, le=1000),
-    ] = None
-    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
-    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
-    local_steps: LocalSteps = 1
-    explained: Annotated[
-        bool,
-        Option("estimate also the share of variance along each direction, for 5 % of the budget"),
-    ] = False
 
 
 @dataclass(frozen=True)

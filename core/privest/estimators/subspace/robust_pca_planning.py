@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.losses import SubspaceDistance
 from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import (
     PCA_STEPS,
     descent_count,
@@ -32,12 +32,6 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.statistic import AnyStatistic
-
-if TYPE_CHECKING:
-    from privest.estimators.subspace.robust_pca import RobustPCASpec
-
-Solver = Literal["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
-Start = Literal["random", "analyze-gauss", "sketch"]
 
 STOCHASTIC = frozenset({"sggd", "sgd-reaper", "smd-reaper"})
 """Solvers on random batches."""
@@ -85,7 +79,7 @@ def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic
     }
 
 
-def loss_scale(spec: "RobustPCASpec") -> float:
+def loss_scale(spec: RobustPCASpec) -> float:
     """c of the loss, as a share of a row's length."""
     if spec.scale is not None:
         return spec.scale
@@ -142,7 +136,7 @@ class Planner:
         target: (ε, δ), δ above 0.
     """
 
-    def __init__(self, spec: "RobustPCASpec", shape: VectorsMetadata, target: PrivacyTarget) -> None:
+    def __init__(self, spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
         self._spec, self._shape = spec, shape
         self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
         self.statistics = statistics_of(shape.dim, spec.rank, spec.solver)

@@ -1,0 +1,68 @@
+"""What an analyst may choose of a logistic regression."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from privest.estimators.linear_model.accelerated import DescentSolver
+from privest.estimators.linear_model.nonconvex import NonconvexLoss
+from privest.options import Option, Options
+
+Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
+
+Loss = Literal["logistic"] | NonconvexLoss
+
+
+@dataclass(frozen=True)
+class LogisticSpec(Options):
+    """A linear classifier to be estimated; of the choices, what is left out follows from public facts."""
+
+    solver: Annotated[
+        Solver | None,
+        Option(
+            "`newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent "
+            "on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in "
+            "stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the "
+            "steps by the bound on their error; by default `newton` where there are records enough, else "
+            "`clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, "
+            "which sees each record once and has its guarantee where there are very many"
+        ),
+    ] = None
+    penalty: Annotated[
+        float | None,
+        Option(
+            "λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for "
+            "descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
+            "of the bounded losses",
+            ge=0,
+            le=1e6,
+        ),
+    ] = None
+    steps: Annotated[int | None, Option("of a descent; with `-opt` the most of them", ge=1)] = None
+    step_scale: Annotated[float | None, Option("c of step lengths c/L", gt=0, le=1)] = None
+    batch_size: Annotated[
+        int | None,
+        Option("of a descent's random batches, expected or exact; by default all records", ge=1),
+    ] = None
+    intercept: Annotated[bool, Option("whether there is one")] = True
+    standardisation: Annotated[
+        Literal["public", "private"],
+        Option(
+            "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
+            "the width of bounds, and a fifth of the budget to learn better ones"
+        ),
+    ] = "public"
+    sampling_errors: Annotated[
+        bool,
+        Option(
+            "learn what the sampling of rows adds to the errors: with `newton` that is known in any case, of "
+            "other solvers it takes a fifth of the budget"
+        ),
+    ] = False
+    loss: Annotated[
+        Loss,
+        Option(
+            "`sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; "
+            "`logistic-nonconvex` has a bounded penalty; these three are for two classes",
+            omit_default=True,
+        ),
+    ] = "logistic"

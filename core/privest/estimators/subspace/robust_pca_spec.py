@@ -1,0 +1,58 @@
+"""What an analyst may choose of a robust PCA."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from privest.optim.federated import LocalSteps
+from privest.options import Option, Options
+from privest.privacy.mechanisms import Scheme
+
+Loss = Literal["absolute", "squared", "bounded", "redescending"]
+Solver = Literal["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
+Start = Literal["random", "analyze-gauss", "sketch"]
+
+
+@dataclass(frozen=True)
+class RobustPCASpec(Options):
+    """A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
+
+    Of the choices, what is left out follows from public facts.
+    """
+
+    rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
+    loss: Annotated[
+        Loss,
+        Option(
+            "of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), "
+            "`redescending` like d up to c and flat beyond"
+        ),
+    ] = "redescending"
+    solver: Annotated[
+        Solver,
+        Option(
+            "full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the "
+            "subspace to a matrix"
+        ),
+    ] = "ggd"
+    start: Annotated[
+        Start | None,
+        Option("a public random subspace, or the leading one of a noisy second moment or sketch"),
+    ] = None
+    consensus: Annotated[
+        bool | None,
+        Option("choose the start, by a bounded loss, among subspaces of one with a dimension more"),
+    ] = None
+    center: Annotated[bool, Option("estimate a centre within `norm_bound` and take it off the rows")] = False
+    steps: Annotated[int | None, Option("of the descent", ge=1)] = None
+    step_size: Annotated[float | None, Option("of its first step", gt=0, le=1000)] = None
+    scale: Annotated[
+        float | None,
+        Option("c of the losses `bounded` and `redescending`, as a share of a row's length", gt=0, le=1000),
+    ] = None
+    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
+    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
+    local_steps: LocalSteps = 1
+    explained: Annotated[
+        bool,
+        Option("estimate also the share of variance along each direction, for 5 % of the budget"),
+    ] = False
