@@ -18,13 +18,46 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from privest_service.ledger.export import Heads
+    from privest_service.exports.lines import Heads
     from privest_service.ledger.receipts import Receipt
     from privest_service.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    parser = _parser()
+    told = sys.argv[1:] if arguments is None else [*arguments]
+    given = parser.parse_args(told[:1] if told[:1] == ["audit"] else told)  # which reads what follows itself
+    # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.command in ("serve", "migrate", "backup", "restore"):
+        os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
+    try:
+        run = {
+            "serve": lambda: _serve(given.host, given.port),
+            "migrate": _migrate,
+            "backup": lambda: _backup(given.directory),
+            "restore": lambda: _restore(given.directory, given.key),
+            "demo": _demo,
+            "openapi": _openapi,
+            "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
+            "audit": lambda: _audit(told[1:]),
+        }
+        return run[given.command]()
+    except ValidationError as error:
+        from privest_service.validation import rule_of  # noqa: PLC0415
+
+        for fault in error.errors(include_input=False, include_url=False):
+            name = "_".join(map(str, fault["loc"])).upper()
+            print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
+        return 2
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
     parser = argparse.ArgumentParser(
         prog="privest", description="Private statistical estimation, with a ledger."
     )
@@ -57,34 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"
     )
     commands.add_parser("audit", help="attack what the service promises; in a checkout of its source")
-    told = sys.argv[1:] if arguments is None else [*arguments]
-    given = parser.parse_args(told[:1] if told[:1] == ["audit"] else told)  # which reads what follows itself
-    # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if given.command in ("serve", "migrate", "backup", "restore"):
-        os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
-    try:
-        run = {
-            "serve": lambda: _serve(given.host, given.port),
-            "migrate": _migrate,
-            "backup": lambda: _backup(given.directory),
-            "restore": lambda: _restore(given.directory, given.key),
-            "demo": _demo,
-            "openapi": _openapi,
-            "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
-            "audit": lambda: _audit(told[1:]),
-        }
-        return run[given.command]()
-    except ValidationError as error:
-        from privest_service.problems import rule_of  # noqa: PLC0415
-
-        for fault in error.errors(include_input=False, include_url=False):
-            name = "_".join(map(str, fault["loc"])).upper()
-            print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
-        return 2
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    return parser
 
 
 def _serve(host: str, port: int) -> int:
@@ -96,6 +102,7 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415
 
     from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.estimates.engine import Engine  # noqa: PLC0415
     from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
     from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
@@ -126,8 +133,8 @@ def _serve(host: str, port: int) -> int:
                 log.info("listening", at=[":".join(map(str, each.getsockname()[:2])) for each in listening])
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            if services := getattr(app.state, "services", None):
-                services.engine.drain()
+            if parts := getattr(app.state, "parts", None):
+                parts[Engine].drain()
             super().handle_exit(sig, frame)
 
     log.info("starting", host=host, port=port)
@@ -251,8 +258,9 @@ def _audit(arguments: list[str]) -> int:
 
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:
-    from privest_service.ledger.export import lines, read  # noqa: PLC0415
-    from privest_service.ledger.verify import verify  # noqa: PLC0415
+    from privest_service.exports.export import lines  # noqa: PLC0415
+    from privest_service.exports.lines import read  # noqa: PLC0415
+    from privest_service.exports.verify import verify  # noqa: PLC0415
 
     published, receipts = list(map(_kept_heads, kept)), list(map(_shown_receipt, shown))
     if export is not None:
@@ -284,7 +292,7 @@ def _count(number: int, one: str, more: str = "") -> str:
 
 
 def _kept_heads(path: Path) -> "Heads":
-    from privest_service.ledger.export import Heads  # noqa: PLC0415
+    from privest_service.exports.lines import Heads  # noqa: PLC0415
 
     try:
         return Heads.model_validate_json(path.read_bytes())

@@ -11,8 +11,8 @@ from sqlalchemy import select, text
 
 from harness import Server
 from privest_service.cli import main
+from privest_service.exports.verify import verify_file
 from privest_service.jobs.models import Job
-from privest_service.ledger.verify import verify_file
 
 Visit = Callable[..., Visitor]
 

@@ -24,9 +24,9 @@ from harness import npy, until
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.runners.local import Processes
 from privest_service.formats import Format
 from privest_service.upload_errors import RefusedUploadError
+from privest_service.workers.pool import Processes
 
 HERE = Path(__file__).parent
 INTAKE = SCHEMA.validate_python({"kind": "vectors", "dim": 2}).intake()
@@ -122,7 +122,7 @@ def test_workers_know_nothing_of_the_services_environment() -> None:
     script = """
 import sys
 from privest_service.datasets import parsing
-from privest_service.estimates.runners.local import Processes
+from privest_service.workers.pool import Processes
 import shut_in
 if __name__ == "__main__":
     for given in ({}, {"environment": {"SOME": "thing"}}):

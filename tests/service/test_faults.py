@@ -12,7 +12,7 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.submissions import NewHandle
 from privest_service.estimates.kinds import KINDS
 from privest_service.owners.schemas import NewOwner
-from privest_service.problems import faults_of
+from privest_service.validation import faults_of
 
 SPHERE = {"name": "sphere", "dim": 2}
 POINTS = {"kind": "points", "manifold": SPHERE}

@@ -160,12 +160,14 @@ def test_a_stream_of_states_ends_with(ends: str, monkeypatch: pytest.MonkeyPatch
 
     engine: Any = SimpleNamespace(draining=False)
     monkeypatch.setattr(endpoints, "in_thread", now)
-    services: Any = SimpleNamespace(engine=engine)
+    nobody: Any = None
     if ends == "the time":
         monkeypatch.setattr(endpoints, "_LONGEST_WAIT", 0.3)
 
     async def watched() -> AsyncIterator[str | None]:
-        async for event in watch_job("job_1", Credential(Principal("owner", "own_1")), services):
+        async for event in watch_job(
+            "job_1", Credential(Principal("owner", "own_1")), nobody, engine, nobody
+        ):
             yield event.data
             engine.draining = ends == "the service"
 

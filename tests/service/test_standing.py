@@ -166,7 +166,7 @@ def served(tmp_path: Path, new_database: Any) -> Iterator[tuple[Database, httpx.
     until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_GUARD) as client:
-        yield app.state.services.database, client, port
+        yield app.state.parts[Database], client, port
     server.should_exit = True
     thread.join(HANG_GUARD)
 

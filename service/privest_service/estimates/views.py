@@ -12,6 +12,8 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Federated, Part
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.kinds import KINDS, Plan
+from privest_service.estimates.questions import ResolvedQuery
+from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
     ChargeView,
     JobView,
@@ -21,7 +23,6 @@ from privest_service.estimates.schemas import (
     ReleaseView,
     SecondOpinion,
 )
-from privest_service.estimates.service import Reservation, ResolvedQuery
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
