@@ -1,4 +1,4 @@
-"""What is wrong with a request, in plain words: fields and limits are named, nothing that was submitted is."""
+"""What is wrong with a request, in plain words: fields and limits are named, and no submitted value is."""
 
 import re
 from collections.abc import Iterable

@@ -17,9 +17,10 @@ from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import endpoints
-from privest_service.estimates import service as estimates
 from privest_service.estimates.endpoints import watch_job
 from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.estimates.service import Submissions
 from privest_service.security.principals import Credential, Principal
 
 MU_SQUARED = 10**12
@@ -429,8 +430,10 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
     request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)
     nothing: Any = None
-    ask = estimates.asked(nothing, Principal("analyst", "an_x"), found, request, "k")
+    ask = Submissions(nothing, nothing, nothing, b"", 1).command(
+        Principal("analyst", "an_x"), found, request, "k"
+    )
     assert ask.digest.startswith(body)
-    subject = estimates.QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
-    asked = estimates.ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
+    subject = QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
+    asked = ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
     assert asked.digest.startswith(question)

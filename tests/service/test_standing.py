@@ -25,7 +25,7 @@ from privest_service.dashboard import budget_summary, entries
 from privest_service.dashboard.budget_summary import BudgetSnapshot
 from privest_service.dashboard.entries import Search
 from privest_service.database import Database
-from privest_service.datasets.service import sweep
+from privest_service.datasets.housekeeping import sweep
 from privest_service.datasets.store import Store
 from privest_service.ledger import charges
 from privest_service.ledger.models import Account, Entry
