@@ -225,7 +225,7 @@ def naming(told: list[Line], chosen: Callable[[Receipt, Receipt], list[ReceiptEn
     """The second job's receipts, made anew with entries chosen from the first one's and from its own."""
     one, two = receipts_of(told, owners=True)
     forged = receipts._signed(SIGNER, two.statement.model_copy(update={"entries": chosen(one, two)}))
-    anew = {two.statement.job: {True: forged, False: SIGNER.for_analyst(forged)}}
+    anew = {two.statement.job: {True: forged, False: receipts.for_analyst(SIGNER, forged)}}
     return [
         ReceiptLine(receipt=anew[line.receipt.statement.job][bool(line.receipt.statement.entries)])
         if isinstance(line, ReceiptLine) and line.receipt.statement.job in anew

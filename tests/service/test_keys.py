@@ -330,9 +330,8 @@ def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
     """A free job that goes on until nobody looks any more, and what it is asked for under a key."""
     kind, nothing = KINDS["frechet-mean"], cast("Any", None)
     request = kind.request.model_validate(body_of(dataset, 0.1))
-    asked = Submissions(nothing, nothing, nothing, b"", 1).command(
-        Principal("owner", owner.id), kind, request, key
-    )
+    submissions = Submissions(nothing, nothing, nothing, b"", 1)
+    asked = submissions.command(Principal("owner", owner.id), kind, request, key)
     job = Job(
         id=new_id("job"),
         kind=kind.name,

@@ -430,9 +430,8 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
     request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)
     nothing: Any = None
-    ask = Submissions(nothing, nothing, nothing, b"", 1).command(
-        Principal("analyst", "an_x"), found, request, "k"
-    )
+    submissions = Submissions(nothing, nothing, nothing, b"", 1)
+    ask = submissions.command(Principal("analyst", "an_x"), found, request, "k")
     assert ask.digest.startswith(body)
     subject = QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
     asked = ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
