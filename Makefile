@@ -34,7 +34,7 @@ demo: install ## the main job on real data, start to end
 serve: install ## the service on this machine
 	$(BIN)/privest serve --port $(PORT)
 
-# Debian's, for the tests in tests/browser, which are skipped where it cannot be had. The one without
+# Debian's, for the tests in tests/service/dashboard, which are skipped where it cannot be had. The one without
 # windows takes a third of the time of the other, which serves where it is all there is.
 chromium:
 	@command -v chromium-headless-shell > /dev/null \
@@ -48,7 +48,7 @@ chromium:
 test: install chromium ## all tests
 	$(PYTEST)
 
-check: install ## lint, types, imports, interface, Dockerfile
+check: install ## lint, types, imports, interface, licences, Dockerfile
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
@@ -57,6 +57,7 @@ check: install ## lint, types, imports, interface, Dockerfile
 	$(BIN)/privest openapi | diff - openapi.yaml
 	$(BIN)/datamodel-codegen --check
 	$(BIN)/python scripts/breaking-changes
+	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
 
 openapi: install ## write openapi.yaml anew, and the client's models

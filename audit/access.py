@@ -18,7 +18,7 @@ from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
-from tests.harness import Caller, Server, body_of, npy
+from testing.server import Caller, Server, body_of, npy
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Of whom the dataset is the owner's, and its grant and the job the granted analyst's."""

@@ -16,7 +16,7 @@ from audit.lines import Finding, Line, Section
 from audit.outcomes import masked
 from audit.transcripts import different
 from privest.arrays import Array
-from tests.harness import Caller, Server, body_of, spd
+from testing.server import Caller, Server, body_of, spd
 
 _RECORDS = 60
 _ASKED, _CAP, _DEAR = 0.4, 0.5, 0.6

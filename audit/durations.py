@@ -12,7 +12,7 @@ from audit.faulty import TRIPWIRE
 from audit.lines import Finding, Line, Section
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
-from tests.harness import Server, spd
+from testing.server import Server, spd
 
 _WITHIN = 0.37
 """Seconds, well between two moments at which runs end."""

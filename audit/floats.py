@@ -79,6 +79,8 @@ class _Trusting:
 
     size: int
 
+    description = "the mean"
+
     def diameter(self, clip: float) -> float:
         """See `Statistic`."""
         return 2 * clip

@@ -26,7 +26,7 @@ from audit.questions import needed, usual
 from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.estimates.kinds import KINDS
-from tests.harness import Caller, Server, body_of, npy
+from testing.server import Caller, Server, body_of, npy
 
 _TOLD = re.compile(
     rb"(?<![\w.])7\d*e\+?77(?!\w)|731828182|"

@@ -29,7 +29,7 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
-from privest.estimators.frechet_mean import frechet_mean, planning
+from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -53,7 +53,7 @@ from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, SubsampledSum
+from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes, Products
 from privest_service.estimates import worker
@@ -229,13 +229,13 @@ def _of_noise() -> Iterator[Mutant]:
     yield Mutant(
         "one-key",
         "two gates with one key",
-        "tests/privacy/test_noise.py::test_two_sources_share_nothing",
+        "tests/core/privacy/test_noise.py::test_two_sources_share_nothing",
         _put(noise.secrets, "randbits", lambda bits: 2**bits // 3),
     )
     yield Mutant(
         "noise-again",
         "noise drawn once, for all answers",
-        "tests/privacy/test_gate.py::test_a_sum_asked_for_again_at_the_same_point_gets_fresh_noise_only",
+        "tests/core/privacy/test_gate.py::test_a_sum_asked_for_again_at_the_same_point_gets_fresh_noise_only",
         _put(SystemNoise, "_normal", _first_again),
     )
     yield Mutant(
@@ -325,7 +325,7 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "clipped-apart",
         "two gradients clipped, not their difference (paper 000)",
-        "tests/privacy/test_spent.py::test_a_change_of_gradients_is_clipped_as_one[sphere]",
+        "tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::test_a_change_of_gradients_is_clipped_as_one[sphere]",
         _put(SquaredDistanceChange, "clipped_sum", _apart),
     )
     yield Mutant(
@@ -350,7 +350,7 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "uphill",
         "a gradient without its sign (paper 001)",
-        "tests/core/test_subspace_losses.py::"
+        "tests/core/estimators/subspace/test_subspace_losses.py::"
         "test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics[False-Absolute()--3-1]",
         _uphill(),
     )
@@ -370,7 +370,7 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "absent-class",
         "a class without records is refused",
-        "tests/core/test_logistic.py::test_degenerate_records_give_an_answer_of_the_same_shape[1e-06-clipped-2]",
+        "tests/core/estimators/linear_model/test_logistic_regression.py::test_degenerate_records_give_an_answer_of_the_same_shape[1e-06-clipped-2]",
         _put(LogisticGradient, "clipped_sum", _all_classes(logistic.LogisticGradient.clipped_sum)),
     )
     yield Mutant(
@@ -382,14 +382,14 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "seen-together",
         "a row's rounding depends on the rows beside it",
-        "tests/privacy/test_subspace_sensitivity.py::test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is",
+        "tests/core/estimators/subspace/test_subspace_sensitivity.py::test_a_record_s_vector_has_the_same_bits_wherever_in_a_batch_it_is",
         _put(subspace_losses, "seen_by", lambda rows, directions: rows @ directions.T),
         quick=False,
     )
     yield Mutant(
         "groups-by-size",
         "a unit counts as often as it has rows",
-        "tests/privacy/test_gate.py::test_a_group_counts_as_the_mean_of_its_rows_each_clipped[50]",
+        "tests/core/privacy/test_gate.py::test_a_group_counts_as_the_mean_of_its_rows_each_clipped[50]",
         _put(ChunkSum, "_of_piece", _all_rows),
     )
 
@@ -401,8 +401,8 @@ def _batches_over_n() -> Plant:
     """As if the mean over a batch moved by 2C/n, in the noise and in the certificate."""
     honest, whole = _computed(SubsampledSum, "sensitivity"), budget.subsampled_sum
 
-    def planned(*scheme: Any, rate: float, noise: float, **rest: Any) -> SubsampledSum:
-        return whole(*scheme, rate=rate, noise=noise * rate, **rest)
+    def planned(run: SubsampledRun, **rest: Any) -> SubsampledSum:
+        return whole(replace(run, noise=run.noise * run.rate), **rest)
 
     return _all(
         _put(budget, "subsampled_sum", planned),
@@ -414,7 +414,7 @@ def _slack_on_top() -> Plant:
     def promised(target: Any) -> tuple[float, float]:
         return calibration.mu_for(target.epsilon, target.delta), target.delta / 200
 
-    return _all(_put(budget, "gaussian_budget", promised), _put(planning, "gaussian_budget", promised))
+    return _put(budget, "gaussian_budget", promised)
 
 
 def _slack_uncounted() -> Plant:
@@ -423,7 +423,7 @@ def _slack_uncounted() -> Plant:
     def covered(spent: Cost, target: Any) -> bool:
         return covers(Cost(spent.mu_squared), target)
 
-    return _all(_put(budget, "covers", covered), _put(planning, "covers", covered))
+    return _put(budget, "covers", covered)
 
 
 def _removed() -> Plant:
@@ -465,20 +465,23 @@ def _by_drawn_size() -> Plant:
 
 
 def _of_batches() -> Iterator[Mutant]:
-    spent = "tests/privacy/test_spent.py::test_the_noise_drawn_over_batches_pays_for_the_plan"
+    spent = (
+        "tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::"
+        "test_the_noise_drawn_over_batches_pays_for_the_plan"
+    )
     yield Mutant(
         "batch-over-n",
         "2C/n for 2C/B, of the mean over a batch (paper 001)",
         f"{spent}[1.0-1e-05-euclidean-rsgd]",
         _batches_over_n(),
     )
-    within = "tests/privacy/test_cost.py::test_slack_is_paid_for_out_of_delta[1e-05]"
+    within = "tests/core/privacy/test_cost.py::test_slack_is_paid_for_out_of_delta[1e-05]"
     yield Mutant("slack-on-top", "a slack beside δ, not inside", within, _slack_on_top())
     yield Mutant("slack-uncounted", "a plan checked without its slack", within, _slack_uncounted())
     yield Mutant(
         "removed",
         "batches certified for a record removed",
-        "tests/privacy/test_sampling.py::test_a_step_on_the_grid_is_never_below_its_curve[0.01-poisson-0.5-20.0]",
+        "tests/core/privacy/test_subsampling.py::test_a_step_on_the_grid_is_never_below_its_curve[0.01-poisson-0.5-20.0]",
         _removed(),
     )
     yield Mutant("rate", "a record more often in a batch, by a fiftieth", "law-poisson", _more_often())
@@ -491,19 +494,19 @@ def _of_batches() -> Iterator[Mutant]:
     yield Mutant(
         "drawn-size",
         "a batch divided by the size that it happens to have",
-        "tests/privacy/test_gate.py::test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size",
+        "tests/core/privacy/test_gate.py::test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size",
         _by_drawn_size(),
     )
     yield Mutant(
         "one-chunk",
         "half of what a replaced record moves, for a record more in a batch",
-        "tests/privacy/test_gate.py::test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length",
+        "tests/core/privacy/test_gate.py::test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length",
         _put(grid, "batch_sensitivity", lambda clip, *how: grid.sensitivity(2 * clip, clip, *how[:2]) / 2),
     )
     yield Mutant(
         "amplified",
         "qε for log(1 + q(e^ε − 1))",
-        "tests/privacy/test_descents_spent.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
+        "tests/core/estimators/linear_model/test_acceleration_accounting.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
         _put(core_mechanisms, "amplified", lambda epsilon, rate: rate * epsilon),
     )
 
@@ -548,7 +551,7 @@ def _halved(kind: type) -> Plant:
 
 
 def _of_streams() -> Iterator[Mutant]:
-    test = "tests/privacy/test_prefix_sums.py::"
+    test = "tests/core/privacy/test_matrix_mechanism.py::"
     column, pays = matrix_mechanism.column, _computed(PrefixProducts, "cost")
     yield Mutant(
         "record-twice",
@@ -655,7 +658,7 @@ def _of_decisions() -> Iterator[Mutant]:
     yield Mutant(
         "ends-when-done",
         "a run that ends as soon as it is done",
-        "tests/service/test_engines.py::test_a_run_ends_at_such_a_moment_whatever_its_rows",
+        "tests/service/estimates/test_runners.py::test_a_run_ends_at_such_a_moment_whatever_its_rows",
         _put(worker, "padded", nullcontext),
     )
 
@@ -702,7 +705,7 @@ def _kept_whatever() -> Plant:
 
 
 def _of_costs() -> Iterator[Mutant]:
-    test = "tests/privacy/test_gate.py::"
+    test = "tests/core/privacy/test_gate.py::"
     yield Mutant(
         "without-end",
         "more answers than were planned",
@@ -724,21 +727,21 @@ def _of_costs() -> Iterator[Mutant]:
     yield Mutant(
         "sum-down",
         "costs added up and rounded down",
-        "tests/privacy/test_cost.py::test_sums_are_never_below_the_exact_sum",
+        "tests/core/privacy/test_cost.py::test_sums_are_never_below_the_exact_sum",
         _put(cost, "_add_up", lambda a, b: nextafter(a + b, 0.0)),
         quick=False,
     )
     yield Mutant(
         "cost-down",
         "the cost of a sum rounded to the nearest",
-        "tests/privacy/test_cost.py::test_gaussian_cost_is_at_least_the_exact_ratio",
+        "tests/core/privacy/test_cost.py::test_gaussian_cost_is_at_least_the_exact_ratio",
         _put(NoisySum, "cost", property(lambda self: Cost((self.diameter / self.scale) ** 2))),
         quick=False,
     )
     yield Mutant(
         "mu-up",
         "μ rounded up, that (ε, δ) buys",
-        "tests/core/test_calibration.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
+        "tests/core/privacy/test_calibration.py::test_mu_is_never_above_the_optimum_and_near_it[1.0]",
         _put(calibration, "_MARGIN", -calibration._MARGIN),
     )
 
@@ -792,25 +795,25 @@ _PLANTED = (
     Planted(
         "ledger",
         "faults of the ledger, a refund of a failure among them",
-        "tests/service/test_mutants.py",
+        "tests/service/ledger/test_planted_faults.py",
         "test_a_planted_fault_is_seen",
     ),
     Planted(
         "race",
         "a debit that reads, checks and then writes",
-        "tests/service/test_concurrency.py",
+        "tests/service/ledger/test_concurrency.py",
         "test_a_read_check_write_debit_would_be_caught",
     ),
     Planted(
         "geometry",
         "formulas as paper 000 prints them",
-        "tests/core/test_errata.py",
+        "tests/core/manifolds/test_errata.py",
         "test_the_law_fails_where_the_paper_is_followed",
     ),
     Planted(
         "saddles",
         "formulas as paper 003 prints them",
-        "tests/core/test_spider_errata.py",
+        "tests/core/estimators/linear_model/test_spider_errata.py",
         "test_the_law_fails_where_the_paper_is_followed",
     ),
 )

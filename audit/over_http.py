@@ -16,7 +16,7 @@ from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.kinds import KINDS
-from tests.harness import Caller, Server, body_of
+from testing.server import Caller, Server, body_of
 
 _N, _EPSILON, _DELTA = 20, 2.5, 1e-6
 _AT_A_TIME = 4

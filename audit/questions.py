@@ -15,7 +15,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.schemas import EstimateRequest
-from tests.harness import body_of
+from testing.server import body_of
 
 N = 100
 _TARGET = PrivacyTarget(2.0, 1e-6)

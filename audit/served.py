@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from audit.faulty import FAULTS, NOISE
-from tests.harness import SPD3, Server, npy, spd, until
+from testing.server import SPD3, Server, npy, spd, until
 
 _open = ExitStack()
 

@@ -14,7 +14,7 @@ from audit.lines import Finding, Line, Section
 from audit.outcomes import masked
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
-from tests.harness import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
+from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
 
 _OWN = re.compile(
     r"\b(job|ds|own|anl|key)_[0-9a-f]+\b|(?<!\.)\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"

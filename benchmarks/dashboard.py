@@ -40,8 +40,8 @@ from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
 from privest_service.signing import Signer, new_signing_key
-from tests.browser.browsing import chromium, find_chromium
-from tests.harness import LABELLED, Server
+from testing.browser import chromium, find_chromium
+from testing.server import LABELLED, Server
 
 SIZES = (1_000, 100_000)
 PAGES = (

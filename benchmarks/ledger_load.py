@@ -27,7 +27,7 @@ from privest_service.app import create_app
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.settings import Settings
-from tests.harness import ADMIN_KEY, Caller, Server, body_of, private_key_pem, slow_rows, spd, worker_on
+from testing.server import ADMIN_KEY, Caller, Server, body_of, private_key_pem, slow_rows, spd, worker_on
 
 CONNECTIONS, OWNERS, REPEATS, SECONDS = 16, 32, 3, 2.0
 SPREADS = {"one hot owner": 1, f"{OWNERS} owners": OWNERS}

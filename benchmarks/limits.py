@@ -5,8 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from benchmarks.report import publish, table
-from tests.attackers import ATTACKS, beside
-from tests.harness import Server
+from testing.attackers import ATTACKS, beside
+from testing.server import Server
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.metadata import PointsMetadata
 from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
-from tests.harness import Caller, Server, npy, spd
+from testing.server import Caller, Server, npy, spd
 
 N, DIM = 10_704, 11
 TARGET = PrivacyTarget(0.5, 1e-6)

@@ -1,4 +1,4 @@
-"""Saddle points with known answers: how private descent leaves them, and how its error scales (paper 003)."""
+"""Saddle points with known answers: how private descent leaves them, and its error (Liu and Talwar 2025)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,8 @@ LOOSE = 30.0
 TEXT_ESCAPES = """The start is exactly the saddle, where the gradient of the mean loss is zero. *Off the
 saddle*: the answer has at least half of what there is to gain. *α* is what the plan guarantees at worst. The
 noise on gradients alone leaves all of these saddles too, only later (with no noise and no escape stage runs
-stay: `tests/core/test_spider.py`). But what has no escapes does not know a saddle when it has left one: where
+stay: `tests/core/estimators/linear_model/test_spider.py`). But what has no escapes does not know a
+saddle when it has left one: where
 the least gradient released was that of the start, the start is the answer. Steps inside an escape ask the
 gate for nothing. At a square root of a matrix the least eigenvalue is 0, by rotation. A record's Hessian in
 phase retrieval is d times as large as the mean one, and so are G² and M against what steers the descent: with
@@ -411,7 +412,7 @@ def main() -> None:
         TEXT_PREFIXES,
         prefix_table(),
     ]
-    publish("saddles", "Paper 003: leaving saddle points", "\n\n".join(parts), "reproductions.md")
+    publish("saddles", "Liu and Talwar (2025): leaving saddle points", "\n\n".join(parts), "reproductions.md")
 
 
 if __name__ == "__main__":

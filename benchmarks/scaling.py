@@ -32,7 +32,7 @@ from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.estimates import kinds
 from privest_service.estimates.cluster import attempt
 from privest_service.estimates.kinds import KINDS
-from tests.service.dask_cluster import Cluster
+from testing.dask_cluster import Cluster
 
 MEMORY = 1_610_612_736
 """1.5 GiB, which the runs are held to."""

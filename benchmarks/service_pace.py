@@ -11,7 +11,7 @@ from time import perf_counter
 import psutil
 
 from benchmarks.report import publish, spread, table
-from tests.harness import Caller, Server
+from testing.server import Caller, Server
 
 STARTS, PLANS, CALLERS = 5, 1000, 4
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
-    from harness import Server
     from privest_service.database import Database
+    from testing.server import Server
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -44,9 +44,9 @@ def _shared(base: Path) -> Path:
 
 def _start(shared: Path) -> dict[str, str]:
     """Make and start a cluster with a migrated template; its place is noted before it runs."""
-    from postgres import Postgres, administer
     from privest_service.database import Database
     from privest_service.database.migrate import migrate
+    from testing.postgres import Postgres, administer
 
     # Not below pytest's directory, which other runs close to postgres's own user.
     data = Path(tempfile.mkdtemp(prefix="privest-postgres-"))
@@ -71,7 +71,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     data = Path(json.loads(note.read_text())["data"])
     if (data / "postmaster.pid").exists():
-        from postgres import Postgres
+        from testing.postgres import Postgres
 
         Postgres(data).stop()
     shutil.rmtree(data)
@@ -81,7 +81,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
     """Makes databases on the one PostgreSQL of this run: from a name to the URL of a migrated database."""
-    from postgres import administer
+    from testing.postgres import administer
 
     shared = _shared(tmp_path_factory.getbasetemp())
     with (shared / "postgres.lock").open("w") as lock:
@@ -118,12 +118,15 @@ def sqlite(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
 
 @pytest.fixture(autouse=True)
 def _fixed_noise(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gate's noise in this process comes from a seed of the test's name, but for tests of its key."""
+    """Seed the gate's noise in this process by the test's name, but for tests of the noise's key.
+
+    The name has the parameters in it and no path: a test that moves to another file keeps its noise.
+    """
     if request.node.get_closest_marker("system_noise"):
         return
     from privest.privacy import noise
 
-    seeds = np.random.SeedSequence(crc32(request.node.nodeid.encode()))
+    seeds = np.random.SeedSequence(crc32(request.node.name.encode()))
     monkeypatch.setattr(noise, "_generator", lambda: np.random.default_rng(seeds.spawn(1)[0]))
 
 
@@ -157,8 +160,8 @@ def database_url(backend: str, new_database: Callable[[str], str]) -> str:
 @pytest.fixture
 def database(database_url: str) -> "Iterator[Database]":
     """The same, connected."""
-    from harness import SIGNER
     from privest_service.database import Database
+    from testing.server import SIGNER
 
     database = Database(database_url, signer=SIGNER)
     yield database
@@ -178,7 +181,7 @@ def _running(server: "Server") -> "Iterator[Server]":
 def _servers(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
 ) -> "Iterator[Callable[[str], Server]]":
-    from harness import Server
+    from testing.server import Server
 
     started: dict[str, Server] = {}
     with ExitStack() as stack:
@@ -202,7 +205,7 @@ def server(backend: str, _servers: "Callable[[str], Server]") -> "Server":
 @pytest.fixture
 def start_server(tmp_path: Path, database_url: str) -> "Iterator[Callable[..., Server]]":
     """Starts services of this test's own, with settings of its own, all on one database."""
-    from harness import Server
+    from testing.server import Server
 
     with ExitStack() as stack:
 

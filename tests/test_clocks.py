@@ -8,10 +8,10 @@ from typing import Literal
 import httpx
 import pytest
 
-from harness import HANG_GUARD, PLAIN
+from testing import ROOT
+from testing.server import HANG_GUARD, PLAIN
 
-ROOT = Path(__file__).parent.parent
-FILES = sorted(path for folder in ("tests", "audit") for path in (ROOT / folder).rglob("*.py"))
+FILES = sorted(path for folder in ("tests", "testing", "audit") for path in (ROOT / folder).rglob("*.py"))
 
 Kind = Literal["clock", "moment", "seconds"]
 """A function that reads a clock; what it returns; and the time between two such moments."""

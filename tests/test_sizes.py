@@ -8,14 +8,7 @@ ROOT = Path(__file__).parent.parent
 LINES, FUNCTION_LINES, PARAMETERS = 400, 60, 8
 
 EXCEPTIONS = {
-    "core/privest/estimators/frechet_mean/frechet_mean.py::plan": "not split yet",
-    "core/privest/estimators/frechet_mean/planning.py::variance_reduced_course": "not split yet",
     "core/privest/estimators/linear_model/logistic_regression.py": "not split yet",
-    "core/privest/estimators/linear_model/logistic_regression.py::_refuse": "not split yet",
-    "core/privest/estimators/subspace/robust_pca.py": "not split yet",
-    "core/privest/estimators/subspace/robust_pca.py::plan": "not split yet",
-    "core/privest/privacy/budget.py::batches": "not bundled yet",
-    "core/privest/privacy/mechanisms.py::subsampled_sum": "not bundled yet",
     "core/privest/scikit_learn.py::__init__": "scikit-learn wants every option as a parameter",
     "service/privest_service/estimates/endpoints.py::estimate": "FastAPI hands each part of the service in",
 }

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness import HANG_GUARD, Caller, Server, slow_rows, spd
 from privest_client import (
     AnswerWithheld,
     AsyncClient,
@@ -34,6 +33,7 @@ from privest_client import (
 )
 from privest_client import client as faces
 from privest_client.cli import main
+from testing.server import HANG_GUARD, Caller, Server, slow_rows, spd
 
 SPHERE = {"kind": "points", "manifold": {"name": "sphere", "dim": 3}}
 VECTORS = {"kind": "vectors", "dim": 4}

@@ -18,8 +18,8 @@ from privest_service.app import create_app
 from privest_service.database.postgresql import verified
 from privest_service.settings import Settings
 from privest_service.workers.service import Work
+from testing import ROOT
 
-ROOT = Path(__file__).parents[2]
 MANIFESTS = sorted((ROOT / "deploy/kubernetes").glob("*.yaml"))
 TEMPLATE = ROOT / "deploy/kubernetes/secret.yaml.template"
 DOCKERFILE = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())

@@ -11,7 +11,7 @@ from itertools import count
 import httpx
 import pytest
 
-from harness import HANG_GUARD, PLAIN, Caller, Server, body_of, books_balance, slow_rows, worker_on
+from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, books_balance, slow_rows, worker_on
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"], indirect=True)  # SQLite has one process
 

@@ -15,13 +15,13 @@ import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
-
-from harness import ADMIN_KEY, HANG_GUARD, Server
-from privest.privacy.calibration import mu_for
-from privest_client import Client
 from test_readme import PAGES as SHOWN_BY_CURL
 
-ROOT = Path(__file__).parents[2]
+from privest.privacy.calibration import mu_for
+from privest_client import Client
+from testing import ROOT
+from testing.server import ADMIN_KEY, HANG_GUARD, Server
+
 ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
 BIN = Path(sys.executable).parent
 

@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from sqlalchemy import update
 
-from harness import SPD3, Caller, Server, npy, problem, spd, until
 from privest_service.database import Database
 from privest_service.datasets.models import Dataset
+from testing.server import SPD3, Caller, Server, npy, problem, spd, until
 
 MARK = "987654.321"
 MARKED = 987654.321

@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from harness import HANG_GUARD, Caller, Server, cpu_seconds, problem, until
+from testing.server import HANG_GUARD, Caller, Server, cpu_seconds, problem, until
 
 MB = 2**20
 

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from harness import HANG_GUARD, Server
 from privest_service.limits import THREADS, Limit, Limiter, in_thread
 from privest_service.problems import TooManyRequests, Unavailable
-from tests.attackers import ATTACKS, beside
+from testing.attackers import ATTACKS, beside
+from testing.server import HANG_GUARD, Server
 
 _SLOWER = 100.0
 """Times that a second caller may wait longer than when nobody else asks, which is some 2.5 ms: so 250 ms."""

@@ -25,7 +25,6 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import text
 
-from harness import ADMIN_KEY, HANG_GUARD, PLAIN, Server, free_address, problem, until
 from privest_service import readiness
 from privest_service.app import create_app
 from privest_service.database import Database
@@ -33,6 +32,7 @@ from privest_service.database.migrate import head, migrate
 from privest_service.estimates.engine import Engine
 from privest_service.readiness import Readiness
 from privest_service.settings import Settings
+from testing.server import ADMIN_KEY, HANG_GUARD, PLAIN, Server, free_address, problem, until
 
 WITHOUT_ROOTS_RIGHTS = (
     sys.executable,

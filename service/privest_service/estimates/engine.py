@@ -49,7 +49,7 @@ class Claimed:
 
     Attributes:
         job: the job.
-        permit: to read rows, once.
+        run_token: to read rows, once.
         paths: of the rows, dataset by dataset; a dummy reads none.
     """
 

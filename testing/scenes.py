@@ -1,0 +1,229 @@
+"""What tests of pages share: people with names, a hospital with a past, and sessions without a browser."""
+
+import json
+import pkgutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from importlib import import_module
+from typing import Any
+
+import httpx
+import numpy as np
+from fastapi import APIRouter
+from fastapi.routing import APIRoute
+from sqlalchemy import select
+
+from privest_service.dashboard import pages
+from privest_service.database import Base, Database
+from testing.history import past
+from testing.server import HANG_GUARD, LABELLED, PLAIN, SIGNER, Caller, Server, npy, spd, told_apart
+
+SPD2 = {"kind": "points", "manifold": {"name": "spd", "dim": 2}, "radius": 1.0}
+VECTORS = {"kind": "vectors", "dim": 6}
+
+
+# People and their rows
+
+
+def owner_called(server: Server, name: str, epsilon: float = 3.0, composition: str = "gdp") -> Caller:
+    """A new owner, with a δ of 1e-5."""
+    budget = {"epsilon": epsilon, "delta": 1e-5, "composition": composition}
+    return _made(server, "/v1/owners", name=name, budget=budget)
+
+
+def analyst_called(server: Server, name: str) -> Caller:
+    """A new analyst."""
+    return _made(server, "/v1/analysts", name=name)
+
+
+def _made(server: Server, path: str, **body: Any) -> Caller:
+    made = server.admin.post(path, json=body)
+    assert made.status_code == 201, made.text
+    return Caller(server, made.json()["id"], made.json()["key"])
+
+
+def dataset_called(
+    owner: Caller, name: str, rows: np.ndarray | None = None, schema: dict[str, Any] | None = None
+) -> str:
+    """A new dataset; by default 60 matrices of SPD(2)."""
+    file = ("rows.npy", npy(spd(60, 2) if rows is None else rows))
+    declared = {"schema": json.dumps(schema or SPD2), "name": name}
+    made = owner.post("/v1/datasets", files={"file": file}, data=declared)
+    assert made.status_code == 201, made.text
+    return made.json()["id"]
+
+
+@contextmanager
+def books(server: Server) -> Iterator[Database]:
+    """The database of a server, by another connection."""
+    database = Database(server.database_url, signer=SIGNER)
+    yield database
+    database.close()
+
+
+def everything(server: Server) -> dict[str, list[tuple[Any, ...]]]:
+    """All rows of all tables."""
+    with books(server) as database, database.read() as session:
+        return {
+            table.name: sorted(map(tuple, session.execute(select(table)).all()), key=repr)
+            for table in Base.metadata.sorted_tables
+        }
+
+
+# A hospital
+
+
+@dataclass(frozen=True)
+class Hospital:
+    """An owner with eight weeks behind it, and questions of its own that were answered.
+
+    Attributes:
+        server: where it is registered.
+        owner: itself.
+        analysts: two, who may ask about all datasets.
+        datasets: by their names.
+        jobs: of its own questions, by what they were about.
+    """
+
+    server: Server
+    owner: Caller
+    analysts: list[Caller]
+    datasets: dict[str, str]
+    jobs: dict[str, str]
+
+
+def hospital(server: Server, queries: int = 80) -> Hospital:
+    """Found one, on a server that signs with the key of tests."""
+    owner = owner_called(server, "St. Anna Hospital")
+    analysts = [analyst_called(server, "Ada Okafor"), analyst_called(server, "Jonas Lindqvist")]
+    rng = np.random.default_rng(0)
+    panels = rng.standard_normal((5000, 6)) * [0.5, 0.4, 0.2, 0.1, 0.1, 0.05]
+    large = {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "radius": 1.5}
+    stretch = np.array([[1.5, 0.5], [0.5, 0.7]])
+    tensors = SPD2 | {"center": (stretch @ stretch).tolist()}
+    datasets = {
+        "Diffusion tensors": dataset_called(
+            owner, "Diffusion tensors", stretch @ spd(400, 2) @ stretch, tensors
+        ),
+        "EEG covariances": dataset_called(owner, "EEG covariances", spd(600, 8), large),
+        "Blood panels": dataset_called(owner, "Blood panels", panels, VECTORS),
+        "Ward 7, 2025": dataset_called(owner, "Ward 7, 2025", told_apart(3000, apart=2.0), LABELLED),
+    }
+    for analyst in analysts:
+        for dataset in datasets.values():
+            assert owner.grant(dataset, analyst).status_code == 200
+    with books(server) as database:
+        since = datetime.now(UTC) - timedelta(weeks=8)
+        past(database, owner, list(datasets.values()), analysts, since=since, queries=queries, spent=0.55)
+    ward = datasets["Ward 7, 2025"]
+    jobs = {
+        "ellipse": answered(owner, datasets["Diffusion tensors"]),
+        "heat map": answered(owner, datasets["EEG covariances"]),
+        "loadings": answered(owner, datasets["Blood panels"], kind="robust-pca", rank=2),
+        "coefficients": answered(owner, ward, kind="logistic-regression"),
+        "score": answered(
+            owner, ward, kind="classifier-score", coefficients=[0.7, 4.0], intercept=-7.5, metric="auc"
+        ),
+    }
+    return Hospital(server, owner, analysts, datasets, jobs)
+
+
+def answered(caller: Caller, dataset: str, **body: Any) -> str:
+    """The job of a question that was charged and answered."""
+    asked: dict[str, Any] = {"epsilon": 0.2, "delta": 1e-6} | body
+    answer = caller.estimate(dataset, **asked)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["state"] == "committed", answer.text
+    return answer.json()["id"]
+
+
+# Routes
+
+
+def routes(method: str) -> set[str]:
+    """The paths of all pages below /dashboard that answer to a method."""
+    modules = [
+        import_module(f"{pages.__name__}.{each.name}") for each in pkgutil.iter_modules(pages.__path__)
+    ]
+    return {
+        route.path.removeprefix("/dashboard")
+        for module in modules
+        for router in (module.router, getattr(module, "uploads", APIRouter()))
+        for route in router.routes
+        if isinstance(route, APIRoute) and method in (route.methods or ())
+    }
+
+
+# Pages without a browser
+
+
+class Markup(HTMLParser):
+    """Of a page: its elements with their attributes, and what stands between script and style tags."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inline: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem in ("script", "style") and data.strip():
+            self.inline.append(data)
+
+    @property
+    def token(self) -> str:
+        """Of the session, as the first form has it."""
+        return next(
+            given["value"] or ""
+            for tag, given in self.elements
+            if tag == "input" and given.get("name") == "token"
+        )
+
+
+class Desk:
+    """A session without a browser.
+
+    Args:
+        server: that is visited.
+        key: that opens the session.
+    """
+
+    def __init__(self, server: Server, key: str) -> None:
+        self._http = httpx.Client(base_url=f"{server.url}/dashboard", timeout=HANG_GUARD, verify=PLAIN)
+        entered = self._http.post("/sign-in", data={"key": key})
+        assert entered.status_code == 303, entered.text
+        self.cookie = self._http.cookies["privest-session"]
+
+    def get(self, path: str, **content: Any) -> httpx.Response:
+        """One page."""
+        return self._http.get(path, **content)
+
+    def forget(self) -> None:
+        """Lose the cookie."""
+        self._http.cookies.clear()
+
+    @property
+    def token(self) -> str:
+        """What forms of this session carry."""
+        return Markup(self._http.get("", follow_redirects=True).text).token
+
+    def post(
+        self,
+        path: str,
+        data: dict[str, str] | None = None,
+        *,
+        token: str | None = "",
+        headers: dict[str, str] | None = None,
+        **content: Any,
+    ) -> httpx.Response:
+        """One form; with the token of the session unless another, or None, is given."""
+        sent = dict(data or {})
+        if token is not None:
+            sent["token"] = token or self.token
+        return self._http.post(path, data=sent, headers=headers, **content)

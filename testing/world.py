@@ -1,0 +1,191 @@
+"""The service without HTTP or workers: requests are charged, claimed and ended by its own functions."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session, configure_mappers
+
+from privest.privacy.cost import PrivacyTarget
+from privest_service.database import Database, now
+from privest_service.database.tables import new_id
+from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates.engine import Engine
+from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.service import Submissions
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.units import Charge, Limits
+from privest_service.owners.service import create_owner
+from privest_service.security.principals import Principal
+from privest_service.security.service import create_analyst
+from testing.server import SIGNER, until
+
+KIND = KINDS["frechet-mean"]
+
+
+def never(*_: Any, **__: Any) -> str:
+    """Stands for a worker that no plan here needs."""
+    raise AssertionError
+
+
+SCHEMA_TEXT = '{"kind": "points", "manifold": {"name": "euclidean", "dim": 2}, "radius": 1.0}'
+TARGET = {"epsilon": 0.1, "delta": 1e-6}
+PATHS = {
+    "reserved": ["reserved"],
+    "claimed": ["reserved", "claimed"],
+    "committed": ["reserved", "claimed", "committed"],
+    "failed": ["reserved", "claimed", "failed"],
+    "voided": ["reserved", "voided"],
+}
+"""How a job may have come to its state."""
+
+
+def _request(dataset: str) -> Any:
+    return KIND.request.model_validate({"dataset": {"id": dataset}, "privacy": TARGET, "reuse": False})
+
+
+def _cost() -> Charge:
+    configure_mappers()
+    shape = SCHEMA.validate_json(SCHEMA_TEXT).shape(50)
+    plan = KIND.plan(KIND.options(_request("ds_x")), shape, PrivacyTarget(**TARGET))
+    return Charge.of(plan.target, plan.cost)
+
+
+COST = _cost()
+"""Of every request in a `World`. Processes that are forked with it need not load what planning needs."""
+
+
+@dataclass(frozen=True)
+class World:
+    """An owner, its dataset and an analyst who was granted it, by name: to be sent to other processes."""
+
+    owner: str
+    analyst: str
+    dataset: str
+
+    @classmethod
+    def make(cls, database: Database, limits: Limits | None = None) -> "World":
+        """A new one in a database."""
+        with database.write() as session:
+            owner, _ = create_owner(session, "x", limits or Limits.of(1.0, 1e-5, "gdp"))
+            analyst, _ = create_analyst(session, "x")
+            dataset = Dataset(
+                id=new_id("ds"),
+                owner_id=owner.id,
+                kind="points",
+                dataset_schema=SCHEMA_TEXT,
+                n=50,
+                fingerprint=new_id("rows"),
+            )
+            session.add(dataset)
+            session.flush()
+            ledger.ensure_account(session, owner.id, "dataset", dataset.lineage)
+            composition = limits.composition if limits else "gdp"
+            datasets.put_grant(session, dataset, analyst.id, Limits.none(composition))
+            return cls(owner.id, analyst.id, dataset.id)
+
+    def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
+        """The job that answers the analyst's request under a key, if the queue has room."""
+        submissions = Submissions(database, Planner(never), lambda: None, b"", room)
+        caller = Principal("analyst", self.analyst)
+        return submissions.submit(submissions.command(caller, KIND, _request(self.dataset), key)).job_id
+
+    def revoke(self, database: Database) -> None:
+        """Withdraw the grant, which voids what waits."""
+        with database.write() as session:
+            datasets.revoke_grant(session, self.dataset, self.analyst)
+
+    def accounts(self, session: Session) -> list[Account]:
+        """Of the owner, of the dataset, of the grant: in any window."""
+        theirs = select(Account).where(Account.owner_id == self.owner)
+        return list(session.scalars(theirs.order_by(Account.scope.desc(), Account.window)))
+
+    def jobs(self, session: Session) -> list[Job]:
+        """All that were ever reserved."""
+        return list(session.scalars(select(Job).where(Job.owner_id == self.owner).order_by(Job.created_at)))
+
+    def check(self, database: Database) -> str | None:
+        """Everything that must hold at any moment; the state of the one job, if there is one.
+
+        Key, job and debits are there together or not at all; every sum is that of the jobs that stay
+        charged; every job came to its state on one of the legal ways; the chain is whole.
+        """
+        with database.read(snapshot=True) as session:
+            jobs = self.jobs(session)
+            keys = session.scalars(
+                select(IdempotencyKey.job_id).where(IdempotencyKey.principal_id == self.analyst)
+            ).all()
+            assert sorted(keys) == sorted(job.id for job in jobs)
+            accounts = self.accounts(session)
+            assert [account.scope for account in accounts] == ["owner", "dataset", "analyst"]
+            for job in jobs:
+                self._check_job(session, job, accounts)
+            charged = sum(job.state != "voided" for job in jobs)
+            for account in accounts:
+                for name in ("epsilon", "delta", "mu_squared", "slack"):
+                    spent = getattr(account, f"{name}_spent")
+                    assert spent == charged * getattr(COST, name), (account.scope, name)
+                    if name in ledger.limits_of(account).counted:
+                        assert spent <= getattr(account, f"{name}_limit")
+            assert verify(lines(session, self.owner), [SIGNER.public_key]).faults == []
+            assert len(jobs) <= 1
+            return jobs[0].state if jobs else None
+
+    def _check_job(self, session: Session, job: Job, accounts: list[Account]) -> None:
+        kinds = ["debit", "void"] if job.state == "voided" else ["debit"]
+        found = session.execute(select(Entry.account_id, Entry.kind).where(Entry.job_id == job.id)).all()
+        assert sorted(map(tuple, found)) == sorted((a.id, kind) for a in accounts for kind in kinds)
+        told = session.scalars(select(Transition.state).where(Transition.job_id == job.id)).all()
+        assert sorted(told) == sorted(PATHS[job.state])
+        assert (job.result is not None) == (job.receipt is not None) == (job.state == "committed")
+
+    def recover(self, database: Database, key: str) -> str:
+        """Ask again after a crash, run what can be run, end what was left: the state of the job at last."""
+        before = self.check(database)
+        with database.read() as session:
+            known = [job.id for job in self.jobs(session)]
+        if before != "voided":
+            job = self.submit(database, key)
+            assert known in ([], [job])
+        if self.check(database) == "reserved":
+            # PostgreSQL may keep a killed process's locks for a moment, and claims pass over what is locked.
+            self.end(database, until(lambda: claimed(database)), "{}")
+        if self.check(database) == "claimed":  # its process is gone, and with it all that it drew
+            with database.write() as session:
+                assert jobs.fail_overdue(session, now() + timedelta(days=1)) == known
+        with database.read() as session:
+            assert jobs.waiting(session) == 0
+            assert jobs.overdue(session, now() + timedelta(days=1)) == []
+        after = self.check(database)
+        assert after in ("committed", "failed", "voided")
+        return after
+
+    def end(self, database: Database, job: str | None, result: str | None) -> None:
+        """Store the end of a run, as the engine does."""
+        assert job is not None
+        run: Future[str] = Future()
+        run.set_exception(RuntimeError()) if result is None else run.set_result(result)
+        _engine(database)._end(job, run)
+
+
+def _engine(database: Database) -> Engine:
+    """One that is not started: its steps are taken by hand."""
+    nowhere: Any = SimpleNamespace(run_token=str, path=lambda *_: "")
+    return Engine(database, nowhere, workers=1, job_timeout=600.0)
+
+
+def claimed(database: Database) -> str | None:
+    """The job that the engine claims."""
+    found = _engine(database)._claim()
+    return found.job.id if found else None

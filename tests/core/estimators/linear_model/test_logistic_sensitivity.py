@@ -1,0 +1,149 @@
+"""Neighbouring pairs of labelled records, and the cost of a logistic regression from the noise drawn."""
+
+import warnings
+from math import sqrt
+
+import numpy as np
+import pytest
+from test_frechet_mean_accounting import Spy
+
+from privest.arrays import lengths
+from privest.estimators.linear_model import logistic_regression
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
+from privest.estimators.linear_model.losses.spread import FeatureSpread
+from privest.metadata import LabelledMetadata
+from privest.privacy.calibration import gaussian_delta
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+
+D = 3
+DESIGNS = [
+    FeatureMap(np.zeros(D), np.ones(D), 1.0, 0.0, 1.0),
+    FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
+]
+EXTREMES = [0.0, 5e-324, 1e-160, 1.0, -1.0, 1e20, 1e155, 1e300, -1.79e308, np.inf, -np.inf, np.nan]
+
+designs = pytest.mark.parametrize("feature_map", DESIGNS, ids=["plain", "standardised"])
+classes = pytest.mark.parametrize("count", [2, 3, 10])
+ratios = pytest.mark.parametrize("ratio", [0.5, 1.0])
+
+
+def hostile(feature_map, count):
+    rng = np.random.default_rng(0)
+    features = [
+        rng.standard_normal((60, D)) * feature_map.scale + feature_map.mean,
+        rng.standard_normal((60, D)) * 10.0 ** rng.uniform(-320, 308, (60, D)),
+        rng.choice(EXTREMES, (80, D)),
+        np.vstack([np.eye(D), -np.eye(D)]) * 1e9,
+    ]
+    x = np.concatenate(features)
+    return np.column_stack([x, rng.integers(0, count, len(x))])
+
+
+def total(statistic, point, rows, clip):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = statistic.clipped_sum(point, rows, clip)
+    assert found.shape == (statistic.size,)
+    assert np.isfinite(found).all()
+    return found
+
+
+def widest(statistic, point, rows, clip):
+    """The furthest that replacing one record by another was seen to move the sum."""
+    alone = np.stack([total(statistic, point, row[None], clip) for row in rows])
+    assert lengths(alone).max() <= clip * (1 + 1e-12)
+    return float(lengths(alone[:, None] - alone[None]).max())
+
+
+@designs
+@classes
+@pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
+def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count, size):
+    loss = LogisticGradient(feature_map.size, count)
+    at = Classifier(feature_map, size * np.random.default_rng(1).standard_normal(loss.shape))
+    for clip in (loss.longest, 0.3):
+        assert widest(loss, at, hostile(feature_map, count), clip) <= loss.diameter(clip) * (1 + 1e-12)
+
+
+@designs
+@classes
+@ratios
+def test_no_pair_moves_the_moments_by_more_than_their_diameter(feature_map, count, ratio):
+    moments = ClassMoments(feature_map.size, count, ratio)
+    for clip in (moments.longest, 0.3):
+        assert widest(moments, feature_map, hostile(feature_map, count), clip) <= moments.diameter(clip) * (
+            1 + 1e-12
+        )
+
+
+def test_a_heavier_second_moment_is_not_free():
+    moments = ClassMoments(D, 2, 1.0)
+    angles = np.linspace(0, np.pi, 200)
+    rows = np.column_stack([np.cos(angles), np.sin(angles), 0 * angles, 0 * angles])
+    seen = widest(moments, DESIGNS[0], rows, moments.longest)
+    assert 1.05 * 2.0 < seen <= moments.diameter(moments.longest) == pytest.approx(sqrt(4.5))
+
+
+@designs
+@pytest.mark.parametrize("clip", [10.0, 0.3])
+def test_no_pair_moves_the_spread_by_more_than_its_diameter(feature_map, clip):
+    spread = FeatureSpread(D)
+    clip = min(clip, spread.longest)
+    assert widest(spread, feature_map, hostile(feature_map, 2), clip) <= spread.diameter(clip) * (1 + 1e-12)
+    if clip == spread.longest:
+        steps = np.linspace(-1, 1, 401)
+        rows = np.column_stack(
+            [np.repeat(steps[:, None], D, axis=1) * feature_map.scale + feature_map.mean, steps * 0]
+        )
+        assert 0.999 * 2 * sqrt(D) < widest(spread, feature_map, rows, clip) <= 2 * sqrt(D) * (1 + 1e-12)
+
+
+def test_a_gradient_without_its_clip_is_caught(monkeypatch):
+    rows = hostile(DESIGNS[0], 2)
+    free = LogisticGradient(D, 2)
+    weights = Classifier(DESIGNS[0], 5 * np.ones(D))
+    assert widest(free, weights, rows, 0.3) > 0.97 * 0.6
+    monkeypatch.setattr(LogisticGradient, "diameter", lambda _, clip: clip)
+    assert widest(free, weights, rows, 0.3) > free.diameter(0.3)
+
+
+@classes
+@pytest.mark.parametrize("solver", ["newton", "clipped", "gd", "nag-opt"])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+@pytest.mark.parametrize("n", [200, 20_000])
+@pytest.mark.parametrize("options", [{}, {"standardisation": "private", "sampling_errors": True}], ids=str)
+def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
+    """Sensitivity by hand: 2·longest gradient, 2√q of moments or with ρ = 1 of two classes √4.5."""
+    shape = LabelledMetadata(
+        n, tuple("abc"), "y", tuple(map(str, range(count))), None, (0.0,) * D, (2.0,) * D
+    )
+    target = PrivacyTarget(1.5, delta)
+    steps = 9 if solver in ("gd", "nag-opt") else None
+    planned = logistic_regression.plan(LogisticSpec(solver, steps=steps, **options), shape, target)
+    rows = np.column_stack([np.random.default_rng(3).standard_normal((n, D)), np.arange(n) % count])
+    spy = Spy()
+    gate = Gate(Records(rows), planned.statistics, planned.releases, spy)
+    found = logistic_regression.run(planned, gate)
+    assert gate.remaining == 0
+    for spread in (found.noise, found.sampling):
+        assert spread is None or (np.isfinite(spread.standard_errors) & (spread.standard_errors > 0)).all()
+    assert (found.sampling is not None) == (solver == "newton" or "sampling_errors" in options)
+    heavy = solver == "newton" and count == 2 and planned.configured_solver.moments.ratio == 1.0
+    worth = {
+        "spread": 2 * sqrt(D),
+        "moments": sqrt(4.5) if heavy else 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,
+        "gradient": 0.2 if solver == "clipped" else 2.0 if count == 2 else 2 * sqrt(2),
+    }
+    names = [release.statistic for release in planned.releases for _ in range(release.count)]
+    ratios = [worth[name] / scale for name, (_, scale, _) in zip(names, spy.drawn, strict=True)]
+    assert len(ratios) == planned.steps
+    if delta == 0:
+        assert 0.99 * target.epsilon < sum(ratios) <= target.epsilon
+    else:
+        spent = sum(r * r for r in ratios)
+        assert 0.98 * planned.cost.mu_squared < spent <= planned.cost.mu_squared
+        assert gaussian_delta(target.epsilon, sqrt(planned.cost.mu_squared)) <= delta

@@ -1,0 +1,92 @@
+"""Answers as pictures: each kind of estimate as something that can be looked at."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from testing.browser import Visitor
+from testing.scenes import Hospital, answered, dataset_called, owner_called
+from testing.server import Server
+
+Visit = Callable[..., Visitor]
+
+PICTURES = {
+    "ellipse": ["svg#mean"],
+    "heat map": ["svg#mean"],
+    "loadings": ["svg#basis"],
+    "coefficients": ["svg#class-0"],
+    "score": ["svg#score"],
+}
+
+
+@pytest.mark.parametrize("what", PICTURES)
+def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None:
+    visitor = visit(anna.server)
+    visitor.enter(anna.owner.key)
+    visitor.open("/dashboard/answers")
+    visitor.page.locator(f"a[href$='{anna.jobs[what]}']").click()
+    visitor.page.wait_for_url(f"**/{anna.jobs[what]}")
+    for picture in PICTURES[what]:
+        shown = visitor.page.locator(picture)
+        assert shown.is_visible()
+        assert shown.locator("title").first.text_content()
+        assert shown.locator("desc").first.text_content()
+    visitor.page.get_by_text("As numbers").click()
+    assert visitor.page.locator("pre").inner_text().startswith("{")
+
+
+@pytest.mark.parametrize(
+    ("rows", "schema", "picture"),
+    [
+        (
+            np.column_stack([np.cos(turns := np.linspace(0, 1, 300)), np.sin(turns)]),
+            {"kind": "points", "manifold": {"name": "sphere", "dim": 2}},
+            "Circle",
+        ),
+        (
+            np.full((300, 2), 0.1),
+            {"kind": "points", "manifold": {"name": "poincare-ball", "dim": 2}, "radius": 1.0},
+            "Disk",
+        ),
+        (
+            np.zeros((300, 3)),
+            {"kind": "points", "manifold": {"name": "euclidean", "dim": 3}, "radius": 1.0},
+            "Bars",
+        ),
+    ],
+    ids=["circle", "disk", "bars"],
+)
+def test_means_elsewhere_are_pictures_too(
+    site: Server, visit: Visit, rows: np.ndarray, schema: dict[str, object], picture: str
+) -> None:
+    owner, visitor = owner_called(site, picture), visit(site)
+    job = answered(owner, dataset_called(owner, "Rows", rows, schema), epsilon=1.0)
+    visitor.enter(owner.key)
+    visitor.open(f"/dashboard/answers/{job}")
+    assert visitor.page.locator("svg#mean title").first.text_content()
+    visitor.check_accessibility()
+
+
+def test_the_subspace_of_rows_with_gaps_is_a_picture_too(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Gaps"), visit(site)
+    rows = np.random.default_rng(0).standard_normal((300, 6))
+    rows[::3, :3] = np.nan
+    dataset = dataset_called(owner, "Ratings", rows, {"kind": "partial-vectors", "dim": 6})
+    job = answered(owner, dataset, kind="matrix-completion", rank=2)
+    visitor.sign_in(owner.key)
+    visitor.open(f"/dashboard/answers/{job}")
+    assert visitor.page.locator("svg#basis title").first.text_content()
+    visitor.check_accessibility()
+    visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.5&rank=3")
+    assert visitor.page.locator("[name=rank]").input_value() == "3"
+    assert "diagonal" in visitor.page.locator("main").inner_text()
+    visitor.check_accessibility()
+
+
+def test_whoever_asked_nothing_is_told_so(site: Server, visit: Visit) -> None:
+    visitor = visit(site)
+    visitor.enter(owner_called(site, "Silent").key)
+    visitor.open("/dashboard/answers")
+    assert "You have asked nothing yet." in visitor.page.locator("main").inner_text()
+    visitor.check_accessibility()

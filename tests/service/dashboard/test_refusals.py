@@ -1,0 +1,358 @@
+"""What is refused: forms from elsewhere, pages of other owners, scripts and styles that are not our own."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from testing.scenes import (
+    Desk,
+    Hospital,
+    Markup,
+    analyst_called,
+    answered,
+    dataset_called,
+    everything,
+    owner_called,
+    routes,
+)
+from testing.server import ADMIN_KEY, Caller, Server, csv_of, spd
+
+POLICY = {
+    "default-src": {"'none'"},
+    "style-src": {"'self'"},
+    "script-src": {"'self'"},
+    "img-src": {"'self'"},
+    "connect-src": {"'self'"},
+    "form-action": {"'self'"},
+    "base-uri": {"'none'"},
+    "frame-ancestors": {"'none'"},
+}
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A form as an owner, or the administrator, would send it.
+
+    Attributes:
+        path: with places to fill in.
+        fields: of it, likewise.
+        file: whether it comes with one.
+        role: whose form it is.
+        changes: whether anything is different afterwards.
+    """
+
+    path: str
+    fields: dict[str, str] = field(default_factory=dict)
+    file: bool = False
+    role: str = "owner"
+    changes: bool = True
+
+
+FORMS = {
+    "/sign-out": _Form("/sign-out"),
+    "/freeze": _Form("/freeze", {"frozen": "yes"}),
+    "/analysts": _Form(
+        "/analysts", {"analyst": "{other_analyst}", "dataset": "{dataset}", "epsilon": "1", "delta": "1e-5"}
+    ),
+    "/analysts/revoke": _Form("/analysts/revoke", {"analyst": "{analyst}", "dataset": "{dataset}"}),
+    "/datasets/new": _Form(
+        "/datasets/new", {"kind": "points", "manifold": "spd", "dim": "2", "name": "Planted"}, file=True
+    ),
+    "/datasets/{dataset_id}/delete": _Form("/datasets/{dataset}/delete"),
+    "/ledger/verify": _Form("/ledger/verify", changes=False),
+    "/admin/owners/{owner_id}/freeze": _Form("/admin/owners/{owner}/freeze", {"frozen": "yes"}, role="admin"),
+}
+"""By their routes: all but the sign-in, which nobody needs a session for."""
+
+
+@dataclass(frozen=True)
+class _Target:
+    """An owner with something to lose."""
+
+    owner: Caller
+    places: dict[str, str]
+
+    def send(self, desk: Desk, form: _Form, **how: object) -> httpx.Response:
+        """Send a form about what is this owner's."""
+        fields = {name: value.format(**self.places) for name, value in form.fields.items()}
+        files = {"file": ("rows.csv", csv_of(spd(9, 2)))} if form.file else None
+        return desk.post(form.path.format(**self.places), fields, files=files, **how)  # pyright: ignore
+
+
+@pytest.fixture
+def target(site: Server) -> _Target:
+    owner, analyst = owner_called(site, "Zebedee Trust"), analyst_called(site, "Quillon Vane")
+    dataset = dataset_called(owner, "Xylophone rows")
+    assert owner.grant(dataset, analyst).status_code == 200
+    return _Target(
+        owner,
+        {
+            "owner": owner.id,
+            "dataset": dataset,
+            "analyst": analyst.id,
+            "other_analyst": site.analyst().id,
+            "job": answered(owner, dataset),
+            "theirs": answered(analyst, dataset),
+            "seq": "3",
+        },
+    )
+
+
+def _desk(target: _Target, form: _Form) -> Desk:
+    return Desk(target.owner.server, ADMIN_KEY if form.role == "admin" else target.owner.key)
+
+
+def test_every_form_is_among_those_that_are_tried_below() -> None:
+    assert routes("POST") == {*FORMS, "/sign-in"}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_counts_only_with_the_token_of_its_own_session(target: _Target, name: str) -> None:
+    form, server = FORMS[name], target.owner.server
+    desk, other = _desk(target, form), _desk(target, form)
+    token, before = desk.token, everything(server)
+    tries: dict[str, dict[str, object]] = {
+        "none": {"token": None},
+        "wrong": {"token": "0" * 64},
+        "of another session": {"token": other.token},
+        "not ASCII": {"token": "ключ"},
+        "from another site": {"token": token, "headers": {"Sec-Fetch-Site": "cross-site"}},
+        "from a neighbour": {"token": token, "headers": {"Sec-Fetch-Site": "same-site"}},
+    }
+    for told, how in tries.items():
+        assert target.send(desk, form, **how).status_code == 403, told
+        assert everything(server) == before, told
+    # It is the token alone that was missing:
+    assert target.send(desk, form, token=token).status_code in (200, 303)
+    assert (everything(server) != before) == form.changes
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_without_a_session_a_form_leads_to_the_sign_in(target: _Target, name: str) -> None:
+    form, server = FORMS[name], target.owner.server
+    desk = _desk(target, form)
+    token, before = desk.token, everything(server)
+    desk.forget()
+    answer = target.send(desk, form, token=token)
+    assert answer.status_code == 303
+    assert urlsplit(answer.headers["location"]).path == "/dashboard/sign-in"
+    assert everything(server) == before
+
+
+PAGES_FOR = {
+    "data": {"GET /datasets/new", "POST /datasets/new", "POST /datasets/{dataset_id}/delete"},
+    "manage": {"POST /freeze", "POST /analysts", "POST /analysts/revoke"},
+    "estimate": set[str](),
+}
+"""Of keys of one scope; all other pages are for reading."""
+
+
+def test_every_page_asks_for_what_it_does(target: _Target) -> None:
+    owner, open_to_all = target.owner, {"GET /sign-in", "POST /sign-in", "POST /sign-out"}
+    pages = {f"{method} {path}" for method in ("GET", "POST") for path in routes(method)}
+    pages = {each for each in pages if "/admin" not in each} - open_to_all
+    reading = pages - set[str]().union(*PAGES_FOR.values())
+    for scope, its in {"read": reading, **PAGES_FOR}.items():
+        made = owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": [scope]}).json()
+        desk = Desk(owner.server, made["key"])
+        token = desk.token
+        for page in pages:
+            method, _, path = page.partition(" ")
+            path = re.sub(r"\{\w+\}", "1", path)
+            if path == "/events":
+                continue  # a stream, which is of the overview
+            answer = desk.get(path) if method == "GET" else desk.post(path, token=token)
+            lacks = re.search(r"with the scope (\w+)", answer.text)
+            assert (answer.status_code == 403 and lacks is not None) == (page not in its), (scope, page)
+        assert desk.post("/sign-out", token=token).headers["location"] == "/dashboard/sign-in"
+
+
+def test_nobody_is_signed_in_from_another_site(site: Server) -> None:
+    owner = owner_called(site, "Elsewhere")
+    before = everything(site)
+    answer = httpx.post(
+        f"{site.url}/dashboard/sign-in", data={"key": owner.key}, headers={"Sec-Fetch-Site": "cross-site"}
+    )
+    assert answer.status_code == 403
+    assert "set-cookie" not in answer.headers
+    assert everything(site) == before
+
+
+def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(target: _Target) -> None:
+    for value in ("", "x", target.owner.key, target.owner.id, "0" * 64):
+        answer = httpx.get(
+            f"{target.owner.server.url}/dashboard/ledger", headers={"Cookie": f"privest-session={value}"}
+        )
+        assert answer.status_code == 303
+
+
+# Other owners
+
+NAMES = ("Zebedee", "Quillon", "Xylophone")
+"""What no page may show to others."""
+
+ELSEWHERE = {
+    "/datasets/{dataset}": 404,
+    "/datasets/{dataset}/delete": 404,
+    "/answers/{job}": 404,
+    "/answers/{theirs}": 404,
+    "/answers?before={job}": 200,
+    "/ledger?dataset={dataset}": 200,
+    "/ledger?analyst={analyst}": 200,
+    "/ledger?analyst={owner}": 200,
+    "/ledger?text={job}": 200,
+    "/ledger?text=Xylophone": 200,
+    "/ledger?text=Quillon": 200,
+    "/ledger/{seq}": 404,
+    "/what-if?dataset={dataset}": 200,
+    "/analysts?dataset={dataset}&analyst={analyst}": 200,
+    "/datasets": 200,
+    "/ledger/export": 200,
+    "": 200,
+    "/admin": 403,
+    "/admin?frozen=true": 403,
+}
+
+
+def test_the_pages_of_one_owner_show_nothing_of_another(site: Server, target: _Target) -> None:
+    stranger = owner_called(site, "Stranger")
+    own = dataset_called(stranger, "Own rows")
+    desk, hidden = Desk(site, stranger.key), {*NAMES, *target.places.values()} - {target.places["seq"]}
+    for path, status in ELSEWHERE.items():
+        answer = desk.get(path.format(**target.places), follow_redirects=True)
+        assert answer.status_code == status, path
+        told = answer.text
+        for part in re.split(r"[/?=&]", path.format(**target.places)):  # what was asked for may be said again
+            told = told.replace(part, "") if part in hidden else told
+        assert not [each for each in hidden if each in told], path
+    assert own in desk.get("/datasets").text
+
+
+def test_every_page_with_a_place_in_its_path_is_tried_above() -> None:
+    def pattern(path: str) -> str:
+        return re.sub(r"\{\w+\}", "*", path.partition("?")[0])
+
+    assert {pattern(path) for path in routes("GET") if "{" in path} <= {pattern(path) for path in ELSEWHERE}
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("/datasets/{dataset_id}/delete", 404),
+        ("/analysts", 404),
+        ("/analysts/revoke", 404),
+        ("/admin/owners/{owner_id}/freeze", 403),
+    ],
+)
+def test_the_forms_of_one_owner_change_nothing_of_another(
+    site: Server, target: _Target, name: str, status: int
+) -> None:
+    desk = Desk(site, owner_called(site, "Stranger").key)
+    token, before = desk.token, everything(site)
+    answer = target.send(desk, FORMS[name], token=token)
+    assert answer.status_code == status
+    assert not [name for name in NAMES if name in answer.text]
+    assert everything(site) == before
+
+
+def test_answers_to_analysts_are_not_the_owners(anna: Hospital, target: _Target) -> None:
+    desk = Desk(target.owner.server, target.owner.key)
+    assert desk.get(f"/answers/{target.places['job']}").status_code == 200
+    assert desk.get(f"/answers/{target.places['theirs']}").status_code == 404
+    assert target.places["theirs"] not in desk.get("/answers").text
+
+
+def test_the_administrator_sees_no_page_of_owners(site: Server, target: _Target) -> None:
+    desk = Desk(site, ADMIN_KEY)
+    own = {"", "/", "/sign-in", "/admin"}
+    places = {
+        "dataset_id": target.places["dataset"],
+        "job_id": target.places["job"],
+        "seq": "1",
+    }
+    tried = [path.format(**places) for path in routes("GET") - own]
+    assert len(tried) > 8
+    for path in tried:
+        answer = desk.get(path)
+        assert answer.status_code == 403, path
+        assert not [name for name in NAMES if name in answer.text], path
+    before, token = everything(site), desk.token
+    for name, form in FORMS.items():
+        if form.role == "owner" and name != "/sign-out":
+            assert target.send(desk, form, token=token).status_code == 403, name
+    assert everything(site) == before
+
+
+# Headers
+
+
+def _policy(answer: httpx.Response) -> dict[str, set[str]]:
+    parts = [part.split() for part in answer.headers["content-security-policy"].split(";")]
+    return {name: set(sources) for name, *sources in parts}
+
+
+def all_pages(anna: Hospital) -> list[tuple[str, int]]:
+    """Pages of an owner, with what they answer."""
+    dataset = anna.datasets["Blood panels"]
+    paths = ["", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
+    paths += [
+        f"/datasets/new?kind={kind}" for kind in ("points", "vectors", "partial-vectors", "labelled", "json")
+    ]
+    paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
+    paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]
+    paths += [f"/answers/{job}" for job in anna.jobs.values()]
+    refused = [("/nowhere", 404), ("/admin", 403), ("/ledger?before=x", 422)]
+    return [(path, 200) for path in paths] + refused
+
+
+def test_no_page_runs_or_loads_what_is_not_its_own(anna: Hospital) -> None:
+    desk = Desk(anna.server, anna.owner.key)
+    answers = [(path, status, desk.get(path)) for path, status in all_pages(anna)]
+    admin = Desk(anna.server, ADMIN_KEY)
+    answers.append(("/admin", 200, admin.get("/admin")))
+    answers.append(("verified", 200, desk.post("/ledger/verify")))
+    for path, status, answer in answers:
+        assert answer.status_code == status, path
+        assert answer.headers["content-type"] == "text/html; charset=utf-8", path
+        assert _policy(answer) == POLICY, path
+        assert answer.headers["x-content-type-options"] == "nosniff", path
+        assert answer.headers["cache-control"] == "no-store", path
+        assert answer.headers["referrer-policy"] == "same-origin", path
+        page = Markup(answer.text)
+        assert page.inline == [], path
+        for tag, given in page.elements:
+            assert tag not in ("style", "iframe", "object", "embed", "base"), path
+            assert tag != "script" or given.get("src", "").startswith("/dashboard/static/"), path  # pyright: ignore
+            assert not [name for name in given if name == "style" or name.startswith("on")], (path, tag)
+            for name in ("src", "href", "action"):
+                assert (given.get(name) or "/").startswith(("/", "#")), (path, tag, given)
+                assert not (given.get(name) or "").startswith("//"), (path, tag, given)
+
+
+def test_static_files_are_kept_for_good_and_change_their_address(anna: Hospital) -> None:
+    page = Markup(Desk(anna.server, anna.owner.key).get("").text)
+    files = {
+        link
+        for tag, given in page.elements
+        if tag in ("link", "script", "img")
+        for link in (given.get("src"), given.get("href"))
+        if link
+    }
+    assert len(files) >= 4
+    for file in files:
+        assert re.search(r"\?v=[0-9a-f]{12}$", file)
+        answer = httpx.get(anna.server.url + file)
+        assert answer.status_code == 200
+        assert answer.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_the_interface_knows_no_sessions(target: _Target) -> None:
+    desk = Desk(target.owner.server, target.owner.key)
+    cookie = {"Cookie": f"privest-session={desk.cookie}"}
+    for method, path in (("GET", "/v1/datasets"), ("DELETE", f"/v1/datasets/{target.places['dataset']}")):
+        answer = httpx.request(method, target.owner.server.url + path, headers=cookie)
+        assert answer.status_code == 401, "a browser sends cookies unasked: they must not open it"

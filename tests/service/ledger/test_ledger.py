@@ -1,0 +1,506 @@
+"""The ledger itself: arithmetic of charges, rounding, limits, and a verifier that misses no forgery."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from fractions import Fraction
+from math import inf
+from typing import Literal
+
+import mpmath
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest_service.database import Database
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges, views
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account
+from privest_service.ledger.units import EPSILON, INFORMATIVE_CAP, MU_SQUARED, PROBABILITY, Charge, Limits
+from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
+from testing.books import Books, tenth
+
+
+@pytest.fixture
+def books(database: Database) -> Books:
+    return Books(database)
+
+
+def gdp(mu_squared: int, slack: int = 0) -> Limits:
+    return Limits("gdp", 1, 1, mu_squared, slack)
+
+
+def basic(epsilon: int, delta: int = 0) -> Limits:
+    return Limits("basic", epsilon, delta, 0, 0)
+
+
+# Arithmetic
+
+
+@pytest.mark.parametrize(
+    ("limits", "charge"),
+    [
+        (gdp(100, 5), Charge(10**12, 10**12, 40, 2)),
+        (basic(100, 5), Charge(40, 2, 10**12, 10**12)),
+    ],
+    ids=["gdp", "basic"],
+)
+def test_an_account_is_held_to_both_sums_of_its_own_currency(
+    books: Books, limits: Limits, charge: Charge
+) -> None:
+    account = books.open(limits)
+    first, _ = (books.reserve({account: charge}) for _ in range(2))
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: charge})
+    with books.database.write() as session:
+        assert charges.void(session, first)
+        assert not charges.void(session, first)
+    books.reserve({account: charge})
+    found = books.account(account)
+    assert (found.epsilon_spent, found.delta_spent) == (2 * charge.epsilon, 2 * charge.delta)
+    assert (found.mu_squared_spent, found.slack_spent) == (2 * charge.mu_squared, 2 * charge.slack)
+    assert found.seq == 5
+    assert books.faults() == []
+
+
+@pytest.mark.parametrize("over", [Charge(1, 1, 101, 0), Charge(1, 1, 0, 6)])
+def test_either_sum_refuses(books: Books, over: Charge) -> None:
+    account = books.open(gdp(100, 5))
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: over})
+    books.reserve({account: Charge(10**18, 10**17, 100, 5)})
+
+
+def test_a_reservation_is_all_or_nothing(books: Books) -> None:
+    rich, poor = books.open(gdp(100)), books.open(gdp(10))
+    for asked in ({rich: Charge(1, 1, 11, 0), poor: Charge(1, 1, 11, 0)},):
+        with pytest.raises(BudgetExceeded):
+            books.reserve(asked)
+    with books.database.read() as session:
+        assert session.query(Job).count() == 0
+        assert session.execute(text("SELECT count(*) FROM idempotency_keys")).scalar() == 0
+        assert session.execute(text("SELECT count(*) FROM job_transitions")).scalar() == 0
+    assert [books.account(account).mu_squared_spent for account in (rich, poor)] == [0, 0]
+    assert books.faults() == []
+
+
+def test_accounts_of_a_frozen_owner_are_not_debited(books: Books) -> None:
+    account = books.open(gdp(100))
+    for frozen in (True, False):
+        with books.database.write() as session:
+            ledger.set_frozen(session, books.owner, frozen, by="owner")
+        if frozen:
+            with pytest.raises(AccountFrozen):
+                books.reserve({account: Charge(1, 1, 1, 0)})
+    books.reserve({account: Charge(1, 1, 1, 0)})
+
+
+def test_limits_rise_and_never_fall(books: Books) -> None:
+    account = books.open(gdp(100, 5))
+    books.reserve({account: Charge(1, 1, 100, 5)})
+    for lower in (gdp(99, 5), gdp(200, 4), Limits("gdp", 0, 1, 200, 6)):
+        with pytest.raises(Invalid), books.database.write() as session:
+            ledger.raise_limits(session, account, lower)
+    with books.database.write() as session:
+        ledger.raise_limits(session, account, gdp(101, 5))
+    books.reserve({account: Charge(1, 1, 1, 0)})
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: Charge(1, 1, 1, 0)})
+    assert books.faults() == []
+
+
+def test_a_claim_is_final(books: Books) -> None:
+    account = books.open(gdp(100))
+    reserved = [books.reserve({account: Charge(1, 1, 10, 0)}) for _ in range(3)]
+    with books.database.write() as session:
+        claimed = [jobs.claim_next(session, timedelta(hours=1)) for _ in range(2)]
+        assert [job.id for job in claimed if job] == reserved[:2]
+        assert not charges.void(session, reserved[0])
+        assert charges.commit(session, reserved[0], "{}")
+        assert jobs.fail(session, reserved[1])
+        # Every further move is refused.
+        for job in reserved[:2]:
+            assert not charges.commit(session, job, "{}")
+            assert not jobs.fail(session, job)
+            assert not charges.void(session, job)
+        assert not jobs.fail(session, reserved[2])
+        assert not charges.commit(session, reserved[2], "{}")
+    assert books.account(account).mu_squared_spent == 30
+
+
+def test_the_largest_charges_do_not_overflow(books: Books) -> None:
+    most = 2**61
+    account = books.open(basic(10, 10))
+    for _ in range(3):
+        books.reserve({account: Charge(1, 1, most, most)})
+    assert books.account(account).mu_squared_spent == INFORMATIVE_CAP
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: Charge(most, most, most, most)})
+    assert books.faults() == []
+
+
+def test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least(books: Books) -> None:
+    most = 2**61
+    account = books.open(basic(10, 10))
+    jobs = [books.reserve({account: Charge(1, 1, most, 5)}) for _ in range(4)]
+    for left, job in zip((3, 2, 1, 0), jobs, strict=True):
+        with books.database.write() as session:
+            assert charges.void(session, job)
+        found = books.account(account)
+        assert (found.epsilon_spent, found.delta_spent, found.slack_spent) == (left, left, 5 * left)
+        assert found.mu_squared_spent == INFORMATIVE_CAP
+    assert books.faults() == []
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+@pytest.mark.parametrize(("epsilon", "admitted"), [(1.0, 121), (2.0, 424), (3.0, 874)])
+def test_how_many_queries_a_gdp_budget_admits(books: Books, epsilon: float, admitted: int) -> None:
+    """targets.md: exact Gaussian composition, less the slack share."""
+    charge, account = tenth(), books.open(Limits.of(epsilon, 1e-5, "gdp"))
+    with books.database.write() as session:
+        for _ in range(admitted):
+            books.reserve_in(session, {account: charge})
+    with pytest.raises(BudgetExceeded), books.database.write() as session:
+        books.reserve_in(session, {account: charge})
+    found = books.account(account)
+    assert found.mu_squared_spent == admitted * charge.mu_squared
+    with books.database.read() as session:
+        budget = views.budget(session.get_one(Account, account))
+    assert budget.queries == admitted
+    assert budget.spent.epsilon <= epsilon
+    assert budget.remaining.epsilon < 0.1
+    assert books.faults() == []
+
+
+@pytest.mark.parametrize(("epsilon", "admitted"), [(1.0, 10), (2.0, 20), (3.0, 30)])
+def test_how_many_queries_a_basic_budget_admits(books: Books, epsilon: float, admitted: int) -> None:
+    charge, account = tenth(), books.open(Limits.of(epsilon, 1e-5, "basic"))
+    for _ in range(admitted):
+        books.reserve({account: charge})
+    with pytest.raises(BudgetExceeded):
+        books.reserve({account: charge})
+    assert books.account(account).epsilon_spent == books.account(account).epsilon_limit
+
+
+# The chain
+
+
+FORGERIES: dict[str, tuple[str, str]] = {
+    "amount": ("UPDATE entries SET mu_squared = 1 WHERE account_id = :a AND seq = 3", "was changed"),
+    "kind": ("UPDATE entries SET kind = 'void' WHERE account_id = :a AND seq = 3", "was changed"),
+    "job": ("UPDATE entries SET job_id = NULL WHERE account_id = :a AND seq = 3", "was changed"),
+    "moment": (
+        "UPDATE entries SET at = (SELECT max(at) FROM entries) WHERE account_id = :a AND seq = 2",
+        "was changed",
+    ),
+    "sum after": ("UPDATE entries SET epsilon_spent = 0 WHERE account_id = :a AND seq = 3", "sums of its"),
+    "queries after": ("UPDATE entries SET queries = 9 WHERE account_id = :a AND seq = 3", "sums of its"),
+    "hash": ("UPDATE entries SET hash = 'x' WHERE account_id = :a AND seq = 3", "was changed"),
+    "place": ("UPDATE entries SET seq = 99 WHERE account_id = :a AND seq = 4", "does not follow"),
+    "removed": ("DELETE FROM entries WHERE account_id = :a AND seq = 3", "does not follow"),
+    "last removed": ("DELETE FROM entries WHERE account_id = :a AND seq = 4", "does not end"),
+    "first removed": ("DELETE FROM entries WHERE account_id = :a AND seq = 1", "does not follow"),
+    "all removed": ("DELETE FROM entries WHERE account_id = :a", "does not end"),
+    "sum": ("UPDATE accounts SET mu_squared_spent = 0 WHERE id = :a", "spent mu_squared"),
+    "other sum": ("UPDATE accounts SET epsilon_spent = 0 WHERE id = :a", "spent epsilon"),
+    "limit": ("UPDATE accounts SET mu_squared_limit = 1000 WHERE id = :a", "limit of mu_squared"),
+    "queries": ("UPDATE accounts SET queries = 0 WHERE id = :a", "number of queries"),
+    "head": ("UPDATE accounts SET head = 'x' WHERE id = :a", "does not end"),
+    "length": ("UPDATE accounts SET seq = 9 WHERE id = :a", "does not end"),
+}
+
+
+def disarm(session: Session) -> None:
+    """Take away what keeps entries as they are, as somebody with the database in hand could."""
+    if session.get_bind().dialect.name == "sqlite":
+        for action in ("update", "delete"):
+            session.execute(text(f"DROP TRIGGER entries_no_{action}"))
+    else:
+        session.execute(text("ALTER TABLE entries DISABLE TRIGGER ALL"))
+        session.execute(text("GRANT UPDATE, DELETE ON entries TO CURRENT_USER"))
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_the_verifier_sees(books: Books, forgery: str) -> None:
+    account, other = books.open(gdp(100)), books.open(gdp(100))
+    for target in (account, other):
+        for _ in range(3):
+            books.reserve({target: Charge(1, 1, 10, 0)})
+    assert books.faults() == []
+    command, words = FORGERIES[forgery]
+    with books.database.write() as session:
+        disarm(session)
+        assert session.execute(text(command), {"a": account}).rowcount >= 1  # pyright: ignore
+    faults = books.faults()
+    assert any(words in fault for fault in faults), faults
+    of_all = "the heads are not the ends of all chains"
+    assert all(f"account {account}" in fault for fault in faults if fault != of_all), faults
+
+
+def test_the_database_itself_refuses_what_is_over_a_limit(books: Books) -> None:
+    from sqlalchemy.exc import IntegrityError
+
+    account = books.open(gdp(100))
+    for change in ("mu_squared_spent = 101", "mu_squared_spent = -1", "slack_spent = 1"):
+        with pytest.raises(IntegrityError), books.database.write() as session:
+            session.execute(text(f"UPDATE accounts SET {change} WHERE id = {account}"))  # noqa: S608
+
+
+# Against a model of integers
+
+
+class Model(RuleBasedStateMachine):
+    """Accounts as Python integers; every refusal and every sum must be what they say."""
+
+    books: Books
+
+    @initialize(
+        accounts=st.lists(
+            st.tuples(st.sampled_from(["gdp", "basic"]), st.integers(0, 100), st.integers(0, 10)),
+            min_size=1,
+            max_size=4,
+        )
+    )
+    def open(self, accounts: list[tuple[str, int, int]]) -> None:
+        self.limits = {}
+        for composition, loss, probability in accounts:
+            limits = gdp(loss, probability) if composition == "gdp" else basic(loss, probability)
+            self.limits[self.books.open(limits)] = limits
+        self.spent = dict.fromkeys(self.limits, (0, 0, 0, 0))
+        self.unknown: set[tuple[int, int]] = set()
+        """Accounts, and which of their sums came to the cap once."""
+        self.frozen_by: str | None = None
+        self.reserved: dict[str, dict[int, Charge]] = {}
+        self.claimed: list[str] = []
+        self.moves = dict.fromkeys(self.limits, 1)
+
+    def _fits(self, account: int, charge: Charge) -> bool:
+        limits, spent = self.limits[account], self.spent[account]
+        if limits.composition == "gdp":
+            return (
+                spent[2] + charge.mu_squared <= limits.mu_squared and spent[3] + charge.slack <= limits.slack
+            )
+        return spent[0] + charge.epsilon <= limits.epsilon and spent[1] + charge.delta <= limits.delta
+
+    def _add(self, account: int, charge: Charge) -> None:
+        amounts = (charge.epsilon, charge.delta, charge.mu_squared, charge.slack)
+        self.spent[account] = tuple(a + b for a, b in zip(self.spent[account], amounts, strict=True))
+        self.unknown |= {(account, i) for i, sum_ in enumerate(self.spent[account]) if sum_ >= 2**62}
+        self.moves[account] += 1
+
+    def _told(self, account: int) -> tuple[int, ...]:
+        return tuple(2**62 if (account, i) in self.unknown else x for i, x in enumerate(self.spent[account]))
+
+    @rule(data=st.data())
+    def reserve(self, data: st.DataObject) -> None:
+        chosen = data.draw(st.lists(st.sampled_from(list(self.limits)), unique=True, min_size=1))
+        amount = st.builds(
+            Charge, *[st.integers(0, 40) if i % 2 == 0 else st.integers(0, 4) for i in range(4)]
+        )
+        charges = {account: data.draw(amount) for account in chosen}
+        if data.draw(st.booleans()):  # as large as a charge can be, in what is not limited
+            for account, charge in charges.items():
+                most = {"mu_squared": 2**61, "slack": 2**61}
+                if self.limits[account].composition == "gdp":
+                    most = {"epsilon": 2**61, "delta": 2**61}
+                charges[account] = replace(charge, **most)
+        refused = next(
+            (
+                BudgetExceeded
+                for account in charges
+                if not self._fits(account, charges[account])  # own caps, which come before freezes
+            ),
+            AccountFrozen if self.frozen_by else None,
+        )
+        if refused:
+            with pytest.raises(refused):
+                self.books.reserve(charges)
+            return
+        self.reserved[self.books.reserve(charges)] = charges
+        for account, charge in charges.items():
+            self._add(account, charge)
+
+    @rule()
+    def claim(self) -> None:
+        with self.books.database.write() as session:
+            job = jobs.claim_next(session, timedelta(hours=1))
+        expected = None if self.frozen_by else next(iter(self.reserved), None)
+        assert (job.id if job else None) == expected
+        if expected:
+            del self.reserved[expected]
+            self.claimed.append(expected)
+
+    @precondition(lambda self: self.claimed)
+    @rule(committed=st.booleans(), data=st.data())
+    def end(self, committed: bool, data: st.DataObject) -> None:
+        job = self.claimed.pop(data.draw(st.integers(0, len(self.claimed) - 1)))
+        with self.books.database.write() as session:
+            assert not charges.void(session, job)
+            assert charges.commit(session, job, "{}") if committed else jobs.fail(session, job)
+
+    @precondition(lambda self: self.reserved)
+    @rule(data=st.data())
+    def void(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(list(self.reserved)))
+        with self.books.database.write() as session:
+            assert charges.void(session, job)
+        for account, charge in self.reserved.pop(job).items():
+            self._add(account, -charge)
+
+    @rule(data=st.data(), more=st.integers(-5, 30))
+    def raise_limit(self, data: st.DataObject, more: int) -> None:
+        account = data.draw(st.sampled_from(list(self.limits)))
+        old = self.limits[account]
+        new = Limits(
+            old.composition,
+            old.epsilon + (more if old.composition == "basic" else 0),
+            old.delta,
+            old.mu_squared + (more if old.composition == "gdp" else 0),
+            old.slack,
+        )
+        with self.books.database.write() as session:
+            if more < 0:
+                with pytest.raises(Invalid):
+                    ledger.raise_limits(session, account, new)
+                return
+            ledger.raise_limits(session, account, new)
+        self.limits[account] = new
+        self.moves[account] += 1
+
+    @rule(frozen=st.booleans(), by=st.sampled_from(["owner", "owner", "admin"]))
+    def freeze(self, frozen: bool, by: Literal["owner", "admin"]) -> None:
+        with self.books.database.write() as session:
+            if self.frozen_by == "admin" and by == "owner" and not frozen:
+                with pytest.raises(AccountFrozen):
+                    ledger.set_frozen(session, self.books.owner, frozen, by=by)
+                return
+            ledger.set_frozen(session, self.books.owner, frozen, by=by)
+        before = {"both": {"owner", "admin"}, None: set[str]()}.get(self.frozen_by, {str(self.frozen_by)})
+        after = before | {by} if frozen else before - {by} if len(before) == 2 else set[str]()
+        self.frozen_by = "both" if len(after) == 2 else next(iter(after), None)
+
+    @invariant()
+    def agrees(self) -> None:
+        for account in self.spent:
+            found = self.books.account(account)
+            assert self._told(account) == (
+                found.epsilon_spent,
+                found.delta_spent,
+                found.mu_squared_spent,
+                found.slack_spent,
+            )
+            assert found.seq == self.moves[account]
+            assert found.frozen_by == self.frozen_by
+            assert ledger.limits_of(found) == self.limits[account]
+
+    def teardown(self) -> None:
+        with self.books.database.write() as session:
+            for job in self.reserved:  # the queue is the database's, and the next example starts empty
+                charges.void(session, job)
+            for each in ("admin", "owner"):
+                ledger.set_frozen(session, self.books.owner, False, by=each)
+        assert self.books.faults() == []
+
+
+def test_the_ledger_is_a_model_of_integers(books: Books) -> None:
+    class OnThisDatabase(Model):
+        pass
+
+    OnThisDatabase.books = books
+    OnThisDatabase.TestCase.settings = settings(
+        max_examples=15,
+        stateful_step_count=25,
+        database=None,
+        phases=[Phase.generate],  # each step is a transaction: shrinking takes minutes
+        suppress_health_check=list(HealthCheck),
+    )
+    OnThisDatabase.TestCase("runTest").runTest()
+
+
+# Units
+
+
+_amounts = st.floats(0, 1e6, allow_nan=False)
+_probabilities = st.floats(0, 1, exclude_max=True)
+
+
+@given(epsilon=st.floats(0, 1e6, exclude_min=True), delta=_probabilities, mu=_amounts, slack=_probabilities)
+def test_costs_are_rounded_up_by_less_than_a_unit(
+    epsilon: float, delta: float, mu: float, slack: float
+) -> None:
+    charge = Charge.of(PrivacyTarget(epsilon, delta), Cost(mu, slack))
+    # As requested: the decimal that was written. As certified: the float's exact value.
+    for units, exact, per_one in (
+        (charge.epsilon, Fraction(repr(epsilon)), EPSILON),
+        (charge.delta, Fraction(repr(delta)), PROBABILITY),
+        (charge.mu_squared, Fraction(mu), MU_SQUARED),
+        (charge.slack, Fraction(slack), PROBABILITY),
+    ):
+        assert 0 <= units - exact * per_one < 1
+
+
+@given(cost=st.floats(3e6, 1e300))
+def test_huge_costs_stay_huge(cost: float) -> None:
+    charge = Charge.of(PrivacyTarget(cost, 0.0), Cost(cost, 0.0))
+    most = Limits.of(1e6, 0.9, "gdp").mu_squared
+    assert most < charge.mu_squared < 2**62
+    assert charge.epsilon >= min(int(cost) * EPSILON, 2**61)
+
+
+@given(epsilon=st.floats(1e-9, 1e6), delta=_probabilities)
+def test_limits_are_rounded_down_by_less_than_a_unit(epsilon: float, delta: float) -> None:
+    limits = Limits.of(epsilon, delta, "basic")
+    assert 0 <= Fraction(repr(epsilon)) * EPSILON - limits.epsilon < 1
+    assert 0 <= Fraction(repr(delta)) * PROBABILITY - limits.delta < 1
+    assert (
+        Limits.of(Decimal(limits.epsilon) / EPSILON, Decimal(limits.delta) / PROBABILITY, "basic") == limits
+    )
+
+
+def _delta(epsilon: mpmath.mpf, mu: mpmath.mpf) -> mpmath.mpf:
+    """δ_Gμ(ε), as Dong, Roth and Su write it."""
+    return mpmath.ncdf(-epsilon / mu + mu / 2) - mpmath.exp(epsilon) * mpmath.ncdf(-epsilon / mu - mu / 2)
+
+
+@settings(max_examples=60)
+@given(epsilon=st.floats(1e-3, 20), exponent=st.floats(-12, -1))
+def test_gdp_limits_are_the_largest_safe_ones(epsilon: float, exponent: float) -> None:
+    delta = 10.0**exponent
+    limits = Limits.of(epsilon, delta, "gdp")
+    assert limits.slack == limits.delta // 10
+    with mpmath.workdps(60):
+        room = mpmath.mpf(limits.delta - limits.slack) / PROBABILITY
+        exact = mpmath.mpf(limits.epsilon) / EPSILON
+
+        def at(mu_squared: float) -> mpmath.mpf:
+            return _delta(exact, mpmath.sqrt(mpmath.mpf(mu_squared) / MU_SQUARED))
+
+        assert at(limits.mu_squared) <= room
+        assert at(limits.mu_squared * (1 + mpmath.mpf("3e-9")) + 1) > room
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Limits.of(0.0, 0.1, "gdp"),
+        lambda: Limits.of(-1.0, 0.1, "basic"),
+        lambda: Limits.of(1.0, 1.0, "gdp"),
+        lambda: Limits.of(1.0, -0.1, "basic"),
+        lambda: Limits.of(1.0, 0.0, "gdp"),
+        lambda: Limits.of(1e-10, 0.0, "basic"),
+        lambda: Limits.of(1e-9, 1e-17, "gdp"),
+        lambda: Limits.of(float("nan"), 0.1, "basic"),
+        lambda: Limits.of(inf, 0.1, "basic"),
+        lambda: Limits.of(1.0, float("nan"), "gdp"),
+    ],
+)
+def test_budgets_that_are_none(make: Callable[[], Limits]) -> None:
+    with pytest.raises((ValueError, ArithmeticError)):
+        make()
