@@ -435,7 +435,8 @@ def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_pa
             ended.append(owner)
 
         await asyncio.gather(*map(upload, "aaaab"))
-        assert ended == ["a", "b", "a", "a", "a"]
+        assert sorted(ended) == [*"aaaab"]
+        assert ended.index("b") < 2  # behind one upload of the other owner at most
         assert not registrar._turns
 
     in_workers(use)
