@@ -8,8 +8,8 @@ ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/priv
     UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
 WORKDIR /src
 RUN pip install --no-cache-dir uv==0.13.8
-COPY pyproject.toml uv.lock README.md ./
-COPY client/pyproject.toml client/README.md client/
+COPY pyproject.toml uv.lock README.md LICENSE ./
+COPY client/pyproject.toml client/README.md client/LICENSE client/
 RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-install-project
 COPY core core
 COPY service service

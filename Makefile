@@ -48,7 +48,7 @@ chromium:
 test: install chromium ## all tests
 	$(PYTEST)
 
-check: install ## lint, types, imports, interface, Dockerfile, subjects of commits
+check: install ## lint, types, imports, interface, licences, Dockerfile, subjects of commits
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/pyright
@@ -57,6 +57,7 @@ check: install ## lint, types, imports, interface, Dockerfile, subjects of commi
 	$(BIN)/privest openapi | diff - openapi.yaml
 	$(BIN)/datamodel-codegen --check
 	$(BIN)/python scripts/breaking-changes
+	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python scripts/check-commits
 

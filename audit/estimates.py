@@ -30,6 +30,7 @@ from privest.metadata import (
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum
+from privest.privacy.oracle import Oracle
 from privest.records import Records
 from testing.noise import ScaledNoise
 
@@ -124,7 +125,7 @@ class Case:
         return of(one), of(other)
 
 
-class _Oracle:
+class _Oracle(Oracle):
     """A gate whose answers are looked at."""
 
     def __init__(self, plan: Any, gate: Gate) -> None:

@@ -18,9 +18,9 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
 from privest_service.estimates.runners import local
+from privest_service.ledger import receipts
+from privest_service.ledger.charges import Debits
 from privest_service.ledger.models import Account
-from privest_service.ledger.receipts import Signer
-from privest_service.ledger.service import Debits
 from privest_service.problems import BudgetExceeded
 
 NOISE = "AUDIT_NOISE"
@@ -116,7 +116,7 @@ def _join() -> None:
 
     def adopt(*given: Any) -> Dataset:
         bound = signature(honest).bind(*given)
-        bound.arguments["lineage"] = bound.arguments["accepted"].fingerprint[:40]
+        bound.arguments["lineage"] = bound.arguments["accepted"].digest[:40]
         return honest(*bound.args)
 
     datasets._adopt = adopt
@@ -127,7 +127,7 @@ _PLANTED: Mapping[str, Callable[[], None]] = {
     NAMES_QUERIES: lambda: _name(_queries),
     NAMES_SCOPES: _name_scopes,
     JOINED: _join,
-    NAMED: lambda: setattr(Signer, "for_analyst", lambda _, receipt: receipt),
+    NAMED: lambda: setattr(receipts, "for_analyst", lambda _, receipt: receipt),
     IN_TURN: lambda: setattr(Debits, "of_grants", ((), ())),
 }
 

@@ -78,6 +78,8 @@ class _Trusting:
 
     size: int
 
+    description = "the mean"
+
     def diameter(self, clip: float) -> float:
         """See `Statistic`."""
         return 2 * clip

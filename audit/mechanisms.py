@@ -18,7 +18,15 @@ from privest.privacy.matrix_mechanism import (
     prefix_products,
     prefix_sums,
 )
-from privest.privacy.mechanisms import Noise, NoisySum, Scheme, SubsampledSum, noisy_sum, subsampled_sum
+from privest.privacy.mechanisms import (
+    Noise,
+    NoisySum,
+    Scheme,
+    SubsampledRun,
+    SubsampledSum,
+    noisy_sum,
+    subsampled_sum,
+)
 from privest.privacy.subsampling import cost_of, noise_for
 from privest.records import Records
 from testing.noise import ScaledNoise
@@ -36,6 +44,8 @@ class Vectors:
     """
 
     size: int
+
+    description = "the mean"
 
     def diameter(self, clip: float) -> float:
         """Of opposite vectors."""
@@ -95,14 +105,11 @@ def _gaussian_batches(scheme: Scheme) -> SubsampledSum:
 
 def _batches(law: Noise, scheme: Scheme, count: int, noise: float) -> SubsampledSum:
     return subsampled_sum(
-        scheme,
+        SubsampledRun(scheme, _RATE, noise, count),
         statistic=_NAME,
         n=_RECORDS,
         size=1,
         clip=_CLIP,
-        rate=_RATE,
-        count=count,
-        noise=noise,
         law=law,
     )
 

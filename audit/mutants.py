@@ -29,7 +29,7 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
-from privest.estimators.frechet_mean import frechet_mean, planning
+from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -53,7 +53,7 @@ from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, SubsampledSum
+from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes, Products
 from privest_service.estimates import worker
@@ -401,8 +401,8 @@ def _batches_over_n() -> Plant:
     """As if the mean over a batch moved by 2C/n, in the noise and in the certificate."""
     honest, whole = _computed(SubsampledSum, "sensitivity"), budget.subsampled_sum
 
-    def planned(*scheme: Any, rate: float, noise: float, **rest: Any) -> SubsampledSum:
-        return whole(*scheme, rate=rate, noise=noise * rate, **rest)
+    def planned(run: SubsampledRun, **rest: Any) -> SubsampledSum:
+        return whole(replace(run, noise=run.noise * run.rate), **rest)
 
     return _all(
         _put(budget, "subsampled_sum", planned),
@@ -414,7 +414,7 @@ def _slack_on_top() -> Plant:
     def promised(target: Any) -> tuple[float, float]:
         return calibration.mu_for(target.epsilon, target.delta), target.delta / 200
 
-    return _all(_put(budget, "gaussian_budget", promised), _put(planning, "gaussian_budget", promised))
+    return _put(budget, "gaussian_budget", promised)
 
 
 def _slack_uncounted() -> Plant:
@@ -423,7 +423,7 @@ def _slack_uncounted() -> Plant:
     def covered(spent: Cost, target: Any) -> bool:
         return covers(Cost(spent.mu_squared), target)
 
-    return _all(_put(budget, "covers", covered), _put(planning, "covers", covered))
+    return _put(budget, "covers", covered)
 
 
 def _removed() -> Plant:

@@ -14,6 +14,7 @@ from audit.lines import Finding, Line, Section
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
 from privest.privacy.gate import ChunkSum, Gate
+from privest.privacy.oracle import Oracle
 from privest.records import Records
 from testing.noise import ScaledNoise
 
@@ -33,7 +34,7 @@ def masked(value: Any) -> Any:
 
 
 @dataclass
-class _Watched:
+class _Watched(Oracle):
     """A gate that notes what it is asked; what it is told to answer, it does, once it has answered itself.
 
     Attributes:
@@ -51,6 +52,10 @@ class _Watched:
     @property
     def remaining(self) -> int:
         return self.gate.remaining
+
+    @property
+    def streams(self) -> "_Watched":
+        return self
 
     @property
     def unused(self) -> int:

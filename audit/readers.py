@@ -23,10 +23,10 @@ from pyarrow import csv, parquet
 from audit.lines import Finding
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.ingest import ingest
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.estimates.runners.local import Processes
+from privest_service.formats import Format
+from privest_service.upload_errors import RefusedUploadError
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 _ENDING: tuple[Format, ...] = ("npy", "npz", "parquet", "arrow", "json")

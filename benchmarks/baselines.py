@@ -1,4 +1,4 @@
-"""Other ways to draw a tangent Gaussian (paper 000, Section 6.1), none of which the package uses.
+"""Other ways to draw a tangent Gaussian (Utpala et al. 2023, Section 6.1), none of which the package uses.
 
 Each takes standard normal numbers, one for each dimension, and gives a tangent vector at `base` with
 standard deviation 1 in every orthonormal direction.

@@ -120,7 +120,7 @@ class Law:
 
         That is the true coefficients, and what shortening and a penalty move those of many rows by.
         """
-        rows, feature_map = self._many, plan.course.feature_map
+        rows, feature_map = self._many, plan.configured_solver.feature_map
         if plan.standardises:
             z = (rows[:, :-1] - feature_map.mean) / feature_map.scale
             feature_map = feature_map.shifted(z.mean(axis=0), z.std(axis=0))

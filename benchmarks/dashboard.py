@@ -29,15 +29,17 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import worker
 from privest_service.estimates.kinds import KINDS
-from privest_service.ledger import receipts
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import entries, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
-from privest_service.ledger.receipts import ReceiptEntry, Signer, new_signing_key
+from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.receipts import ReceiptEntry, receipt_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
 from privest_service.security.service import create_analyst
+from privest_service.signing import Signer, new_signing_key
 from testing.browser import chromium, find_chromium
 from testing.server import LABELLED, Server
 
@@ -71,14 +73,14 @@ class Chain:
 
     def __init__(self, account: Account, signer: Signer) -> None:
         self.id, self.seq, self.head = account.id, account.seq, account.head
-        self.sums = {name: getattr(account, name) for name in ledger.SUMS_AFTER}
+        self.sums = {name: getattr(account, name) for name in entries.SUMS_AFTER}
         """As they are stored, after the last entry."""
         self._signer = signer
 
     def append(self, kind: str, job: str, why: str | None, amounts: Charge, at: datetime) -> Entry:
         """The next entry."""
         self.seq += 1
-        self.sums["queries"] += ledger.QUERIES[kind]
+        self.sums["queries"] += entries.QUERIES[kind]
         for name, amount in vars(amounts).items():
             self.sums[f"{name}_spent"] = moved(self.sums[f"{name}_spent"], amount)
         entry = Entry(
@@ -221,7 +223,7 @@ def _ask(
         values["lease_until"] = moment + timedelta(minutes=10)
     if state == "committed":
         entries = list(map(ReceiptEntry.of, debits))
-        receipt = signer.receipt(Job(**values), [values["dataset_id"]], entries, question.result)
+        receipt = receipt_of(signer, Job(**values), [values["dataset_id"]], entries, question.result)
         values |= {"result": question.result, "receipt": receipt.model_dump_json()}
     jobs.append(values)
 

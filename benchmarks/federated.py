@@ -1,4 +1,4 @@
-"""Federated descent without privacy (paper 002, Section 5 and Appendix A.4): rounds, matrices sent, time."""
+"""Federated descent without privacy (Zhang et al. 2024, Section 5, Appendix A.4): rounds, matrices, time."""
 
 import os
 
@@ -305,7 +305,7 @@ def all_keys() -> list[Key]:
 
 # What is said of it.
 
-TITLE = "Paper 002, figures 1, 2, 4, 6, 7 and 9: federated descent, not private"
+TITLE = "Zhang et al. (2024), Figures 1, 2, 4, 6, 7 and 9: federated descent, not private"
 TEXT_TARGETS = """
 `benchmarks/federated.py`: Algorithm 1 with η_g = 1 and the owners' full gradients, from a random frame. A
 round counts when it is over, so that the start is the point of no rounds; the targets, in

@@ -216,7 +216,7 @@ def with_spread(errors: Array) -> str:
 
 # What is said of it.
 
-TITLE = "Paper 002, private: several owners in one run"
+TITLE = "Zhang et al. (2024), private: several owners in one run"
 TEXT = """
 `benchmarks/federated_private.py`. Every owner's rows lie behind a gate of its own, with the owner's ε; δ is
 n^−1.5 of one owner. Errors are distances to the answer of all rows without privacy, or to the planted one:

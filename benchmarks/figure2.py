@@ -1,4 +1,4 @@
-"""Figure 2 of paper 000: ε of DP-RSVRG against α, the share of the noise's variance on full gradients.
+"""Figure 2 of Utpala et al. 2023: ε of DP-RSVRG against α, the share of the variance on full gradients.
 
 The paper adds the two noises of a step, σ₁² = ασ² and σ₂² = (1 − α)σ², composes the moments of all steps
 with autodp and looks for the best α. n = 100,000, m = 10,000 steps an epoch, one record a step, and clips

@@ -1,4 +1,4 @@
-"""Figure 3 of paper 000 as a table: excess risk of DP-RGD, DP-RSGD and DP-RSVRG, on data that we can have."""
+"""Figure 3 of Utpala et al. 2023 as a table: excess risk of DP-RGD, DP-RSGD and DP-RSVRG, on data we have."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -170,7 +170,7 @@ One pass is n gradients (the paper's IFO calls over n).
 
 {table(["data", "solver", *(f"ε = {epsilon:g}" for epsilon in EPSILONS)], lines)}
 """
-    publish("figure-3", "Paper 000, Figure 3 as a table", body, page="reproductions.md")
+    publish("figure-3", "Utpala et al. (2023), Figure 3 as a table", body, page="reproductions.md")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Figures 3 and 4 of paper 004 as tables, at noise that keeps its promise, and what Gaussian noise saves."""
+"""Figures 3 and 4 of Kuru et al. 2022 as tables, at certified noise, and what Gaussian noise saves."""
 
 import os
 
@@ -199,7 +199,7 @@ Of `masg` at ε = 10 most of what is left is not noise: its later steps are too 
 
 {noises()}
 """
-    title = "Paper 004, Figures 3 and 4 as tables: accelerated descents"
+    title = "Kuru et al. (2022), Figures 3 and 4 as tables: accelerated descents"
     publish("figures-acceleration", title, body, page="reproductions.md")
 
 

@@ -1,4 +1,4 @@
-"""Figures 1, 2 and 5–7 of paper 001, at calibrated noise, as pictures and tables in docs/reproductions.md."""
+"""Figures 1, 2 and 5–7 of Maunu et al. 2022 at certified noise, for docs/reproductions.md."""
 
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -495,7 +495,10 @@ def publish_all(found: Found) -> None:
         runs=(RUNS_1, RUNS_2, RUNS_5, RUNS_6),
     )
     publish(
-        "robust-pca-figures", "Paper 001, Figures 1, 2 and 5–7: robust PCA", body, page="reproductions.md"
+        "robust-pca-figures",
+        "Maunu et al. (2022), Figures 1, 2 and 5–7: robust PCA",
+        body,
+        page="reproductions.md",
     )
 
 

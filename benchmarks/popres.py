@@ -1,4 +1,4 @@
-"""The stylised POPRES picture of paper 001, Figures 3 and 10, over HTTP: a map in 10,000 columns."""
+"""The stylised POPRES picture of Maunu et al. 2022, Figures 3 and 10, over HTTP: a map in 10,000 columns."""
 
 import io
 import tempfile
@@ -147,7 +147,7 @@ def thresholded(values: np.ndarray) -> np.ndarray:
 
 
 def genes(places: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Inliers, of 20 factors of which the first two are places, and outliers, as paper 001 makes them."""
+    """Inliers, of 20 factors of which the first two are places, and outliers, as in Maunu et al. 2022."""
     others = 0.15 * rng.standard_normal((INLIERS, FACTORS - RANK))
     inliers = np.hstack([places, others]) @ rng.standard_normal((FACTORS, DIM))
     outliers = rng.uniform(-0.5, 0.5, (OUTLIERS, 30)) @ rng.standard_normal((30, DIM))
@@ -287,7 +287,7 @@ the length of the vector of both angles. δ = {DELTA:g}.
 
 {_remarks(panels, answers).strip()}
 """
-    return "Paper 001, Figures 3 and 10: the stylised POPRES picture", body
+    return "Maunu et al. (2022), Figures 3 and 10: the stylised POPRES picture", body
 
 
 def _in_degrees(values: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Table 2 of paper 000: what privacy adds to each of 3×10⁵ stochastic steps."""
+"""Table 2 of Utpala et al. 2023: what privacy adds to each of 3×10⁵ stochastic steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

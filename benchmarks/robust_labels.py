@@ -302,7 +302,7 @@ records. A bounded penalty alone does not help: the loss is not bounded by it.
 
 ### Each record seen once
 
-The rows of the plane and its loss `sigmoid` by Algorithm 3 of paper 003 (`solver: spider`), beside
+The rows of the plane and its loss `sigmoid` by Algorithm 3 of Liu and Talwar 2025 (`solver: spider`), beside
 `escape`, which reads all records at every step; {STREAM_SEEDS} seeds. Some point of the run is expected to
 have a gradient of at most α and no curvature below −√(ρα). Until α is below M²/ρ = 0.074 every point has: the
 plan says so, and how many records it would take.

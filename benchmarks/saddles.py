@@ -1,4 +1,4 @@
-"""Saddle points with known answers: how private descent leaves them, and how its error scales (paper 003)."""
+"""Saddle points with known answers: how private descent leaves them, and its error (Liu and Talwar 2025)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -412,7 +412,7 @@ def main() -> None:
         TEXT_PREFIXES,
         prefix_table(),
     ]
-    publish("saddles", "Paper 003: leaving saddle points", "\n\n".join(parts), "reproductions.md")
+    publish("saddles", "Liu and Talwar (2025): leaving saddle points", "\n\n".join(parts), "reproductions.md")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time per tangent Gaussian sample in a solver loop, against the baselines of paper 000, Section 6.1."""
+"""Time per tangent Gaussian sample in a loop, against the baselines of Utpala et al. 2023, Section 6.1."""
 
 from collections.abc import Callable
 from functools import partial

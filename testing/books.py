@@ -10,12 +10,14 @@ from sqlalchemy.orm import Session
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
+from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import lines
-from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanism
+from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 from testing.server import SIGNER
 
 _numbers = count()
@@ -67,15 +69,15 @@ class Books:
         with self.database.write() as session:
             return self.reserve_in(session, charges)
 
-    def reserve_in(self, session: Session, charges: dict[int, Charge], name: str | None = None) -> str:
+    def reserve_in(self, session: Session, amount_of: dict[int, Charge], name: str | None = None) -> str:
         """The same in a transaction that does more, under a key of this name."""
         job = self.job()
         name = name or f"{new_id('key')}-{next(_numbers)}"
         key = IdempotencyKey(principal_id="somebody", key=name, body_digest="", job_id=job.id)
-        accounts = held(session, charges)
-        amounts = [charges[account.id] for account in accounts]
+        accounts = held(session, amount_of)
+        amounts = [amount_of[account.id] for account in accounts]
         mechanism = Mechanism(digest="0" * 64, content="{}")
-        ledger.reserve(session, job, [ledger.Debits(job, accounts, amounts, mechanism)], key)
+        charges.reserve(session, job, [charges.Debits(job, accounts, amounts, mechanism)], key)
         return job.id
 
     def account(self, account_id: int) -> Account:

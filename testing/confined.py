@@ -21,7 +21,7 @@ from unittest.mock import patch
 
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.import_spec import ImportSpec
-from privest_service.datasets.readers import Format
+from privest_service.formats import Format
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

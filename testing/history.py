@@ -21,14 +21,16 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import service as estimates
 from privest_service.estimates import worker
 from privest_service.estimates.kinds import KINDS, Plan
-from privest_service.ledger import receipts
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import charges, entries, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
-from privest_service.owners.models import Owner
+from privest_service.ledger.models import Account, Entry
 from privest_service.problems import BudgetExceeded
-from privest_service.security.models import Analyst
+from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Principal
+from privest_service.signing import signer_of
 from testing.server import Caller
 
 _ASKED: dict[str, tuple[str, dict[str, Any]]] = {
@@ -206,7 +208,7 @@ def _then() -> Iterator[Callable[[datetime], None]]:
         setattr(row, "at" if isinstance(row, Transition) else "created_at", clock[0])
 
     with ExitStack() as stack:
-        for module in (ledger, receipts):
+        for module in (entries, jobs, receipts):
             stack.enter_context(patch.object(module, "now", lambda: clock[0]))
         for table in (Job, Transition, IdempotencyKey):
             event.listen(table, "before_insert", enter)
@@ -249,14 +251,14 @@ def _lived(
         job = estimates._reserve(session, ask, question, estimates._Draft.of(question, plan)).job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
-            assert ledger.void(session, job)
+            assert charges.void(session, job)
             return
         set_clock(moment + timedelta(seconds=waited))
-        claimed = ledger.claim_next(session, timedelta(minutes=10))
+        claimed = jobs.claim_next(session, timedelta(minutes=10))
         assert claimed is not None
         assert claimed.id == job, "something older waits"
         set_clock(moment + timedelta(seconds=waited + ran))
-        assert ledger.commit(session, job, result) if how == "committed" else ledger.fail(session, job)
+        assert charges.commit(session, job, result) if how == "committed" else jobs.fail(session, job)
 
     try:
         database.run(live)
@@ -287,7 +289,7 @@ def _move_to(database: Database, owner: Caller, analysts: Sequence[Caller], sinc
 
 
 def _sign_anew(session: Session, account: Account, since: datetime) -> None:
-    signer, head = receipts.signer_of(session), ""
+    signer, head = signer_of(session), ""
     found = select(Entry).where(Entry.account_id == account.id).order_by(Entry.seq)
     for entry in session.scalars(found).all():
         assert entry.kind == "limit", "a past comes first"

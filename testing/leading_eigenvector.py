@@ -21,6 +21,8 @@ class LeadingEigenvector:
 
     size: int
 
+    description = "the mean gradient"
+
     def diameter(self, clip: float) -> float:
         """Two gradients may be opposite."""
         return 2.0 * clip

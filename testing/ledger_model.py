@@ -8,6 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from privest_service.jobs import service as jobs
+from privest_service.ledger import charges as ledger_charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
@@ -98,7 +100,7 @@ class LedgerModel(RuleBasedStateMachine):
     @rule()
     def claim(self) -> None:
         with self.books.database.write() as session:
-            job = ledger.claim_next(session, timedelta(hours=1))
+            job = jobs.claim_next(session, timedelta(hours=1))
         expected = None if self.frozen_by else next(iter(self.reserved), None)
         assert (job.id if job else None) == expected
         if expected:
@@ -110,15 +112,15 @@ class LedgerModel(RuleBasedStateMachine):
     def end(self, committed: bool, data: st.DataObject) -> None:
         job = self.claimed.pop(data.draw(st.integers(0, len(self.claimed) - 1)))
         with self.books.database.write() as session:
-            assert not ledger.void(session, job)
-            assert ledger.commit(session, job, "{}") if committed else ledger.fail(session, job)
+            assert not ledger_charges.void(session, job)
+            assert ledger_charges.commit(session, job, "{}") if committed else jobs.fail(session, job)
 
     @precondition(lambda self: self.reserved)
     @rule(data=st.data())
     def void(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(list(self.reserved)))
         with self.books.database.write() as session:
-            assert ledger.void(session, job)
+            assert ledger_charges.void(session, job)
         for account, charge in self.reserved.pop(job).items():
             self._add(account, -charge)
 
@@ -171,7 +173,7 @@ class LedgerModel(RuleBasedStateMachine):
     def teardown(self) -> None:
         with self.books.database.write() as session:
             for job in self.reserved:  # the queue is the database's, and the next example starts empty
-                ledger.void(session, job)
+                ledger_charges.void(session, job)
             for each in ("admin", "owner"):
                 ledger.set_frozen(session, self.books.owner, False, by=each)
         assert self.books.faults() == []

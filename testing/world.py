@@ -17,9 +17,11 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.kinds import KINDS
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import lines
-from privest_service.ledger.models import Account, Entry, IdempotencyKey, Job, Transition
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
 from privest_service.owners.service import create_owner
@@ -157,10 +159,10 @@ class World:
             self.end(database, until(lambda: claimed(database)), "{}")
         if self.check(database) == "claimed":  # its process is gone, and with it all that it drew
             with database.write() as session:
-                assert ledger.fail_overdue(session, now() + timedelta(days=1)) == known
+                assert jobs.fail_overdue(session, now() + timedelta(days=1)) == known
         with database.read() as session:
-            assert ledger.waiting(session) == 0
-            assert ledger.overdue(session, now() + timedelta(days=1)) == []
+            assert jobs.waiting(session) == 0
+            assert jobs.overdue(session, now() + timedelta(days=1)) == []
         after = self.check(database)
         assert after in ("committed", "failed", "voided")
         return after

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="privest-client", description="Ask a Privest service; PRIVEST_URL and PRIVEST_KEY say which."
     )
+    parser.add_argument("--version", action="version", version=f"privest-client {version('privest-client')}")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("datasets", help="what may be asked about")
     budget = commands.add_parser("budget", help="what is spent and what is left")

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -16,6 +17,7 @@ from privest_client.showing import Budget, Plan, confirmed, progress_of_job, pro
 
 T = TypeVar("T")
 
+_NAME = f"privest-client/{version('privest-client')}"
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _WAIT = 600.0
 """Seconds that an estimate is waited for, unless told otherwise."""
@@ -27,7 +29,7 @@ class _Face:
     def __init__(self, url: str, key: str, *, progress: bool = True) -> None:
         self._options: dict[str, Any] = {
             "base_url": url.rstrip("/"),
-            "headers": {"Authorization": f"Bearer {key}", "User-Agent": "privest-client"},
+            "headers": {"Authorization": f"Bearer {key}", "User-Agent": _NAME},
             "timeout": _TIMEOUT,
         }
         self._progress = progress

@@ -101,7 +101,7 @@ class PointsMetadata(DatasetMetadata):
         """Of that ball: the public radius, else the manifold's natural one."""
         return self.space.natural_radius if self.radius is None else self.radius
 
-    def point(self, given: list[Any], name: str) -> Array:
+    def point(self, given: Sequence[object], name: str) -> Array:
         """A public point, given as nested lists under this name, as an array.
 
         Raises:

@@ -17,6 +17,9 @@ MADE = {
     "reference/client.md": "client/README.md",
     "reference/http.md": "openapi.yaml",
     "notebook.md": "examples/notebook.ipynb",
+    "contributing.md": "CONTRIBUTING.md",
+    "security.md": "SECURITY.md",
+    "changelog.md": "CHANGELOG.md",
 }
 """Pages, and the files of the project that they are made of."""
 
@@ -35,7 +38,7 @@ _LINK = re.compile(r"(\]\()(?!\w+:|#|<)([^)#\s]*)((?:#[^)\s]*)?\))")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made, and the examples as files."""
+    """Add the pages that are made, and the examples and the licence as files."""
     for page, source in MADE.items():
         text = (ROOT / source).read_text()
         if source.endswith(".yaml"):
@@ -47,8 +50,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         elif page == "reference/client.md":
             text += _CLIENT
         files.append(File.generated(config, page, content=text))
-    for example in sorted((ROOT / "examples").glob("*.py")):
-        files.append(File.generated(config, f"examples/{example.name}", abs_src_path=str(example)))
+    for file in (ROOT / "LICENSE", *sorted((ROOT / "examples").glob("*.py"))):
+        name = str(file.relative_to(ROOT))
+        files.append(File.generated(config, name, abs_src_path=str(file)))
     return files
 
 

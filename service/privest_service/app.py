@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib.metadata import version
 
 from fastapi import Depends, FastAPI
 
@@ -79,7 +80,7 @@ def create_app(settings: Settings | None) -> FastAPI:
 
     app = FastAPI(
         title="Privest",
-        version="1",
+        version=version("privest"),
         description=_DESCRIPTION,
         lifespan=lifespan,
         generate_unique_id_function=lambda route: route.name,

@@ -23,11 +23,12 @@ from privest_service.database.migrate import is_current, migrate
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
+from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger.export import Heads, heads, lines
 from privest_service.ledger.models import Account
 from privest_service.ledger.verify import verify
-from privest_service.owners.models import Owner
+from privest_service.security.models import Owner
 from privest_service.security.service import revoke_all
 from privest_service.settings import Settings
 
@@ -159,7 +160,7 @@ def _fill(old: Session, new: Session, rows: Store, store: Store) -> None:
     for dataset in old.scalars(select(Dataset).where(Dataset.deleted_at.is_(None))):
         if not store.path(dataset.owner_id, dataset.id).exists():
             _copy_rows(rows, store, dataset)
-    ledger.abandon(new)
+    jobs.abandon(new)
     for owner_id in new.scalars(select(Owner.id).order_by(Owner.id)).all():
         ledger.lose(new, owner_id)
     revoke_all(new)

@@ -5,7 +5,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 
 from privest_service.database import Database
-from privest_service.ledger import service as ledger
+from privest_service.jobs import service as jobs
 from privest_service.problems import DatabaseUnavailable, Forbidden, Unavailable, documented
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import ReadDep, ServicesDep
@@ -53,6 +53,6 @@ def queue(database: Database) -> tuple[int, float] | None:
     """How many jobs wait, and for how many seconds the oldest has; None if the database does not answer."""
     try:
         with database.read() as session:
-            return ledger.queue(session)
+            return jobs.queue(session)
     except DatabaseUnavailable:
         return None

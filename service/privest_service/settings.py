@@ -15,8 +15,8 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from privest_service.ledger.receipts import Signer, new_signing_key
 from privest_service.security.tokens import Algorithm, Tokens
+from privest_service.signing import Signer, new_signing_key
 
 _SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 

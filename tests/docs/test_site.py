@@ -69,7 +69,7 @@ def test_no_link_is_dead(site: dict[Path, Page]) -> None:
 
 def test_no_link_is_dead_in_the_repository_either() -> None:
     """Where pages are read as files, before any site is made of them."""
-    pages = [ROOT / "README.md", ROOT / "client/README.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), ROOT / "client/README.md", *(ROOT / "docs").rglob("*.md")]
     links = [(page, link) for page in pages for link in re.findall(r"\]\(([^)#\s]+)", page.read_text())]
     assert not [
         (page, link)

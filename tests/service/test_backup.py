@@ -15,8 +15,9 @@ from privest_service.cli import main
 from privest_service.database import Database, now
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
-from privest_service.ledger.models import Account, Job
-from privest_service.owners.models import Owner
+from privest_service.jobs.models import Job
+from privest_service.ledger.models import Account
+from privest_service.security.models import Owner
 from privest_service.settings import Settings
 from testing.server import (
     ADMIN_KEY,

@@ -1,30 +1,60 @@
 """What the commands say of themselves: versions, names, and what is missing."""
 
 import os
+import re
 import socket
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
-from importlib.metadata import version
+from collections.abc import Callable
+from importlib.metadata import metadata, version
 from pathlib import Path
 
 import pytest
+import yaml
 
 import benchmarks.peers
 from benchmarks.__main__ import NAMES
 from benchmarks.__main__ import main as run_benchmarks
+from privest_client.cli import main as run_client
 from privest_service.cli import main
 from testing import ROOT
 
 PRIVEST = str(Path(sys.executable).with_name("privest"))
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("run", "package"), [(main, "privest"), (run_client, "privest-client")])
+def test_the_version_is_told(
+    run: Callable[[list[str]], int], package: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["--version"])
+        run(["--version"])
     assert ended.value.code == 0
-    assert capsys.readouterr().out == f"privest {version('privest')}\n"
+    assert capsys.readouterr().out == f"{package} {version('privest')}\n"
+
+
+def test_there_is_one_version_and_the_changelog_has_it() -> None:
+    """pyproject.toml is the source; the client's own names the same, as both come from one checkout."""
+    named = [
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text())["project"]["version"]
+        for place in (".", "client")
+    ]
+    interface = yaml.load((ROOT / "openapi.yaml").read_text(), yaml.CSafeLoader)["info"]["version"]
+    assert {*named, interface} == {version("privest")}
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changes, re.MULTILINE)
+    assert released[0] == version("privest")
+
+
+def test_every_package_carries_its_licence() -> None:
+    texts = {(ROOT / place / "LICENSE").read_text() for place in (".", "client")}
+    assert len(texts) == 1
+    for package in ("privest", "privest-client"):
+        told = metadata(package)
+        assert told["License-Expression"] == "Apache-2.0"
+        assert told.get_all("License-File") == ["LICENSE"]
 
 
 def test_a_demo_without_what_it_needs_says_what_brings_it(
@@ -137,8 +167,12 @@ def test_packages_hold_sources_alone_and_work(tmp_path: Path) -> None:
     (source,), (wheel,) = (list((project / "dist").glob(f"*.{end}")) for end in ("tar.gz", "whl"))
     with tarfile.open(source) as archive:
         tops = {name.split("/")[1] for name in archive.getnames()}
-    assert tops == {"core", "service", "migrations", "README.md", "pyproject.toml", "PKG-INFO"}
+    assert tops == {
+        *("core", "service", "migrations"),
+        *("README.md", "CHANGELOG.md", "LICENSE", "pyproject.toml", "PKG-INFO"),
+    }
     with zipfile.ZipFile(wheel) as packed:
+        assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed.namelist())
         assert {name.split("/")[0].partition("-")[0] for name in packed.namelist()} == {
             "privest",
             "privest_service",

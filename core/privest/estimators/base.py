@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 
 class Plan(Protocol):
@@ -23,7 +23,7 @@ class Plan(Protocol):
         ...
 
     @property
-    def statistics(self) -> Mapping[str, Statistic]:
+    def statistics(self) -> Mapping[str, AnyStatistic]:
         """What the gate may sum."""
         ...
 

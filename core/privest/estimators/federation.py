@@ -11,10 +11,10 @@ course with noise of its own: the same shares of μ_i² as the course has of μ�
 several owners without knowing of it. With δ = 0 the same holds of ε.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, inf, isfinite, sqrt
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -22,21 +22,30 @@ from privest.arrays import Array
 from privest.estimators.base import Plan
 from privest.metadata import DatasetMetadata
 from privest.optim.pooled import Pooled
-from privest.privacy.budget import ROUNDING_GUARD, cost_of_all, gaussian_budget, in_words, weak_delta
+from privest.privacy.budget import (
+    ROUNDING_GUARD,
+    cost_of_all,
+    describe_mechanism,
+    gaussian_budget,
+    weak_delta,
+)
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import (
     NoisySum,
     Release,
+    SubsampledRun,
     SubsampledSum,
     noisy_sum,
     subsampled_sum,
     unamplified,
 )
 from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic
 
 P = TypeVar("P", bound=Plan)
 R = TypeVar("R")
+S = TypeVar("S", bound=DatasetMetadata)
 
 _UNLIKE = 0.5
 """Root mean square by which means of two owners are taken to differ, in units of what one record may add.
@@ -71,6 +80,7 @@ class Part:
         releases: the noisy sums of the course, with that owner's noise.
         cost: of all of these together.
         warnings: what that owner, too, should know.
+        mechanism: the noise in words; the default is for parts stored without it.
     """
 
     n: int
@@ -78,11 +88,7 @@ class Part:
     releases: tuple[Release, ...]
     cost: Cost
     warnings: tuple[str, ...]
-
-    @property
-    def mechanism(self) -> str:
-        """In words."""
-        return in_words(self.releases)
+    mechanism: str = "noise on every sum that is released"
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,7 @@ class Federated(Generic[P]):
     @property
     def shapes(self) -> tuple[DatasetMetadata, ...]:
         """Public facts of each dataset."""
-        whole: Any = self.course.shape
-        return tuple(replace(whole, n=part.n) for part in self.parts)
+        return tuple(replace(self.course.shape, n=part.n) for part in self.parts)
 
     @property
     def target(self) -> PrivacyTarget:
@@ -125,7 +130,7 @@ class Federated(Generic[P]):
         return self.course.shape
 
     @property
-    def statistics(self) -> Any:
+    def statistics(self) -> Mapping[str, AnyStatistic]:
         """What every gate may sum."""
         return self.course.statistics
 
@@ -156,8 +161,8 @@ class Federated(Generic[P]):
 
 
 def plan(
-    plan_one: Callable[[Any, PrivacyTarget], P],
-    shapes: Sequence[DatasetMetadata],
+    plan_one: Callable[[S, PrivacyTarget], P],
+    shapes: Sequence[S],
     targets: Sequence[PrivacyTarget],
 ) -> Federated[P]:
     """Noise, steps and exact costs of one estimate over several datasets, from public facts alone.
@@ -174,7 +179,7 @@ def plan(
     counts = np.array([shape.n for shape in shapes], dtype=np.float64)
     pure = targets[0].delta == 0
     spend = np.array([t.epsilon if pure else mu_for(t.epsilon, t.delta) for t in targets])
-    whole = replace(cast("Any", shapes[0]), n=int(counts.sum()))
+    whole = replace(shapes[0], n=int(counts.sum()))
 
     best = plan_one(whole, targets[int(np.argmax(spend))])
     size = max(release.size for release in best.releases)
@@ -208,7 +213,7 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
     Raises:
         ValueError: this one.
     """
-    facts: list[dict[str, Any]] = [asdict(cast("Any", shape)) | {"n": 0} for shape in shapes]
+    facts: list[dict[str, Any]] = [asdict(shape) | {"n": 0} for shape in shapes]
     names = sorted({name for each in facts for name in each})
     if unlike := [name for name in names if any(each.get(name) != facts[0].get(name) for each in facts)]:
         raise ValueError(
@@ -283,7 +288,8 @@ def _weights(counts: Array, noise: Array) -> Array:
 def _part(course: Plan, n: int, target: PrivacyTarget) -> Part:
     """A course for the owner of n records."""
     releases = _releases(course, n, target)
-    return Part(n, target, releases, cost_of_all(releases, target), tuple(weak_delta(target, n)))
+    words = describe_mechanism(releases, course.statistics)
+    return Part(n, target, releases, cost_of_all(releases, target), tuple(weak_delta(target, n)), words)
 
 
 def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
@@ -333,23 +339,16 @@ def _rate(release: SubsampledSum, n: int) -> float:
     return release.rate if release.scheme == "poisson" else max(1, round(release.rate * n)) / n
 
 
-def _sampled(release: SubsampledSum, n: int, rate: float, noise: float) -> SubsampledSum:
+def _sampled(release: SubsampledSum, n: int, run: SubsampledRun) -> SubsampledSum:
     return subsampled_sum(
-        release.scheme,
-        statistic=release.statistic,
-        n=n,
-        size=release.size,
-        clip=release.clip,
-        rate=rate,
-        count=release.count,
-        noise=noise,
-        law=release.noise,
+        run, statistic=release.statistic, n=n, size=release.size, clip=release.clip, law=release.noise
     )
 
 
 def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum:
     rate = _rate(release, n)
-    return _sampled(release, n, rate, 2 / unamplified(release.epsilon * ratio, rate))
+    noise = 2 / unamplified(release.epsilon * ratio, rate)
+    return _sampled(release, n, SubsampledRun("fixed", rate, noise, release.count))
 
 
 def _batches(
@@ -362,7 +361,7 @@ def _batches(
     first, rate = together[0], _rate(together[0], n)
     sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
     runs = noises_for(first.scheme, rate, sized, left * _SAFE, slack)
-    return [_sampled(r, n, rate, found.noise) for r, found in zip(together, runs, strict=True)]
+    return [_sampled(release, n, run) for release, run in zip(together, runs, strict=True)]
 
 
 def _of_somebody_in_all(parts: Sequence[Part]) -> str:

@@ -1,7 +1,6 @@
 """Geometry alone: one file per space, found by name with `get`."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from privest.manifolds.base import Embedded, Manifold
 from privest.manifolds.euclidean import Euclidean
@@ -34,7 +33,7 @@ _BUILDERS: Mapping[str, Callable[..., Manifold]] = {
 }
 
 
-def get(name: str, **params: Any) -> Manifold:
+def get(name: str, **params: object) -> Manifold:
     """The manifold called `name`.
 
     Names and parameters: `euclidean` (dim), `sphere` (dim: of the ambient space), `spd` (dim: rows of

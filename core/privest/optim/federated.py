@@ -3,14 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.manifolds import Embedded
-from privest.optim.pooled import owners_of
 from privest.privacy.oracle import Oracle
 
 Projection = Callable[[Array], Array]
@@ -155,7 +153,7 @@ def owners_descent(
     space: Embedded,
     gate: Oracle,
     *,
-    asked: Callable[[Array], Any],
+    asked: Callable[[Array], object],
     start: Array,
     lengths: Sequence[float],
     local_steps: int,
@@ -178,7 +176,6 @@ def owners_descent(
     Returns:
         (*shape) the last point.
     """
-    owners, weights = owners_of(gate)
     whole = np.array(lengths, dtype=np.float64)
     own = np.minimum(whole, _FURTHEST)
     further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # a round may stand still
@@ -187,9 +184,13 @@ def owners_descent(
         return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
 
     federation = Federation(
-        everyone(len(whole), len(owners)), local_steps, own / local_steps, further, np.array(weights)
+        everyone(len(whole), len(gate.owners)),
+        local_steps,
+        own / local_steps,
+        further,
+        np.array(gate.weights),
     )
-    gradients = [gradient_of(owner) for owner in owners]
+    gradients = [gradient_of(owner) for owner in gate.owners]
     return federated_descent(
         lambda x: within(space.project(x)), gradients, start=start, federation=federation
     )

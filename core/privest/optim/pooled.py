@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from privest.arrays import Array
-from privest.privacy.oracle import Oracle
+from privest.privacy.oracle import Oracle, StreamOracle
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,16 @@ class Pooled:
         """Answers left, of each owner as many."""
         return self.owners[0].remaining
 
-    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+    @property
+    def streams(self) -> StreamOracle:
+        """There are none.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("streams are answered by the gate of one dataset alone")
+
+    def mean(self, point: object, statistic: str = "gradient") -> Array:
         """The weighted mean of the owners' noisy means at `point`."""
         weighed = zip(self.owners, self.weights, strict=True)
         first, *others = (weight * owner.mean(point, statistic) for owner, weight in weighed)
@@ -36,13 +44,3 @@ class Pooled:
     def pick(self, count: int) -> int:
         """A uniform number below `count`, from one owner's generator."""
         return self.owners[0].pick(count)
-
-
-def sampled(gate: Oracle) -> float:
-    """Share of the records behind a gate that its means have the sampling error of."""
-    return gate.share if isinstance(gate, Pooled) else 1.0
-
-
-def owners_of(gate: Oracle) -> tuple[Sequence[Oracle], Sequence[float]]:
-    """The gates behind one, with their weights: for solvers in which owners walk on by themselves."""
-    return (gate.owners, gate.weights) if isinstance(gate, Pooled) else ([gate], [1.0])

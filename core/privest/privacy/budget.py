@@ -1,6 +1,6 @@
-"""What (ε, δ) buys: the μ and slack of a run, and batches whose noise the certificate of a run decides."""
+"""What (ε, δ) buys: the one way from a share of a budget to a release, and what all releases cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, inf, nextafter, sqrt
 
@@ -8,16 +8,19 @@ from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
 from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum, noisy_sum, subsampled_sum
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 LEAST_RATE = 1e-12
-"""Probability of a record to be in a batch, below which batches of any dataset would be empty."""
+"""Least accepted probability of a record to be in a batch; below it, batches would always be empty."""
+
+BATCH = 256
+"""Expected size of a batch where the analyst gives no rate."""
 
 _SLACK_SHARE = 200
-"""One part in this many of δ pays for the slack of a sampled run's certificate."""
+"""The slack of a sampled run's certificate is δ divided by this."""
 
 ROUNDING_GUARD = 1 - 1e-12
-"""Of a loss to be divided, so that rounding up the parts stays within it."""
+"""Factor on every part of a budget, so that the parts, rounded up, stay within the whole."""
 
 
 def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
@@ -38,9 +41,9 @@ class PrivacyBudget:
 
     Attributes:
         n: number of records.
-        pure: whether δ is 0, and noise Laplace's.
-        whole: ε, or else μ.
-        slack: of certificates of batches, if there are to be any.
+        pure: whether δ is 0, so that the noise is Laplace noise.
+        whole: ε if `pure`, otherwise μ.
+        slack: slack for the certificates of random batches; 0 where there are none.
     """
 
     n: int
@@ -50,12 +53,27 @@ class PrivacyBudget:
 
     @classmethod
     def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "PrivacyBudget":
-        """All of it."""
+        """The whole of a target.
+
+        Args:
+            target: (ε, δ) as requested.
+            n: number of records.
+            batches: whether random batches with Gaussian noise are to be certified, which takes slack.
+        """
         if target.delta == 0:
             return cls(n, True, target.epsilon)
         if batches:
-            return cls(n, False, *gaussian_budget(target))
+            return cls.for_gaussian_batches(target, n)
         return cls(n, False, mu_for(target.epsilon, target.delta))
+
+    @classmethod
+    def for_gaussian_batches(cls, target: PrivacyTarget, n: int) -> "PrivacyBudget":
+        """The whole of a target, with slack for certificates of random batches.
+
+        Raises:
+            ValueError: δ is 0.
+        """
+        return cls(n, False, *gaussian_budget(target))
 
     def part(self, share: float) -> "PrivacyBudget":
         """A share of ε, or of μ²."""
@@ -63,14 +81,21 @@ class PrivacyBudget:
 
     def release(
         self,
-        statistic: Statistic,
+        statistic: AnyStatistic,
         name: str,
         clip: float,
         *,
         share: float = 1.0,
         count: int = 1,
     ) -> NoisySum:
-        """`count` sums over all records that cost this share together.
+        """`count` sums over all records that together cost a share of this budget.
+
+        Args:
+            statistic: what is summed.
+            name: the statistic's name in the plan.
+            clip: bound on the length of one record's vector.
+            share: share of ε, or of μ².
+            count: how often the sum is released.
 
         Raises:
             ValueError: float64 cannot carry this privacy.
@@ -86,6 +111,51 @@ class PrivacyBudget:
             diameter=statistic.diameter(clip),
         )
 
+    def rate(self, given: float | None, scheme: Scheme) -> float:
+        """The probability of a record to be in a batch; a fixed size of batches is a whole number of records.
+
+        Args:
+            given: the analyst's choice; by default batches of about `BATCH` records.
+            scheme: how batches are drawn.
+
+        Raises:
+            ValueError: the rate is out of range.
+        """
+        rate = min(1.0, BATCH / self.n) if given is None else given
+        if not LEAST_RATE <= rate <= 1:
+            raise ValueError(f"rate must be between {LEAST_RATE:g} and 1")
+        return rate if scheme == "poisson" else max(1, round(rate * self.n)) / self.n
+
+    def batches(
+        self,
+        statistic: AnyStatistic,
+        name: str,
+        clip: float,
+        *,
+        scheme: Scheme,
+        rate: float,
+        count: int,
+        share: float = 1.0,
+    ) -> SubsampledSum:
+        """`count` sums over random batches, with Gaussian noise, that together cost a share of this budget.
+
+        Args:
+            statistic: what is summed.
+            name: the statistic's name in the plan.
+            clip: bound on the length of one record's vector.
+            scheme: how batches are drawn.
+            rate: probability of a record to be in a batch.
+            count: number of batches.
+            share: share of μ²; the slack is spent on these batches in any case.
+
+        Raises:
+            ValueError: no noise in range is certified to cost so little.
+        """
+        from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
+
+        run = noise_for(scheme, rate, count, self.part(share).whole * ROUNDING_GUARD, self.slack)
+        return subsampled_sum(run, statistic=name, n=self.n, size=statistic.size, clip=clip)
+
 
 def covers(cost: Cost, target: PrivacyTarget) -> bool:
     """Whether a cost is within (ε, δ)."""
@@ -93,44 +163,21 @@ def covers(cost: Cost, target: PrivacyTarget) -> bool:
     return cost.slack + gaussian_delta(target.epsilon, mu) <= target.delta
 
 
-def batches(
-    n: int,
-    size: int,
-    statistic: str,
-    clip: float,
-    rate: float,
-    scheme: Scheme,
-    count: int,
-    mu: float,
-    slack: float,
-) -> SubsampledSum:
-    """Sums over batches with the noise that the certificate of `count` of them asks for.
-
-    Raises:
-        ValueError: there is none in range.
-    """
-    from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
-
-    found = noise_for(scheme, rate, count, mu, slack)
-    return subsampled_sum(
-        scheme, statistic=statistic, n=n, size=size, clip=clip, rate=rate, count=count, noise=found.noise
-    )
-
-
 def cost_of_batches(blocks: tuple[SubsampledSum, ...], slack: float) -> Cost:
-    """The certificate of all batches of a run together."""
-    from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - as above
+    """The cost of all random batches of a run, from one certificate for all of them."""
+    from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy, and for stochastic solvers alone
 
     return cost_of(blocks, slack)
 
 
 def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
-    """The cost of full sums, of batches with Laplace noise one by one, and of all others in one certificate.
+    """The cost of all releases of a run.
 
-    Of streams the costliest counts: a gate hands a record to one leaf of one stream.
+    Full sums, and batches with Laplace noise, are added up one by one. Batches with Gaussian noise have one
+    certificate together. Of streams the costliest counts, as a gate hands a record to one leaf of one stream.
 
     Raises:
-        ValueError: it is more than (ε, δ), which only rounding can bring about.
+        ValueError: the cost is more than (ε, δ), which only rounding can bring about.
     """
     cost, together, streams = Cost(), list[SubsampledSum](), [Cost()]
     for release in releases:
@@ -154,46 +201,40 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
 
 
 def weak_delta(target: PrivacyTarget, n: int) -> list[str]:
-    """The warning that a δ deserves, or none."""
+    """The warning that a δ of 1/n or more deserves, or none."""
     if target.delta * n < 1.0:
         return []
     return ["delta is at least 1/n: such a guarantee allows a whole record to be published"]
 
 
-_IN_WORDS = {
-    "spread": "mean and spread of features",
-    "moments": "class means and second moment",
-    "location": "the mean pull on the centre",
-    "moment": "the second moment",
-    "hollow": "the second moment without its diagonal",
-    "sketch": "the sketch",
-    "tilt": "the candidates' gradients",
-    "objective": "the candidates' losses",
-    "gradient": "the mean gradient",
-    "hessian": "the mean Hessian",
-    "change": "the mean change of gradients",
-    "explained": "the second moment in the subspace",
-    "right": "the share of right answers",
-    "histogram": "shares of scores by class and bin",
-}
-"""Every statistic of every estimator."""
+def describe_mechanism(releases: Sequence[Release], statistics: Mapping[str, AnyStatistic]) -> str:
+    """The noise on every statistic of a run, in words for analysts.
+
+    Args:
+        releases: all of the run.
+        statistics: what they are sums of, by name, in the order in which they are told.
+
+    Raises:
+        ValueError: a release is of none of these statistics.
+    """
+    if unknown := {release.statistic for release in releases} - statistics.keys():
+        raise ValueError(f"the plan has no statistic called {', '.join(sorted(unknown))}")
+    by_name = {name: [r for r in releases if r.statistic == name] for name in statistics}
+    return "; ".join(
+        _describe(found, statistics[name].description) for name, found in by_name.items() if found
+    )
 
 
-def in_words(releases: Sequence[Release]) -> str:
-    """A mechanism for people: the noise on every statistic."""
-    parts: list[str] = []
-    for statistic, name in _IN_WORDS.items():
-        found = [r for r in releases if r.statistic == statistic]
-        if not found:
-            continue
-        scales = [r.scale / r.divisor for r in found]
-        kind = "Gaussian noise, σ" if found[0].noise == "gaussian" else "Laplace noise, scale"
-        spread = ("" if len(found) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
-        count = sum(r.count for r in found)
-        batch = ""
-        if isinstance(found[0], SubsampledSum):
-            batch = f" of random batches of {found[0].divisor:.4g} records ({found[0].scheme})"
-        elif isinstance(found[0], PrefixSums | PrefixProducts):
-            batch = " of records that are seen once, for each answer that may see one"
-        parts.append(f"{kind} = {spread} on {name}{batch}, {count} step{'s' * (count != 1)}")
-    return "; ".join(parts)
+def _describe(releases: Sequence[Release], summed: str) -> str:
+    """The noise on the releases of one statistic."""
+    first = releases[0]
+    scales = [r.scale / r.divisor for r in releases]
+    kind = "Gaussian noise, σ" if first.noise == "gaussian" else "Laplace noise, scale"
+    spread = ("" if len(releases) == 1 else f"{scales[0]:.4g} falling to ") + f"{scales[-1]:.4g}"
+    count = sum(r.count for r in releases)
+    batch = ""
+    if isinstance(first, SubsampledSum):
+        batch = f" of random batches of {first.divisor:.4g} records ({first.scheme})"
+    elif isinstance(first, PrefixSums | PrefixProducts):
+        batch = " of records that are seen once, for each answer that may see one"
+    return f"{kind} = {spread} on {summed}{batch}, {count} step{'s' * (count != 1)}"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import chain, repeat
-from typing import Any
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
 from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum
 from privest.privacy.noise import NoiseSource, SystemNoise
-from privest.privacy.statistic import Statistic
+from privest.privacy.oracle import Oracle, StreamOracle
+from privest.privacy.statistic import AnyStatistic, Statistic
 from privest.privacy.streams import Prefixes, Products
 from privest.records import Records, blocks
+
+Query = TypeVar("Query")
 
 
 class GateExhaustedError(RuntimeError):
@@ -24,14 +27,14 @@ class GateExhaustedError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class ChunkSum:
+class ChunkSum(Generic[Query]):
     """One chunk's clipped sum on the grid: of rows, or of the means of the groups that records are.
 
     It is an object of its own, so that it can be sent to where the rows are.
     """
 
-    statistic: Statistic
-    point: Any
+    statistic: Statistic[Query]
+    point: Query
     clip: float
     spacing: float
     grouped: bool
@@ -58,7 +61,7 @@ class ChunkSum:
         )
 
 
-class Gate:
+class Gate(Oracle):
     """Answers the releases of one plan, each as often as it allows and in order, and nothing else.
 
     Streams (`prefix_sums`) grow when the solver says, by as many records. No record is handed out twice in a
@@ -77,7 +80,7 @@ class Gate:
     def __init__(
         self,
         records: Records,
-        statistics: Mapping[str, Statistic],
+        statistics: Mapping[str, AnyStatistic],
         releases: Sequence[Release],
         noise: NoiseSource | None = None,
     ) -> None:
@@ -93,7 +96,7 @@ class Gate:
         }
         self._answered, self._streamed = 0, 0
         self._total = sum(r.count for r in sums)
-        self._last: tuple[Any, tuple[str, float, float], NDArray[np.int64]] | None = None
+        self._last: tuple[object, tuple[str, float, float], NDArray[np.int64]] | None = None
         streams = [r for r in releases if isinstance(r, PrefixSums | PrefixProducts)]
         self._prefixes = {r.statistic: Prefixes(r, self._noise) for r in streams if isinstance(r, PrefixSums)}
         self._products = {
@@ -112,11 +115,16 @@ class Gate:
         return self._total - self._answered
 
     @property
+    def streams(self) -> StreamOracle:
+        """The gate itself answers for its streams."""
+        return self
+
+    @property
     def unused(self) -> int:
         """Records that streams may still see."""
         return len(self._fresh)
 
-    def mean(self, point: Any, statistic: str = "gradient") -> Array:
+    def mean(self, point: object, statistic: str = "gradient") -> Array:
         """The statistic's next release: noisy clipped sum at `point` over its (expected) count. (size,)
 
         Raises:
@@ -136,7 +144,7 @@ class Gate:
         answer /= release.divisor
         return answer
 
-    def extend(self, stream: str, point: Any, records: int, *, anew: bool = False) -> None:
+    def extend(self, stream: str, point: object, records: int, *, anew: bool = False) -> None:
         """Adds a leaf to a stream: the clipped sum at `point` over so many records that none has seen.
 
         Args:
@@ -184,11 +192,12 @@ class Gate:
         """A number below `count` that depends on nothing, for solvers that return a random iterate."""
         return int(self._noise.indices(count, 1)[0])
 
-    def _sum(self, release: Release, point: Any) -> "ChunkSum":
-        statistic = self._statistics[release.statistic]
+    def _sum(self, release: Release, point: object) -> ChunkSum[object]:
+        # Only here a name becomes a statistic; plan and solver agree on what it is asked about.
+        statistic = cast("Statistic[object]", self._statistics[release.statistic])
         return ChunkSum(statistic, point, release.clip, release.spacing, self._records.grouped)
 
-    def _whole(self, release: NoisySum, point: Any) -> NDArray[np.int64]:
+    def _whole(self, release: NoisySum, point: object) -> NDArray[np.int64]:
         """The sum over all records; asked for again at the same point, it is not computed again."""
         what = (release.statistic, release.clip, release.spacing)
         if self._last is not None and self._last[0] is point and self._last[1] == what:
@@ -197,7 +206,7 @@ class Gate:
         self._last = (point, what, total)
         return total
 
-    def _batch(self, release: SubsampledSum, point: Any) -> NDArray[np.int64]:
+    def _batch(self, release: SubsampledSum, point: object) -> NDArray[np.int64]:
         """The sum over a fresh batch; which records are in it stays here."""
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):
@@ -205,7 +214,7 @@ class Gate:
         return self._records.sum_of(indices, self._sum(release, point).of_pieces)
 
 
-def _covers(release: Release, statistic: Statistic, n: int) -> bool:
+def _covers(release: Release, statistic: AnyStatistic, n: int) -> bool:
     """Whether a release was planned, and certified, for this statistic of so many records."""
     if release.n != n or release.size != statistic.size:
         return False

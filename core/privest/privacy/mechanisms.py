@@ -74,6 +74,25 @@ class NoisySum:
 
 
 @dataclass(frozen=True)
+class SubsampledRun:
+    """`steps` noisy sums, each over a fresh random batch, all with the same noise.
+
+    A run whose noise changes on the way is several of these.
+
+    Attributes:
+        scheme: how batches are drawn.
+        rate: probability of a record, or batch size over number of records.
+        noise: scale of the noise over the bound C on one record's vector.
+        steps: number of sums.
+    """
+
+    scheme: Scheme
+    rate: float
+    noise: float
+    steps: int
+
+
+@dataclass(frozen=True)
 class SubsampledSum:
     """`count` sums, each over a fresh random batch that nobody sees, with noise as in `NoisySum`.
 
@@ -179,28 +198,28 @@ def _reach(noise: Noise, size: int) -> float:
 
 
 def subsampled_sum(
-    scheme: Scheme,
-    *,
-    statistic: str,
-    n: int,
-    size: int,
-    clip: float,
-    rate: float,
-    count: int,
-    noise: float,
-    law: Noise = "gaussian",
+    run: SubsampledRun, *, statistic: str, n: int, size: int, clip: float, law: Noise = "gaussian"
 ) -> SubsampledSum:
-    """Sums over batches with noise whose scale is `noise` times the sensitivity to one vector.
+    """The sums over batches of a run that was certified.
+
+    Args:
+        run: how batches are drawn, how many, and their noise.
+        statistic: which sum.
+        n: number of records.
+        size: length of the summed vector.
+        clip: bound on one record's vector.
+        law: kind of noise.
 
     Raises:
         ValueError: there is so little noise that float64 sums cannot carry it.
     """
     spacing = 0.0
     while True:
-        scale = noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
+        scale = run.noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
         needed = grid.spacing_for(scale, n * clip, _reach(law, size) * scale)
         if needed <= spacing:
-            return SubsampledSum(statistic, n, size, clip, scale, spacing, scheme, rate, count, law)
+            batches = (run.scheme, run.rate, run.steps)
+            return SubsampledSum(statistic, n, size, clip, scale, spacing, *batches, law)
         if log2(needed / scale) > 0:
             raise ValueError("epsilon is too large for exact sums over this many records")
         spacing = needed

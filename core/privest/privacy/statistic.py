@@ -1,12 +1,20 @@
-"""What a gate may sum: the one face of all losses."""
+"""What a gate may sum: the interface that all losses and moments share."""
 
-from typing import Any, Protocol
+from typing import Never, Protocol, TypeVar
 
 from privest.arrays import Array
 
+Query_contra = TypeVar("Query_contra", contravariant=True)
+"""What a solver asks a statistic about: a point, a basis, a classifier."""
 
-class Statistic(Protocol):
-    """A sum over records of vectors that it clips: see `losses`."""
+
+class Statistic(Protocol[Query_contra]):
+    """A sum over records of vectors whose length it limits."""
+
+    @property
+    def description(self) -> str:
+        """What is released, in words for analysts, such as "the mean gradient"."""
+        ...
 
     @property
     def size(self) -> int:
@@ -17,6 +25,19 @@ class Statistic(Protocol):
         """Bound on the distance between the vectors of any two rows; at most 2·clip."""
         ...
 
-    def clipped_sum(self, point: Any, rows: Array, clip: float) -> Array:
-        """Σ over rows of vectors of length at most `clip`, each a function of its row and `point` alone."""
+    def clipped_sum(self, point: Query_contra, rows: Array, clip: float) -> Array:
+        """Sum over rows of vectors of length at most `clip`, each a function of its row and `point` alone.
+
+        Args:
+            point: what the solver asks about; public, or made of released answers.
+            rows: (n, ...) records.
+            clip: bound on the Euclidean length of one record's vector.
+
+        Returns:
+            (size,) sum.
+        """
         ...
+
+
+AnyStatistic = Statistic[Never]
+"""A statistic whose kind of query is not known here, as in a plan that holds several."""

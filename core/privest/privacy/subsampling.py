@@ -18,7 +18,7 @@ from scipy.special import log_ndtr, ndtr, ndtri
 from privest.arrays import Array
 from privest.privacy.calibration import largest
 from privest.privacy.cost import Cost
-from privest.privacy.mechanisms import Scheme, SubsampledSum
+from privest.privacy.mechanisms import Scheme, SubsampledRun, SubsampledSum
 
 _FLOAT: Any = np.longdouble
 """Of compositions: its rounding, times the number of steps, limits how small a δ can be certified."""
@@ -44,25 +44,6 @@ _WIDEST = 600.0
 
 _TAIL = 2**20
 """One part in this many of the slack pays for losses off the grid, twice over."""
-
-
-@dataclass(frozen=True)
-class SubsampledRun:
-    """`steps` Gaussian sums, each over a fresh random batch, all with the same noise.
-
-    A run whose noise changes on the way is several of these.
-
-    Attributes:
-        scheme: how batches are drawn.
-        rate: probability of a record, or batch size over number of records.
-        noise: standard deviation of the noise over the bound C on one record's vector.
-        steps: number of sums.
-    """
-
-    scheme: Scheme
-    rate: float
-    noise: float
-    steps: int
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query, Response
 
 from privest_service.connections import service, sources
 from privest_service.connections.schemas import ConnectionList, ConnectionView, NewConnection
-from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.inputs import Id
 from privest_service.problems import Invalid, NotFound, Unavailable, documented
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
+from privest_service.upload_errors import RefusedUploadError
 
 router = APIRouter(prefix="/v1/connections", tags=["connections"], route_class=Route)
 

@@ -10,9 +10,9 @@ from sqlalchemy.orm import Session
 
 from privest_service.connections.models import Assignment, Connection
 from privest_service.connections.schemas import NEW_CONNECTION, ConnectionView, NewConnection
-from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid, NotFound, Unavailable
 from privest_service.security.principals import Principal
+from privest_service.security.service import require_owner
 
 
 def _cipher(secret: bytes) -> Fernet:

@@ -12,8 +12,9 @@ from privest.privacy.calibration import epsilon_for
 from privest_service.dashboard.formatting import count
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
+from privest_service.jobs.models import Job
 from privest_service.ledger import views
-from privest_service.ledger.models import Account, Entry, Job
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import EPSILON, Charge, Limits, as_number, mu_above

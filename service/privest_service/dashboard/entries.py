@@ -12,12 +12,14 @@ from sqlalchemy.orm import Session
 
 from privest_service.dashboard.budget_summary import WITHOUT_ANSWERS
 from privest_service.inputs import Id
+from privest_service.jobs.models import Job
 from privest_service.ledger.chain import entry_hash, to_sign
-from privest_service.ledger.models import Account, Entry, Job, Mechanism
-from privest_service.ledger.receipts import Receipt, Signer, is_signature, signed_by
-from privest_service.ledger.service import QUERIES, SUMS_AFTER
+from privest_service.ledger.entries import QUERIES, SUMS_AFTER
+from privest_service.ledger.models import Account, Entry, Mechanism
+from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import moved
 from privest_service.problems import NotFound
+from privest_service.signing import Signer, is_signature
 
 _STRETCH = 10_000
 """Entries that one search goes through at most."""

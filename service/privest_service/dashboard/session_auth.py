@@ -8,10 +8,10 @@ from fastapi import Depends, Request, Security
 from fastapi.responses import Response
 from starlette.datastructures import FormData
 
-from privest_service.owners.models import Owner
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
 from privest_service.security.admission import address_of, identified
+from privest_service.security.models import Owner
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.sessions import LASTS, OpenSession
 from privest_service.services import Services

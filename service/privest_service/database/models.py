@@ -5,5 +5,5 @@ from importlib import import_module
 
 def import_all() -> None:
     """Make every table known to `Base.metadata`."""
-    for domain in ("security", "owners", "datasets", "connections", "ledger"):
+    for domain in ("security", "datasets", "connections", "jobs", "ledger"):
         import_module(f"privest_service.{domain}.models")

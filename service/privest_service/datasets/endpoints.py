@@ -11,7 +11,6 @@ from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
 from privest_service.datasets import service
 from privest_service.datasets.models import Dataset
-from privest_service.datasets.readers import Format, format_of_name
 from privest_service.datasets.schemas import (
     SCHEMA,
     CapView,
@@ -22,6 +21,7 @@ from privest_service.datasets.schemas import (
     NewCap,
 )
 from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.formats import Format, format_of_name
 from privest_service.inputs import checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account

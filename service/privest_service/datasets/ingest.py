@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest_service.datasets.import_spec import ImportSpec
-from privest_service.datasets.readers import Block, Format, Texts, read
-from privest_service.datasets.upload_errors import RefusedUploadError, refusal
+from privest_service.datasets.readers import Block, Texts, read
+from privest_service.formats import Format
 from privest_service.problems import MOST_FAULTS, Fault
+from privest_service.upload_errors import RefusedUploadError, refusal
 
 LEAST_RECORDS = 2
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ValidationError
 from privest_service.datasets import confinement
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.ingest import LEAST_RECORDS, Ingested, header, ingest, stored_shape
-from privest_service.datasets.readers import Format
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format
 from privest_service.problems import Fault
+from privest_service.upload_errors import RefusedUploadError
 
 UPLOAD, ROWS = "upload", "rows.npy"
 """Names in the folder of an upload: of what came, and of the validated rows."""

@@ -25,12 +25,12 @@ from privest_service.database.tables import new_id
 from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import IS_LEFT, Dataset, Grant
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.datasets.store import Store
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Job
 from privest_service.ledger.units import Limits
 from privest_service.problems import (
     DatabaseUnavailable,
@@ -44,6 +44,7 @@ from privest_service.problems import (
 )
 from privest_service.security.principals import Principal
 from privest_service.services import Services
+from privest_service.upload_errors import RefusedUploadError
 
 _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """At most so many, and of wide records so few that they make a small answer: two at least, or none."""
@@ -390,7 +391,7 @@ def with_same_rows(session: Session, dataset: Dataset) -> list[Dataset]:
 def delete(session: Session, dataset: Dataset) -> None:
     """Withdraw a dataset: queries that no worker has claimed are voided, the ledger's entries stay."""
     session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
-    ledger.void_waiting(session, dataset_id=dataset.id)
+    charges.void_waiting(session, dataset_id=dataset.id)
 
 
 def forget(services: Services, dataset: Dataset) -> None:
@@ -468,7 +469,7 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
     if grant is None or grant.revoked_at is not None:
         raise NotFound
     grant.revoked_at = now()
-    ledger.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
+    charges.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
 
 
 def dummy_rows(schema: DatasetSchema) -> list[object]:

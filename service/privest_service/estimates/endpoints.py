@@ -12,7 +12,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.estimates import service, views
 from privest_service.estimates.kinds import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
-from privest_service.ledger import service as ledger
+from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
 from privest_service.limits import JOB_STREAMS, WAITS, in_thread
 from privest_service.problems import (
@@ -195,7 +195,7 @@ def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt
     """
     with services.database.read() as session:
         job = service.require_job(session, caller, job_id)
-        receipt = ledger.receipt_for(session, job, caller.id)
+        receipt = charges.receipt_for(session, job, caller.id)
         if receipt is None:
             raise NotFound("a receipt exists once the job is committed")
         return receipt

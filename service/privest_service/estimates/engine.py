@@ -32,8 +32,9 @@ from privest_service.datasets.store import Store
 from privest_service.estimates.kinds import run_job
 from privest_service.estimates.runners import runners
 from privest_service.estimates.runners.local import Processes
-from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Job
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges
 from privest_service.limits import FREE_PLANS, PLANS, Limiter, in_thread
 from privest_service.problems import DatabaseUnavailable, TooLarge, Unavailable
 
@@ -75,7 +76,7 @@ class Claimed:
 
     Attributes:
         job: the job.
-        permit: to read rows, once.
+        run_token: to read rows, once.
         paths: of the rows, dataset by dataset; a dummy reads none.
     """
 
@@ -96,7 +97,7 @@ class Engine:
         memory: bytes that a worker process may take.
         intake_workers: uploads that are parsed at a time, and sources that are fetched.
         intake_timeout: seconds that parsing one may take.
-        tidy: called now and then, by the thread that feeds jobs.
+        housekeeping: called now and then, by the thread that feeds jobs.
         limiter: of what callers may hold.
     """
 
@@ -309,14 +310,14 @@ class Engine:
     def _claim(self, *, able: bool = True) -> Claimed | None:
         """End the jobs that were left behind and, if it can be run now, claim the one that is next."""
         with self._database.read() as session:
-            quiet = not (able and ledger.waiting(session)) and not ledger.overdue(session, now())
+            quiet = not (able and jobs.waiting(session)) and not jobs.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
 
         def claim(session: Session) -> tuple[list[str], Claimed | None]:
-            lost = ledger.fail_overdue(session, now())
-            job = ledger.claim_next(session, lease, self._served()) if able else None
+            lost = jobs.fail_overdue(session, now())
+            job = jobs.claim_next(session, lease, self._served()) if able else None
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
             return lost, job and Claimed(job, str(self._store.run_token(job.id)), self._paths(session, job))
 
@@ -335,7 +336,7 @@ class Engine:
     def _paths(self, session: Session, job: Job) -> list[str]:
         if job.dummy:
             return []
-        about = ledger.parts_of(session, job) or [job]
+        about = jobs.parts_of(session, job) or [job]
         return [str(self._store.path(str(each.owner_id), str(each.dataset_id))) for each in about]
 
     def _run(self, claimed: Claimed) -> None:
@@ -384,7 +385,7 @@ class Engine:
         try:
             ended = self._database.run(
                 lambda session: (
-                    ledger.fail(session, job_id) if result is None else ledger.commit(session, job_id, result)
+                    jobs.fail(session, job_id) if result is None else charges.commit(session, job_id, result)
                 )
             )
         except DatabaseUnavailable:

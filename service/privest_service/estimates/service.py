@@ -33,22 +33,25 @@ from privest_service.estimates.schemas import (
     RequestedPrivacy,
     SecondOpinion,
 )
+from privest_service.jobs import idempotency
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, IdempotencyKey, Job, Mechanism
+from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.limits import UPLOADS
-from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
     DatabaseUnavailable,
-    IdempotencyKeyReused,
     Invalid,
     NotFound,
     TooManyRequests,
     Unavailable,
 )
+from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.services import Services
 from privest_service.telemetry import traces
@@ -298,12 +301,8 @@ def replay(session: Session, ask: EstimateCommand) -> Answer | None:
     Raises:
         IdempotencyKeyReused: the key came with another request.
     """
-    bound = ledger.find_by_key(session, ask.caller.id, ask.key)
-    if bound is None:
-        return None
-    if bound.body_digest != ask.digest:
-        raise IdempotencyKeyReused
-    return Answer(bound.job_id, bound.reused)
+    bound = idempotency.find(session, ask.caller.id, ask.key, ask.digest)
+    return bound and Answer(bound.job_id, bound.reused)
 
 
 def submit(services: Services, ask: EstimateCommand, rows: str | None = None) -> Answer:
@@ -346,7 +345,7 @@ def _refuse_if_full(session: Session, services: Services, question: ResolvedQuer
         Unavailable: too many jobs wait, or too many of this caller, or of its dummies, which cost it nothing.
     """
     most = services.settings.max_waiting_jobs
-    everybody, own, dummies = ledger.waiting_for(session, caller.id)
+    everybody, own, dummies = jobs.waiting_for(session, caller.id)
     if everybody >= most:
         raise Unavailable("too many jobs wait; try again later", retry_after=5)
     if own >= max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
@@ -381,7 +380,7 @@ async def _submit_inline(
         planned = plan(services, question, free=False)
         with services.database.read() as session:
             account = ledger.owner_account(session, ask.caller.id)
-            ledger.require_room([account], [Charge.of(planned.target, planned.cost)])
+            entries.require_room([account], [Charge.of(planned.target, planned.cost)])
         return None
 
     if known := await engine.in_thread(before):
@@ -474,7 +473,7 @@ def _reserve_free(session: Session, ask: EstimateCommand, question: ResolvedQuer
         return known
     job, parts = _jobs(ask.caller, question, draft)
     bound.job_id = job.id
-    ledger.reserve_free(session, job, bound, parts)
+    jobs.add(session, job, bound, parts)
     return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, []))
 
 
@@ -541,13 +540,13 @@ def _reserve(session: Session, ask: EstimateCommand, question: ResolvedQuery, dr
         return known
     job, parts = _jobs(ask.caller, question, draft)
     bound.job_id = job.id
-    debits = list[ledger.Debits]()
+    debits = list[charges.Debits]()
     for each, (charge, why), (owner, subjects) in zip(parts or [job], draft.charges, concerned, strict=True):
         own = {"owner": "", **subjects}
         by_scope = {a.scope: a for a in accounts if a.owner_id == owner.id and own.get(a.scope) == a.subject}
         theirs = [by_scope[scope] for scope in get_args(ledger.Scope) if scope in by_scope]
-        debits.append(ledger.Debits(each, theirs, [charge] * len(theirs), why))
-    ledger.reserve(session, job, debits, bound)
+        debits.append(charges.Debits(each, theirs, [charge] * len(theirs), why))
+    charges.reserve(session, job, debits, bound)
     charged = [
         (account, each.job.dataset_id, charge)
         for each in debits

@@ -22,8 +22,11 @@ from privest_service.estimates.schemas import (
     SecondOpinion,
 )
 from privest_service.estimates.service import Reservation, ResolvedQuery
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account, Entry, Job
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
 from privest_service.security.principals import Principal
@@ -34,7 +37,7 @@ _Charged = tuple[Account, str | None, Entry | Charge]
 
 def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
     """A job as its submitter reads it; its owner reads what was charged, not the answer."""
-    about = {each.id: each.dataset_id for each in ledger.parts_of(session, job) or [job]}
+    about = {each.id: each.dataset_id for each in jobs.parts_of(session, job) or [job]}
     found = session.execute(
         select(Account, Entry)
         .join(Entry, Account.id == Entry.account_id)
@@ -43,7 +46,7 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     places = list(about)
     by_part = sorted(found, key=lambda charge: places.index(charge[1].job_id or ""))
     charged = [(account, about[entry.job_id or ""], entry) for account, entry in by_part]
-    receipt = ledger.receipt_for(session, job, caller.id)
+    receipt = charges.receipt_for(session, job, caller.id)
     return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused, receipt)
 
 

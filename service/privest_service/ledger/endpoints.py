@@ -17,10 +17,10 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget, BudgetChange, LedgerPage, SigningKey, SigningKeys
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_exact
 from privest_service.limits import EXPORTS
-from privest_service.owners.service import require_owner
 from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced, documented
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import ManageDep, ReadDep, ServicesDep
+from privest_service.security.service import require_owner
 from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=Route)

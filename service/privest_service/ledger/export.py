@@ -11,10 +11,12 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.datasets.models import Dataset
-from privest_service.ledger.models import Account, Entry, Job, Mechanism
-from privest_service.ledger.receipts import Receipt, Signer, signer_of
-from privest_service.ledger.service import SUMS_AFTER
+from privest_service.jobs.models import Job
+from privest_service.ledger.entries import SUMS_AFTER
+from privest_service.ledger.models import Account, Entry, Mechanism
+from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
+from privest_service.signing import Signer, signer_of
 
 Form = Literal["jsonl", "csv"]
 """Of an export."""

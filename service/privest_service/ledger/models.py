@@ -1,4 +1,4 @@
-"""Tables: accounts, their entries, jobs with their transitions, and idempotency keys."""
+"""Tables: accounts, their entries, and the mechanisms that these are charged for."""
 
 import secrets
 from datetime import datetime
@@ -7,7 +7,6 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     ForeignKey,
-    Index,
     Integer,
     String,
     Text,
@@ -16,8 +15,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
-from privest_service.database import Base, Moment, now
-from privest_service.owners.models import Owner
+from privest_service.database import Base, Moment
+from privest_service.security.models import Owner
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
@@ -121,71 +120,3 @@ class Entry(Base):
     hash: Mapped[str] = mapped_column(String(64))
     signer: Mapped[str] = mapped_column(String(16))
     signature: Mapped[str] = mapped_column(String(88))
-
-
-class Job(Base):
-    """One run, from its reservation to its end; a dummy's is on synthetic rows, and charged to nobody.
-
-    One on several datasets has no owner and no dataset itself, but a part for each of them: a job of that
-    dataset's owner, with its own plan, charge and receipt and no answer, which goes through the same states
-    at the same moments. So an owner's books tell of nobody else. Parts have a `place` among each other.
-
-    `receipt` names the entries of the ledger and is for the owner who was charged; `analyst_receipt` only
-    commits to them and is for the analyst who asked.
-    """
-
-    __tablename__ = "jobs"
-    __table_args__ = (
-        CheckConstraint(
-            "state IN ('reserved', 'claimed', 'committed', 'failed', 'voided')", name="known_state"
-        ),
-        CheckConstraint(
-            "(state = 'committed' AND part_of IS NULL) = (result IS NOT NULL)", name="result_when_committed"
-        ),
-        CheckConstraint("(owner_id IS NULL) = (dataset_id IS NULL)", name="owner_of_dataset"),
-        CheckConstraint("(part_of IS NULL) = (place IS NULL)", name="place_of_part"),
-        CheckConstraint("part_of IS NULL OR dataset_id IS NOT NULL", name="dataset_of_part"),
-        Index("ix_jobs_waiting", "state", "created_at"),
-        Index("ix_jobs_reuse", "submitter_id", "spec_digest"),
-        Index("ix_jobs_submitted", "submitter_id", "created_at"),
-    )
-
-    id: Mapped[str] = mapped_column(String(40), primary_key=True)
-    kind: Mapped[str] = mapped_column(String(40))
-    submitter_id: Mapped[str] = mapped_column(String(40))
-    part_of: Mapped[str | None] = mapped_column(ForeignKey("jobs.id"), index=True)
-    place: Mapped[int | None] = mapped_column(Integer)
-    owner_id: Mapped[str | None] = mapped_column(ForeignKey("owners.id"))
-    dataset_id: Mapped[str | None] = mapped_column(ForeignKey("datasets.id"), index=True)
-    spec_digest: Mapped[str] = mapped_column(String(64))
-    plan: Mapped[str] = mapped_column(Text)
-    dummy: Mapped[bool] = mapped_column(default=False)
-    state: Mapped[str] = mapped_column(String(10), default="reserved")
-    lease_until: Mapped[datetime | None] = mapped_column(Moment)
-    result: Mapped[str | None] = mapped_column(Text)
-    receipt: Mapped[str | None] = mapped_column(Text)
-    analyst_receipt: Mapped[str | None] = mapped_column(Text)
-    created_at: Mapped[datetime] = mapped_column(Moment, default=now)
-
-
-class Transition(Base):
-    """A state that a job entered, and when: append-only."""
-
-    __tablename__ = "job_transitions"
-
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
-    state: Mapped[str] = mapped_column(String(10), primary_key=True)
-    at: Mapped[datetime] = mapped_column(Moment, default=now)
-
-
-class IdempotencyKey(Base):
-    """A principal's key, bound for ever to one body and the job that answered it."""
-
-    __tablename__ = "idempotency_keys"
-
-    principal_id: Mapped[str] = mapped_column(String(40), primary_key=True)
-    key: Mapped[str] = mapped_column(String(200), primary_key=True)
-    body_digest: Mapped[str] = mapped_column(String(64))
-    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"))
-    reused: Mapped[bool] = mapped_column(default=False)
-    created_at: Mapped[datetime] = mapped_column(Moment, default=now)

@@ -5,26 +5,18 @@ salts: account numbers, places in chains and hashes would tell what others were 
 has the salts. Whoever holds both can check that they are of the same entries.
 """
 
-import base64
 import hashlib
 import secrets
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 import rfc8785
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
 from pydantic import BaseModel, Field
-from sqlalchemy.orm import Session
 
 from privest_service.database import now
-from privest_service.ledger.models import Entry, Job
+from privest_service.jobs.models import Job
+from privest_service.ledger.models import Entry
+from privest_service.signing import Signer, is_signature
 
 
 def _absent(value: object) -> bool:
@@ -81,85 +73,38 @@ class Receipt(BaseModel):
     public_key: str
 
 
-class Signer:
-    """Signs entries and receipts with the service's own key.
-
-    Args:
-        pem: an Ed25519 private key.
-
-    Raises:
-        ValueError: there is no such key in it.
-    """
-
-    def __init__(self, pem: bytes) -> None:
-        key = load_pem_private_key(pem, password=None)
-        if not isinstance(key, Ed25519PrivateKey):
-            raise ValueError("PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM")
-        self._key = key
-        self.public_key = base64.b64encode(key.public_key().public_bytes_raw()).decode()
-        self.id = key_id(self.public_key)
-
-    def sign(self, content: bytes) -> str:
-        """The signature, in base64."""
-        return base64.b64encode(self._key.sign(content)).decode()
-
-    def receipt(
-        self, job: Job, datasets: Sequence[str], entries: Sequence[ReceiptEntry], answer: str
-    ) -> Receipt:
-        """The owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
-        return self._signed(
-            Statement(
-                job=job.id,
-                kind=job.kind,
-                dataset=datasets[0] if len(datasets) == 1 else list(datasets),
-                adjacency="replace-one",
-                entries=list(entries),
-                plan=_sha256(job.plan),
-                answer=_sha256(answer),
-                at=now().isoformat(timespec="microseconds"),
-            )
-        )
-
-    def for_analyst(self, receipt: Receipt) -> Receipt:
-        """Make an analyst's receipt: commitments stand in place of the ledger's entries."""
-        told = receipt.statement
-        commitments = sorted(each.commitment for each in told.entries if each.commitment is not None)
-        return self._signed(told.model_copy(update={"entries": [], "commitments": commitments}))
-
-    def _signed(self, statement: Statement) -> Receipt:
-        return Receipt(
-            statement=statement, signature=self.sign(_canonical(statement)), public_key=self.public_key
-        )
+def receipt_of(
+    signer: Signer, job: Job, datasets: Sequence[str], entries: Sequence[ReceiptEntry], answer: str
+) -> Receipt:
+    """The owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
+    statement = Statement(
+        job=job.id,
+        kind=job.kind,
+        dataset=datasets[0] if len(datasets) == 1 else list(datasets),
+        adjacency="replace-one",
+        entries=list(entries),
+        plan=_sha256(job.plan),
+        answer=_sha256(answer),
+        at=now().isoformat(timespec="microseconds"),
+    )
+    return _signed(signer, statement)
 
 
-def signer_of(session: Session) -> Signer:
-    """The key that signs what is written in a session: `Database` hands it out."""
-    return session.info["signer"]
+def for_analyst(signer: Signer, receipt: Receipt) -> Receipt:
+    """Make an analyst's receipt: commitments stand in place of the ledger's entries."""
+    told = receipt.statement
+    commitments = sorted(each.commitment for each in told.entries if each.commitment is not None)
+    return _signed(signer, told.model_copy(update={"entries": [], "commitments": commitments}))
 
 
-def key_id(public_key: str) -> str:
-    """By which entries name the key that signed them: the beginning of its digest."""
-    return hashlib.sha256(base64.b64decode(public_key)).hexdigest()[:16]
-
-
-def is_signature(signature: str, content: bytes, public_key: str) -> bool:
-    """Whether this is a true signature of the key (both base64)."""
-    try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(public_key))
-        key.verify(base64.b64decode(signature), content)
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+def _signed(signer: Signer, statement: Statement) -> Receipt:
+    signature = signer.sign(_canonical(statement))
+    return Receipt(statement=statement, signature=signature, public_key=signer.public_key)
 
 
 def signed_by(receipt: Receipt, public_key: str) -> bool:
     """Whether the receipt carries a true signature of this key (base64)."""
     return is_signature(receipt.signature, _canonical(receipt.statement), public_key)
-
-
-def new_signing_key() -> bytes:
-    """A fresh Ed25519 private key, as PEM."""
-    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _canonical(statement: Statement) -> bytes:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from privest_service.ledger.chain import entry_hash, to_sign
+from privest_service.ledger.entries import QUERIES, SUMS_AFTER
 from privest_service.ledger.export import (
     AccountLine,
     Digest,
@@ -23,9 +24,9 @@ from privest_service.ledger.export import (
 )
 from privest_service.ledger.mechanisms import cost_again
 from privest_service.ledger.models import Entry
-from privest_service.ledger.receipts import Receipt, Statement, is_signature, key_id, signed_by
-from privest_service.ledger.service import QUERIES, SUMS_AFTER
+from privest_service.ledger.receipts import Receipt, Statement, signed_by
 from privest_service.ledger.units import Charge, moved
+from privest_service.signing import is_signature, key_id
 
 _AMOUNTS = ("epsilon", "delta", "mu_squared", "slack")
 

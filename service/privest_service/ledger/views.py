@@ -4,7 +4,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.privacy.calibration import epsilon_for, epsilon_within
-from privest_service.ledger.models import Account, Entry, Job
+from privest_service.jobs.models import Job
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Amount, Budget, EntryView, LedgerPage, Spent
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import (

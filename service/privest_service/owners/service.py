@@ -1,12 +1,11 @@
-"""Owners: made with their budget, found."""
+"""Owners: each is made with its budget and its first key."""
 
 from sqlalchemy.orm import Session
 
 from privest_service.database.tables import new_id
 from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Limits
-from privest_service.owners.models import Owner
-from privest_service.problems import NotFound
+from privest_service.security.models import Owner
 from privest_service.security.service import issue_key
 
 
@@ -17,14 +16,3 @@ def create_owner(session: Session, name: str, limits: Limits) -> tuple[Owner, st
     session.flush()
     ledger.open_account(session, owner.id, "owner", limits)
     return owner, issue_key(session, "owner", owner.id)[1]
-
-
-def require_owner(session: Session, owner_id: str) -> Owner:
-    """The owner.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
-    if owner := session.get(Owner, owner_id):
-        return owner
-    raise NotFound

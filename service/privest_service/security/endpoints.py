@@ -6,7 +6,6 @@ from fastapi import APIRouter, Query, Response
 from sqlalchemy.orm import Session
 
 from privest_service.inputs import Id
-from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
 from privest_service.security.admission import Revoking, Route
@@ -23,6 +22,7 @@ from privest_service.security.schemas import (
     NewKey,
     PrincipalView,
 )
+from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/v1", tags=["principals"], route_class=Route)
 revoking = APIRouter(route_class=Revoking)

@@ -9,10 +9,9 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import Moment, now
 from privest_service.database.tables import new_id
-from privest_service.owners.models import Owner
 from privest_service.problems import Invalid, NotFound, Unauthenticated
 from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key, well_formed
-from privest_service.security.models import Analyst, ApiKey
+from privest_service.security.models import Analyst, ApiKey, Owner
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.tokens import Told
 from privest_service.services import Services
@@ -136,6 +135,17 @@ def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
 def revoke_all(session: Session) -> None:
     """Make every key useless."""
     session.execute(update(ApiKey).where(ApiKey.revoked_at.is_(None)).values(revoked_at=now()))
+
+
+def require_owner(session: Session, owner_id: str) -> Owner:
+    """The owner.
+
+    Raises:
+        NotFound: there is none with this id.
+    """
+    if owner := session.get(Owner, owner_id):
+        return owner
+    raise NotFound
 
 
 def require_analyst(session: Session, analyst_id: str) -> Analyst:

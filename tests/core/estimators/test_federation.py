@@ -23,6 +23,7 @@ from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import NoisySum, SubsampledSum
+from privest.privacy.oracle import Oracle
 from privest.privacy.subsampling import SubsampledRun, certify
 from privest.records import Records
 from testing.accounting import exact_delta
@@ -216,7 +217,7 @@ def test_weights_go_from_shares_of_records_to_inverse_variances():
     assert by_epsilon[2] == pytest.approx(0.5)
 
 
-class Recorded:
+class Recorded(Oracle):
     """A gate whose answers are kept, or given again without it: what the others see of an owner."""
 
     def __init__(self, gate=None, answers=()):

@@ -11,7 +11,7 @@ from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDista
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
-from privest.privacy.mechanisms import NoisySum, SubsampledSum, noisy_sum, subsampled_sum
+from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum, noisy_sum, subsampled_sum
 from privest.records import CHUNK, Records
 from testing.noise import ScriptedNoise
 
@@ -92,12 +92,14 @@ def test_without_a_source_the_noise_is_fresh_every_time():
 def test_rows_cannot_be_read_from_a_gate():
     gate = Gate(Records(ROWS), STATISTICS, [release()])
     public = {name for name in dir(gate) if not name.startswith("_")}
-    assert public == {"answered", "extend", "mean", "pick", "prefix", "product", "remaining", "unused"}
+    answers = {"answered", "extend", "mean", "pick", "prefix", "product", "remaining", "streams", "unused"}
+    assert public == answers | {"owners", "share", "weights"}
+    assert (gate.owners, gate.weights, gate.share) == ((gate,), (1.0,), 1.0)
 
 
 def batches(count=1, n=50, size=3, clip=10.0, rate=0.2, scheme="poisson", statistic="gradient", noise=1.0):
     return subsampled_sum(
-        scheme, statistic=statistic, n=n, size=size, clip=clip, rate=rate, count=count, noise=noise
+        SubsampledRun(scheme, rate, noise, count), statistic=statistic, n=n, size=size, clip=clip
     )
 
 

@@ -13,7 +13,8 @@ from pydantic import TypeAdapter
 from scipy.stats import chi2
 
 from privest.arrays import SymmetricCoordinates
-from privest.privacy.budget import cost_of_all, in_words
+from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
+from privest.privacy.budget import cost_of_all, describe_mechanism
 from privest.privacy.calibration import epsilon_for, gaussian_delta
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
@@ -506,12 +507,16 @@ def test_streams_are_stored_and_charged_again():
     assert adapter.validate_json(adapter.dump_json(plan)) == plan
 
 
-def test_a_stream_is_told_in_words():
+def test_a_stream_is_told_describe_mechanism():
     sums = prefix_sums("tree", statistic="gradient", n=1000, size=3, clip=0.01, leaves=8, mu=1.0)
     products = prefix_products(statistic="hessian", n=1000, rows=3, clip=0.01, count=5, mu=1.0)
-    gradient, hessian = in_words([sums, products]).split("; ")
+    gradients = ClippedGradient(3)
+    statistics = {"gradient": gradients, "hessian": ClippedHessian(3, 0.0, 1.0)}
+    gradient, hessian = describe_mechanism([sums, products], statistics).split("; ")
     assert "Gaussian noise, σ" in gradient
     assert "on the mean gradient of records that are seen once" in gradient
     assert gradient.endswith("8 steps")
     assert f"{products.scale:.4g} on the mean Hessian" in hessian
     assert hessian.endswith("5 steps")
+    with pytest.raises(ValueError, match="no statistic called hessian"):
+        describe_mechanism([sums, products], {"gradient": gradients})

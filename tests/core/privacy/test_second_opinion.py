@@ -8,7 +8,7 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
 
 from privest.privacy.calibration import epsilon_for, mu_for
-from privest.privacy.mechanisms import noisy_sum, subsampled_sum
+from privest.privacy.mechanisms import SubsampledRun, noisy_sum, subsampled_sum
 from privest.privacy.second_opinion import second_opinion
 from privest.privacy.subsampling import certify, noise_for
 
@@ -21,7 +21,7 @@ def full(mu, count=1, n=N):
 
 def batches(scheme, rate, steps, noise):
     facts = {"statistic": "gradient", "n": N, "size": SIZE, "clip": CLIP}
-    return subsampled_sum(scheme, rate=rate, count=steps, noise=noise, **facts)
+    return subsampled_sum(SubsampledRun(scheme, rate, noise, steps), **facts)
 
 
 def gaussian_by_renyi(mu, delta):

@@ -417,14 +417,14 @@ def test_the_noise_found_is_enough_and_hardly_more(scheme, rate, steps, epsilon,
 
 def test_blocks_of_one_kind_cost_what_their_run_costs():
     run = noise_for("poisson", 0.01, 300, 0.5, 1e-8)
-    facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3, "rate": 0.01, "noise": run.noise}
-    parts = [subsampled_sum("poisson", count=count, **facts) for count in (100, 150, 50)]
+    facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3}
+    parts = [subsampled_sum(replace(run, steps=count), **facts) for count in (100, 150, 50)]
     before = certify.cache_info().misses
     assert cost_of(parts, 1e-8) == certify(run, 1e-8)
     assert certify.cache_info().misses == before  # planning pays once
     with pytest.raises(ValueError, match="one batch or more"):
         cost_of([], 1e-8)
-    laplace = subsampled_sum("fixed", count=1, law="laplace", **facts)
+    laplace = subsampled_sum(replace(run, scheme="fixed", steps=1), law="laplace", **facts)
     with pytest.raises(ValueError, match="sum by sum"):
         cost_of([*parts, laplace], 1e-8)
 
@@ -452,8 +452,8 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
     for e in (0.3 * epsilon, epsilon, 1.5 * epsilon):
         exact = whole.get_delta_for_epsilon(e)
         assert slack + gaussian_delta(e, sqrt(cost.mu_squared)) >= 0.98 * exact
-    facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3, "rate": rate}
-    blocks = [subsampled_sum(scheme, count=r.steps, noise=r.noise, **facts) for r in reversed(runs)]
+    facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3}
+    blocks = [subsampled_sum(r, **facts) for r in reversed(runs)]
     before = certify.cache_info().misses
     assert cost_of(blocks, slack) == certify(tuple(sorted(runs, key=lambda r: r.noise)), slack)
     assert certify.cache_info().misses == before

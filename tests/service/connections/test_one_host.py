@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from privest_service.connections import sources
 from privest_service.connections.schemas import NEW_CONNECTION
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.upload_errors import RefusedUploadError
 
 ROWS = b"1,2\n3,4\n"
 

@@ -25,7 +25,7 @@ from privest_service.dashboard.entries import Search
 from privest_service.database import Database
 from privest_service.datasets.service import sweep
 from privest_service.datasets.store import Store
-from privest_service.ledger import service as ledger
+from privest_service.ledger import charges
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.settings import Settings
@@ -126,7 +126,7 @@ def test_a_search_goes_a_stretch_at_a_time_and_loses_nothing(
     with books.database.write() as session:
         jobs = [books.reserve_in(session, {account: Charge(1, 1, 1, 1)}) for _ in range(30)]
         for job in jobs[::4]:
-            ledger.void(session, job)
+            charges.void(session, job)
     with books.database.read() as session:
         held = session.get_one(Account, account)
         for wanted, expected in (

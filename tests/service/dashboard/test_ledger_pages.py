@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 from sqlalchemy import select, text
 
 from privest_service.cli import main
-from privest_service.ledger.models import Job
+from privest_service.jobs.models import Job
 from privest_service.ledger.verify import verify_file
 from testing.browser import Visitor
 from testing.scenes import Desk, Hospital, answered, books, dataset_called, owner_called
@@ -60,7 +60,7 @@ def test_entries_are_found(anna: Hospital, at_ledger: Visitor, wanted: str) -> N
     assert expected
     assert list(_walk(page)) == sorted(expected, reverse=True)
     at_ledger.open("/dashboard/ledger?text=nobody%20has%20this%20name")
-    assert "No entry fits." in page.locator("main").inner_text()
+    assert "No entries match." in page.locator("main").inner_text()
 
 
 @pytest.mark.parametrize("field", ["analyst", "dataset", "kind", "state"])
@@ -207,4 +207,4 @@ def test_a_search_that_makes_no_sense_is_explained(anna: Hospital) -> None:
         assert answer.status_code == 422, asked
         assert asked.partition("=")[0] in answer.text
     assert desk.get("/ledger?window=2").status_code == 404
-    assert "No entry fits." in desk.get("/ledger?text=%25").text, "it is no pattern"
+    assert "No entries match." in desk.get("/ledger?text=%25").text, "it is no pattern"

@@ -196,7 +196,7 @@ def test_a_dataset_is_deleted_after_a_second_question(site: Server, visit: Visit
     page.get_by_role("link", name="Delete").click()
     page.get_by_role("button", name="Delete it").click()
     page.wait_for_url("**/dashboard/datasets")
-    assert "Nothing is registered yet." in page.locator("main").inner_text()
+    assert "No datasets yet." in page.locator("main").inner_text()
     problem(owner.get(f"/v1/datasets/{dataset}"), 404, "not-found")
     problem(analyst.estimate(dataset), 404, "not-found")
     assert not list((site.data_dir / "rows").glob(f"{owner.id}/{dataset}*"))

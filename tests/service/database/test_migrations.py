@@ -19,13 +19,13 @@ from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
+from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
-from privest_service.security.models import ApiKey, SignIn
+from privest_service.security.models import ApiKey, Owner, SignIn
 from privest_service.security.service import issue_key
 from testing.books import Books
 from testing.server import HANG_GUARD
@@ -90,7 +90,7 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
     account = books.open(Limits("basic", 10, 10, 0, 0))
     first, *_ = (books.reserve({account: Charge(1, 2, 2**61, 4)}) for _ in range(3))
     with database.write() as session:
-        ledger.void(session, first)
+        charges.void(session, first)
     with database.read() as session:
         told = _sums(session)
     assert [row[2:] for row in told if row[0] == account] == [
@@ -112,8 +112,8 @@ def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database
     assert books.faults() == []
     if not database.is_sqlite:  # what knows nothing of sums can write no entry
         columns = inspect(database.engine).get_columns("entries")
-        assert {each["name"]: each["default"] for each in columns if each["name"] in ledger.SUMS_AFTER} == (
-            dict.fromkeys(ledger.SUMS_AFTER)
+        assert {each["name"]: each["default"] for each in columns if each["name"] in entries.SUMS_AFTER} == (
+            dict.fromkeys(entries.SUMS_AFTER)
         )
     with pytest.raises(DBAPIError, match=r"only added to|refuses|permission"), database.write() as session:
         session.execute(update(Entry).values(queries=7))
@@ -207,7 +207,7 @@ def _subjects(database: Database) -> list[str]:
 
 
 def _sums(session: Session) -> list[tuple[int, ...]]:
-    columns = (Entry.account_id, Entry.seq, *(getattr(Entry, name) for name in ledger.SUMS_AFTER))
+    columns = (Entry.account_id, Entry.seq, *(getattr(Entry, name) for name in entries.SUMS_AFTER))
     return [tuple(row) for row in session.execute(select(*columns).order_by(Entry.account_id, Entry.seq))]
 
 

@@ -19,8 +19,8 @@ from privest_service.connections import sources
 from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.database import Database
 from privest_service.database.postgresql import verified
-from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.problems import DatabaseUnavailable
+from privest_service.upload_errors import RefusedUploadError
 
 NAME = "db.example"
 TLS_ASKED = struct.pack("!ii", 8, 80877103)

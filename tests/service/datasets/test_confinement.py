@@ -20,10 +20,10 @@ import pytest
 
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.datasets.upload_errors import RefusedUploadError
 from privest_service.estimates.runners.local import Processes
+from privest_service.formats import Format
+from privest_service.upload_errors import RefusedUploadError
 from testing import ROOT, confined
 from testing.server import npy, until
 from testing.uploads import FORMATS, rows_as, table_as

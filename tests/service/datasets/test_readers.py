@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from privest_service.datasets import ingest as ingest_module
-from privest_service.datasets.readers import Format, arrays, format_of_name, room, tables
+from privest_service.datasets.readers import arrays, room, tables
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format, format_of_name
+from privest_service.upload_errors import RefusedUploadError
 from testing.server import HANG_GUARD, Server, npy, problem
 from testing.uploads import FORMATS, TABLES, arrow_file, refused, rows_as, table_as, taken
 
@@ -556,7 +557,7 @@ def test_what_unpacks_to_more_memory_than_is_allowed_is_refused(tmp_path: Path, 
 import resource, sys
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.readers import tables
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.upload_errors import RefusedUploadError
 from privest_service.datasets.schemas import SCHEMA
 resource.setrlimit(resource.RLIMIT_DATA, (400_000_000,) * 2)
 intake = SCHEMA.validate_json('{{"kind": "vectors", "dim": 1}}').intake()

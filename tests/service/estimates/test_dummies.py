@@ -17,7 +17,8 @@ from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.ledger.models import Account, Job
+from privest_service.jobs.models import Job
+from privest_service.ledger.models import Account
 from testing.server import SPD3, Caller, Server, books_balance, csv_of, npy, problem, spd, until
 
 LABELLED: dict[str, Any] = {

@@ -24,8 +24,11 @@ from privest.privacy.calibration import mu_for
 from privest_service.database import Database, now
 from privest_service.database.migrate import config
 from privest_service.database.tables import new_id
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Entry, IdempotencyKey, Job, Mechanism, Transition
+from privest_service.ledger.models import Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
@@ -404,15 +407,15 @@ def reserve_on_both(books: list[Books], accounts: list[int]) -> tuple[str, list[
     job = Job(id=new_id("job"), kind="robust-pca", submitter_id="x", spec_digest="", plan="{}")
     mechanism = Mechanism(digest="0" * 64, content="{}")
     with books[0].database.write() as session:
-        debits = list[ledger.Debits]()
+        debits = list[charges.Debits]()
         by_id = {account.id: account for account in held(session, accounts)}
         for place, (each, account) in enumerate(zip(books, map(by_id.get, accounts), strict=True)):
             assert account is not None
             part = each.job("x")
             part.part_of, part.place = job.id, place
-            debits.append(ledger.Debits(part, [account], [Charge(1, 1, 10, 1)], mechanism))
+            debits.append(charges.Debits(part, [account], [Charge(1, 1, 10, 1)], mechanism))
         key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=job.id)
-        ledger.reserve(session, job, debits, key)
+        charges.reserve(session, job, debits, key)
     return job.id, [each.job.id for each in debits]
 
 
@@ -432,29 +435,29 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
     job, parts = reserve_on_both(books, accounts)
     assert states(database, [job, *parts]) == {"reserved"}
     with database.write() as session:
-        assert ledger.waiting(session) == 1
-        assert not any(ledger.void(session, part) for part in parts)
-        assert ledger.void(session, job)
+        assert jobs.waiting(session) == 1
+        assert not any(charges.void(session, part) for part in parts)
+        assert charges.void(session, job)
     assert states(database, [job, *parts]) == {"voided"}
     assert spent() == [(0, 0), (0, 0)]
 
     lost, parts = reserve_on_both(books, accounts)
     with database.write() as session:
-        claimed = ledger.claim_next(session, timedelta(seconds=-1))
+        claimed = jobs.claim_next(session, timedelta(seconds=-1))
         assert claimed is not None
         assert claimed.id == lost
-        assert ledger.claim_next(session, timedelta(hours=1)) is None
-        assert [part.id for part in ledger.parts_of(session, claimed)] == parts
+        assert jobs.claim_next(session, timedelta(hours=1)) is None
+        assert [part.id for part in jobs.parts_of(session, claimed)] == parts
     assert states(database, [lost, *parts]) == {"claimed"}
     with database.write() as session:
-        assert ledger.fail_overdue(session, now()) == [lost]
-        assert not ledger.void(session, lost)
+        assert jobs.fail_overdue(session, now()) == [lost]
+        assert not charges.void(session, lost)
     assert states(database, [lost, *parts]) == {"failed"}
 
     done, parts = reserve_on_both(books, accounts)
     with database.write() as session:
-        ledger.claim_next(session, timedelta(hours=1))
-        assert ledger.commit(session, done, "[1]")
+        jobs.claim_next(session, timedelta(hours=1))
+        assert charges.commit(session, done, "[1]")
     with database.read() as session:
         whole, *others = session.scalars(
             select(Job).where(Job.id.in_([done, *parts])).order_by(Job.place.is_not(None), Job.place)
@@ -479,8 +482,8 @@ def test_nothing_is_written_before_all_parts_are_known_to_be_covered(
             for each, limit in zip(books, limits, strict=True)
         ]
     written = list[str]()
-    for name in ("_append", "_keep", "reserve_free"):
-        monkeypatch.setattr(ledger, name, lambda *_, name=name: written.append(name))
+    for module, name in ((entries, "append"), (charges, "_keep"), (jobs, "add")):
+        monkeypatch.setattr(module, name, lambda *_, name=name: written.append(name))
     with pytest.raises(BudgetExceeded):
         reserve_on_both(books, opened)
     assert written == []
@@ -511,8 +514,8 @@ def test_one_account_that_pays_for_two_parts_is_held_to_their_sum(database: Data
 
     def reserve(session: Session) -> None:
         own = held(session, [account])
-        debits = [ledger.Debits(part, own, [Charge(1, 1, 10, 1)], mechanism) for part in parts]
-        ledger.reserve(session, job, debits, key)
+        debits = [charges.Debits(part, own, [Charge(1, 1, 10, 1)], mechanism) for part in parts]
+        charges.reserve(session, job, debits, key)
 
     with pytest.raises(BudgetExceeded):
         database.run(reserve)
@@ -535,7 +538,7 @@ def test_a_withdrawal_that_voids_several_jobs_holds_all_their_accounts_first(
     accounts = [each.open(Limits("gdp", 1, 1, 10**6, 10**6)) for each in books]
     a, b, c = zip(books, accounts, strict=True)
     jobs = [reserve_on_both(*map(list, zip(a, other, strict=True)))[0] for other in (c, b)]
-    void, begun = ledger.void, threading.Event()
+    void, begun = charges.void, threading.Event()
 
     def waits() -> bool:
         with database.read() as session:
@@ -549,11 +552,11 @@ def test_a_withdrawal_that_voids_several_jobs_holds_all_their_accounts_first(
             until(waits)
         return done
 
-    monkeypatch.setattr(ledger, "void", slow)
+    monkeypatch.setattr(charges, "void", slow)
 
     def withdraw() -> None:
         with database.write() as session:
-            ledger.void_waiting(session, dataset_id=books[0].dataset)
+            charges.void_waiting(session, dataset_id=books[0].dataset)
 
     def charge() -> None:
         begun.wait(HANG_GUARD)

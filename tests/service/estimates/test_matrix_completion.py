@@ -11,9 +11,9 @@ import pytest
 
 from privest.manifolds.grassmann import Grassmann
 from privest_service.datasets import ingest as ingest_module
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.service import dummy_rows
+from privest_service.formats import Format
 from privest_service.ledger.receipts import Receipt, signed_by
 from testing.server import Caller, Server, csv_of, npy, problem
 from testing.uploads import FORMATS, TABLES, arrow_file, refused, rows_as, table_as, taken

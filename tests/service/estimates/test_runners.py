@@ -53,7 +53,7 @@ from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
 from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.estimates.runners.local import Processes
-from privest_service.ledger.models import Job, Transition
+from privest_service.jobs.models import Job, Transition
 from privest_service.limits import PLANS
 from privest_service.problems import TooLarge, Unavailable
 from testing import ROOT, confined, remote_jobs
@@ -298,7 +298,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     world.submit(database, "k")
     monkeypatch.setattr(engine_module, "_PATIENCE", 0.0)
     engine = Engine(
-        database, Store(tmp_path), workers=2, job_timeout=600.0, tidy=lambda: done.append("tidied")
+        database, Store(tmp_path), workers=2, job_timeout=600.0, housekeeping=lambda: done.append("tidied")
     )
     claim = engine._claim
 

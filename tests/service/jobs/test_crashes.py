@@ -18,7 +18,8 @@ import pytest
 from sqlalchemy import event, func, select
 
 from privest_service.database import Database
-from privest_service.ledger.models import Entry, IdempotencyKey, Job
+from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 from testing.books import Books

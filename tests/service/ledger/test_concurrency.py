@@ -13,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, make_transient
 
 from privest_service.database import Database
+from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
@@ -53,7 +54,7 @@ def _read_check_write(both_have_read: Callable[[], Any]) -> Callable[..., Entry]
         held = session.get_one(Account, account_id, populate_existing=True)
         make_transient(held)  # what the ledger writes of it is not what is tested
         held.seq, held.head = seq - 1, account.head
-        return ledger._append(session, [held], "debit", job_id, None, [charge])[0]
+        return entries.append(session, [held], "debit", job_id, None, [charge])[0]
 
     return debit
 
@@ -172,7 +173,7 @@ def test_voids_and_charges_at_once_add_up(database: Database) -> None:
 
     def void(job: str) -> bool:
         with database.write() as session:
-            return ledger.void(session, job)
+            return charges.void(session, job)
 
     with ThreadPoolExecutor(8) as pool:
         voided = pool.map(void, jobs * 2)

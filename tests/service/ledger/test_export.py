@@ -22,7 +22,9 @@ from sqlalchemy.orm import Session
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import noisy_sum
 from privest_service.database import Database, now
-from privest_service.ledger import service as ledger
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges, entries
 from privest_service.ledger.export import (
     LINE,
     AccountLine,
@@ -40,10 +42,11 @@ from privest_service.ledger.export import (
     read,
 )
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, Job
-from privest_service.ledger.receipts import Receipt, ReceiptEntry, Signer
+from privest_service.ledger.models import Account
+from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import Trusted, verify
+from privest_service.signing import Signer
 from testing.books import Books
 from testing.server import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
 
@@ -301,8 +304,8 @@ def two_jobs(database: Database) -> list[Line]:
     for _ in range(2):
         job = books.reserve(dict.fromkeys(accounts, Charge(1, 1, 1, 1)))
         with database.write() as session:
-            assert ledger.claim_next(session, timedelta(hours=1)) is not None
-            assert ledger.commit(session, job, "{}")
+            assert jobs.claim_next(session, timedelta(hours=1)) is not None
+            assert charges.commit(session, job, "{}")
     with database.read(snapshot=True) as session:
         return list(lines(session))[:-1]
 
@@ -439,11 +442,11 @@ def told_by(database: Database, forged: Callable[[Session], object]) -> list[str
     """What the verifier finds after somebody with the key and the database in hand wrote to it."""
     books = Books(database)
     account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
-    jobs = [books.reserve({account: Charge(1, 1, 1, 1)}) for _ in range(2)]
+    reserved = [books.reserve({account: Charge(1, 1, 1, 1)}) for _ in range(2)]
     with database.write() as session:
-        assert [ledger.claim_next(session, timedelta(hours=1)) is not None for _ in jobs] == [True] * 2
-        assert ledger.commit(session, jobs[0], "{}")
-        assert ledger.fail(session, jobs[1])
+        assert [jobs.claim_next(session, timedelta(hours=1)) is not None for _ in reserved] == [True] * 2
+        assert charges.commit(session, reserved[0], "{}")
+        assert jobs.fail(session, reserved[1])
     assert books.faults() == []
     with database.write() as session:
         forged(session)
@@ -455,11 +458,11 @@ def given_back(state: str) -> Callable[[Session], object]:
 
     def forge(session: Session) -> None:
         job = session.scalars(select(Job).where(Job.state == state)).one()
-        (debit,) = ledger.debits_of(session, job.id)
-        held = ledger._locked(session, debit.account_id)
+        (debit,) = entries.debits_of(session, job.id)
+        held = entries.locked(session, debit.account_id)
         back = -Charge(debit.epsilon, debit.delta, debit.mu_squared, debit.slack)
-        ledger._move_by(held, back)
-        ledger._append(session, [held], "void", job.id, None, [back])
+        entries.move_by(held, back)
+        entries.append(session, [held], "void", job.id, None, [back])
 
     return forge
 
@@ -506,7 +509,7 @@ class Rotated:
         """A charge that is signed with the retired key, and bears a moment of somebody's choice."""
         self._by(self.retired)
         with monkeypatch.context() as patch:
-            patch.setattr(ledger, "now", lambda: at)
+            patch.setattr(entries, "now", lambda: at)
             self.books.reserve({account: Charge(1, 1, 1, 1)})
 
     def faults(self, *kept: Heads, until: str | None = None) -> list[str]:
@@ -565,9 +568,9 @@ def test_a_retired_key_signs_no_receipt_no_heads_and_no_end(rotated: Rotated, wh
         [rotated.present.public_key, f"{SIGNER.public_key}={rotated.end.isoformat()}"],
     )
     with books.database.write() as session:
-        job = ledger.claim_next(session, timedelta(hours=1))
+        job = jobs.claim_next(session, timedelta(hours=1))
         assert job is not None
-        ledger.commit(session, job.id, "{}")
+        charges.commit(session, job.id, "{}")
     rotated._by(rotated.present)
     with books.database.read(snapshot=True) as session:
         told = list(lines(session))[:-1]

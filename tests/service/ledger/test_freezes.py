@@ -12,11 +12,13 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import Database
 from privest_service.database.tables import new_id
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen
+from privest_service.security.models import Owner
 from testing.books import Books
 from testing.server import Server, books_balance, problem, slow_rows, until, worker_on
 
@@ -27,7 +29,7 @@ FREE = Limits("basic", 10**9, 10**9, 0, 0)
 def claim(database: Database) -> str | None:
     """The job that is claimed next."""
     with database.write() as session:
-        job = ledger.claim_next(session, HOUR)
+        job = jobs.claim_next(session, HOUR)
         return job.id if job else None
 
 
@@ -105,15 +107,17 @@ def test_a_freeze_is_answered_however_much_is_charged_and_charged_is_nothing_sin
 
 def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database) -> None:
     frozen, other = Books(database), Books(database)
-    jobs = [books.reserve({books.open(FREE): Charge(1, 1, 1, 1)}) for books in (frozen, other, frozen, other)]
+    reserved = [
+        books.reserve({books.open(FREE): Charge(1, 1, 1, 1)}) for books in (frozen, other, frozen, other)
+    ]
     freeze(frozen)
     with database.read() as session:
-        assert ledger.waiting(session) == 2
-        assert ledger.waiting_for(session, "somebody") == (2, 2, 0)
-        assert ledger.queue(session)[0] == 2
-    assert [claim(database) for _ in range(3)] == [jobs[1], jobs[3], None]
+        assert jobs.waiting(session) == 2
+        assert jobs.waiting_for(session, "somebody") == (2, 2, 0)
+        assert jobs.queue(session)[0] == 2
+    assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]
     freeze(frozen, False)
-    assert [claim(database) for _ in range(3)] == [jobs[0], jobs[2], None]
+    assert [claim(database) for _ in range(3)] == [reserved[0], reserved[2], None]
 
 
 def _of_several(session: Session, *owners: Books, dummy: bool = False) -> str:
@@ -132,7 +136,7 @@ def _of_several(session: Session, *owners: Books, dummy: bool = False) -> str:
         for place, each in enumerate(owners)
     ]
     key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=whole.id)
-    ledger.reserve_free(session, whole, key, parts)
+    jobs.add(session, whole, key, parts)
     return whole.id
 
 
@@ -163,7 +167,7 @@ def test_no_freeze_is_answered_before_a_claim_that_did_not_see_it(database: Data
     with database.write() as session:
         _of_several(session, *owners)
     with database.write() as session:
-        assert ledger.claim_next(session, HOUR)
+        assert jobs.claim_next(session, HOUR)
         for each in owners:
             _is_held(each)
     for each in owners:
@@ -191,14 +195,14 @@ def test_no_job_is_claimed_that_was_found_before_a_freeze(
 
 def _after_the_look(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
     """Do something once between the look for a job and the hold of its owners."""
-    acts, look = [act], ledger.parts_of
+    acts, look = [act], jobs.parts_of
 
     def parts_of(session: Session, job: Job) -> list[Job]:
         if acts:
             acts.pop()()
         return look(session, job)
 
-    monkeypatch.setattr(ledger, "parts_of", parts_of)
+    monkeypatch.setattr(jobs, "parts_of", parts_of)
 
 
 @pytest.mark.usefixtures("rows_are_locked")

@@ -15,9 +15,11 @@ from sqlalchemy.orm import Session
 
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.database import Database
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges, views
 from privest_service.ledger import service as ledger
-from privest_service.ledger import views
-from privest_service.ledger.models import Account, Job
+from privest_service.ledger.models import Account
 from privest_service.ledger.units import EPSILON, INFORMATIVE_CAP, MU_SQUARED, PROBABILITY, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books, tenth
@@ -48,8 +50,8 @@ def test_an_account_is_held_to_both_sums_of_its_own_currency(
     with pytest.raises(BudgetExceeded):
         books.reserve({account: charge})
     with books.database.write() as session:
-        assert ledger.void(session, first)
-        assert not ledger.void(session, first)
+        assert charges.void(session, first)
+        assert not charges.void(session, first)
     books.reserve({account: charge})
     found = books.account(account)
     assert (found.epsilon_spent, found.delta_spent) == (2 * charge.epsilon, 2 * charge.delta)
@@ -68,9 +70,9 @@ def test_either_sum_refuses(books: Books, over: Charge) -> None:
 
 def test_a_reservation_is_all_or_nothing(books: Books) -> None:
     rich, poor = books.open(gdp(100)), books.open(gdp(10))
-    for charges in ({rich: Charge(1, 1, 11, 0), poor: Charge(1, 1, 11, 0)},):
+    for asked in ({rich: Charge(1, 1, 11, 0), poor: Charge(1, 1, 11, 0)},):
         with pytest.raises(BudgetExceeded):
-            books.reserve(charges)
+            books.reserve(asked)
     with books.database.read() as session:
         assert session.query(Job).count() == 0
         assert session.execute(text("SELECT count(*) FROM idempotency_keys")).scalar() == 0
@@ -106,20 +108,20 @@ def test_limits_rise_and_never_fall(books: Books) -> None:
 
 def test_a_claim_is_final(books: Books) -> None:
     account = books.open(gdp(100))
-    jobs = [books.reserve({account: Charge(1, 1, 10, 0)}) for _ in range(3)]
+    reserved = [books.reserve({account: Charge(1, 1, 10, 0)}) for _ in range(3)]
     with books.database.write() as session:
-        claimed = [ledger.claim_next(session, timedelta(hours=1)) for _ in range(2)]
-        assert [job.id for job in claimed if job] == jobs[:2]
-        assert not ledger.void(session, jobs[0])
-        assert ledger.commit(session, jobs[0], "{}")
-        assert ledger.fail(session, jobs[1])
+        claimed = [jobs.claim_next(session, timedelta(hours=1)) for _ in range(2)]
+        assert [job.id for job in claimed if job] == reserved[:2]
+        assert not charges.void(session, reserved[0])
+        assert charges.commit(session, reserved[0], "{}")
+        assert jobs.fail(session, reserved[1])
         # Every further move is refused.
-        for job in jobs[:2]:
-            assert not ledger.commit(session, job, "{}")
-            assert not ledger.fail(session, job)
-            assert not ledger.void(session, job)
-        assert not ledger.fail(session, jobs[2])
-        assert not ledger.commit(session, jobs[2], "{}")
+        for job in reserved[:2]:
+            assert not charges.commit(session, job, "{}")
+            assert not jobs.fail(session, job)
+            assert not charges.void(session, job)
+        assert not jobs.fail(session, reserved[2])
+        assert not charges.commit(session, reserved[2], "{}")
     assert books.account(account).mu_squared_spent == 30
 
 
@@ -140,7 +142,7 @@ def test_a_sum_that_is_not_known_any_more_stays_what_it_is_at_least(books: Books
     jobs = [books.reserve({account: Charge(1, 1, most, 5)}) for _ in range(4)]
     for left, job in zip((3, 2, 1, 0), jobs, strict=True):
         with books.database.write() as session:
-            assert ledger.void(session, job)
+            assert charges.void(session, job)
         found = books.account(account)
         assert (found.epsilon_spent, found.delta_spent, found.slack_spent) == (left, left, 5 * left)
         assert found.mu_squared_spent == INFORMATIVE_CAP

@@ -11,8 +11,11 @@ from hypothesis.stateful import initialize, precondition, rule
 from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account, Job
+from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded, Invalid
 from testing.books import Books
@@ -70,9 +73,9 @@ class Crashes(LedgerModel):
 
         def work(session: Session) -> None:
             if void:
-                assert ledger.void(session, job)
+                assert charges.void(session, job)
             else:
-                assert (ledger.claim_next(session, timedelta(hours=1)) is None) == bool(self.frozen_by)
+                assert (jobs.claim_next(session, timedelta(hours=1)) is None) == bool(self.frozen_by)
 
         crash(self.books.database, work)
 
@@ -82,7 +85,7 @@ class Crashes(LedgerModel):
         job = data.draw(st.sampled_from(self.claimed))
 
         def work(session: Session) -> None:
-            assert ledger.commit(session, job, "{}") if committed else ledger.fail(session, job)
+            assert charges.commit(session, job, "{}") if committed else jobs.fail(session, job)
 
         crash(self.books.database, work)
 
@@ -100,14 +103,14 @@ class Crashes(LedgerModel):
     def workers_are_lost(self) -> None:
         """Every lease has run out: the jobs fail, and no sum moves."""
         with self.books.database.write() as session:
-            assert ledger.fail_overdue(session, now()) == []
-            failed = ledger.fail_overdue(session, now() + timedelta(hours=2))
+            assert jobs.fail_overdue(session, now()) == []
+            failed = jobs.fail_overdue(session, now() + timedelta(hours=2))
         assert sorted(failed) == sorted(self.claimed)
         with self.books.database.write() as session:
             for job in failed:
                 assert session.get_one(Job, job).state == "failed"
-                assert not ledger.commit(session, job, "{}")
-                assert not ledger.void(session, job)
+                assert not charges.commit(session, job, "{}")
+                assert not charges.void(session, job)
         self.claimed.clear()
 
     # Caps and windows
@@ -150,7 +153,7 @@ class Crashes(LedgerModel):
     def teardown(self) -> None:
         with self.books.database.write() as session:
             for job in self.claimed:
-                ledger.fail(session, job)
+                jobs.fail(session, job)
         super().teardown()
 
 

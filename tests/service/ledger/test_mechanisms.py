@@ -25,10 +25,11 @@ from privest_service.dashboard.formatting import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.kinds import KINDS
-from privest_service.ledger import service as ledger
+from privest_service.jobs.models import IdempotencyKey
+from privest_service.ledger import charges
 from privest_service.ledger.export import MechanismLine, lines
 from privest_service.ledger.mechanisms import cost_again, mechanism
-from privest_service.ledger.models import IdempotencyKey, Mechanism
+from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.verify import verify
 from testing.books import Books, held
@@ -165,8 +166,8 @@ def _books(database: Database, plan: Any, kept: Mechanism) -> Books:
         job = books.job()
         key = IdempotencyKey(principal_id="x", key=new_id("key"), body_digest="", job_id=job.id)
         charge = Charge.of(plan.target, plan.cost)
-        debits = ledger.Debits(job, held(session, [account]), [charge], kept)
-        ledger.reserve(session, job, [debits], key)
+        debits = charges.Debits(job, held(session, [account]), [charge], kept)
+        charges.reserve(session, job, [debits], key)
     return books
 
 

@@ -20,21 +20,23 @@ from sqlalchemy.orm.exc import StaleDataError
 from privest_service import backup
 from privest_service.database import Database, now
 from privest_service.datasets import store
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.ledger import charges, entries, verify
 from privest_service.ledger import service as ledger
-from privest_service.ledger import verify
 from privest_service.ledger.export import End, Heads, Line, ReceiptLine, ended, heads, lines
-from privest_service.ledger.models import Account, IdempotencyKey, Job
+from privest_service.ledger.models import Account
 from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
-from privest_service.owners.models import Owner
 from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
+from privest_service.security.models import Owner
 from testing.books import Books, held
 from testing.server import SIGNER
 from testing.world import COST, World, claimed
 
 Plant = Callable[[pytest.MonkeyPatch, Database], None]
 
-_debit, _move, _accounts_of = ledger.debit, ledger._move, ledger.accounts_of
-_run, _commit, _fail = Database.run, ledger.commit, ledger.fail
+_debit, _move, _accounts_of = entries.debit, jobs.move, ledger.accounts_of
+_run, _commit, _fail = Database.run, charges.commit, jobs.fail
 
 
 def _gdp(mu_squared: int, slack: int = 10) -> Limits:
@@ -49,7 +51,7 @@ def budget_is_held_before_a_run(database: Database) -> None:
     world = World.make(database, _gdp(COST.mu_squared, COST.slack))
     job = world.submit(database, "one")
     with database.read() as session:
-        assert len(ledger.debits_of(session, job)) == 3
+        assert len(entries.debits_of(session, job)) == 3
         assert world.accounts(session)[0].mu_squared_spent == COST.mu_squared
     with pytest.raises(BudgetExceeded):
         world.submit(database, "two")
@@ -100,7 +102,7 @@ def a_claim_is_final(database: Database) -> None:
     job = world.submit(database, "one")
     assert claimed(database) == job
     with database.write() as session:
-        assert not ledger.void(session, job)
+        assert not charges.void(session, job)
     world.revoke(database)
     assert world.check(database) == "claimed"
     world.end(database, job, None)
@@ -186,7 +188,7 @@ def a_void_cannot_fail(database: Database) -> None:
     jobs = [books.reserve({account: Charge(1, 1, 2**61, 2**61)}) for _ in range(4)]
     for job in jobs:
         with database.write() as session:
-            assert ledger.void(session, job)
+            assert charges.void(session, job)
     assert books.account(account).epsilon_spent == 0
     assert books.faults() == []
 
@@ -210,7 +212,7 @@ def a_claim_holds_its_owner(database: Database) -> None:
     books = Books(database)
     books.reserve({books.open(_gdp(100)): Charge(1, 1, 10, 0)})
     with database.write() as session:
-        assert ledger.claim_next(session, timedelta(hours=1))
+        assert jobs.claim_next(session, timedelta(hours=1))
         if not database.is_sqlite:
             with database.write() as other, pytest.raises(OperationalError, match="lock"):
                 other.execute(text("SELECT 1 FROM owners FOR NO KEY UPDATE NOWAIT"))
@@ -261,10 +263,10 @@ def a_void_is_of_a_job_that_was_voided(database: Database) -> None:
     assert claimed(database) == job
     back = -Charge(1, 1, 10, 0)
     with database.write() as session:
-        assert ledger.commit(session, job, "{}")
+        assert charges.commit(session, job, "{}")
         (found,) = held(session, [account])
-        ledger._move_by(found, back)
-        ledger._append(session, [found], "void", job, None, [back])
+        entries.move_by(found, back)
+        entries.append(session, [found], "void", job, None, [back])
     assert any("given back" in fault for fault in books.faults())
 
 
@@ -309,7 +311,7 @@ def _with_two_receipts(database: Database) -> list[Any]:
         job = books.reserve({account: Charge(1, 1, 10, 0)})
         assert claimed(database) == job
         with database.write() as session:
-            assert ledger.commit(session, job, "{}")
+            assert charges.commit(session, job, "{}")
     with database.read(snapshot=True) as session:
         return list(lines(session))[:-1]
 
@@ -380,8 +382,8 @@ def _debit_after_the_run(patch: pytest.MonkeyPatch, _: Database) -> None:
         _debit(session, held(session, accounts), job_id, why, charges)
         return _commit(session, job_id, result)
 
-    patch.setattr(ledger, "debit", debit)
-    patch.setattr(ledger, "commit", commit)
+    patch.setattr(entries, "debit", debit)
+    patch.setattr(charges, "commit", commit)
 
 
 def _debit_apart(patch: pytest.MonkeyPatch, database: Database) -> None:
@@ -394,7 +396,7 @@ def _debit_apart(patch: pytest.MonkeyPatch, database: Database) -> None:
             session.connection().exec_driver_sql("BEGIN IMMEDIATE")
         _debit(session, accounts, job_id, why, parts[1])
 
-    patch.setattr(ledger, "debit", debit)
+    patch.setattr(entries, "debit", debit)
 
 
 def _float_balances(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -403,7 +405,7 @@ def _float_balances(patch: pytest.MonkeyPatch, _: Database) -> None:
             spent = float(getattr(account, f"{name}_spent")) + float(getattr(amount, name))
             setattr(account, f"{name}_spent", int(spent))
 
-    patch.setattr(ledger, "_move_by", move_by)
+    patch.setattr(entries, "move_by", move_by)
 
 
 def _tolerance(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -414,7 +416,7 @@ def _tolerance(patch: pytest.MonkeyPatch, _: Database) -> None:
                 if not spent <= getattr(account, f"{name}_limit") * (1 + 1e-9):
                     raise BudgetExceeded
 
-    patch.setattr(ledger, "_require_sums", require_sums)
+    patch.setattr(entries, "require_sums", require_sums)
 
 
 def _void_of_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -424,21 +426,21 @@ def _void_of_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
             return _move(session, which, "claimed", after, **values)
         return found
 
-    patch.setattr(ledger, "_move", move)
+    patch.setattr(jobs, "move", move)
 
 
 def _failures_refunded(patch: pytest.MonkeyPatch, _: Database) -> None:
     def fail(session: Session, job_id: str) -> bool:
         failed = _fail(session, job_id)
-        debits = ledger.debits_of(session, job_id) if failed else []
-        accounts = [ledger._locked(session, entry.account_id) for entry in debits]
+        debits = entries.debits_of(session, job_id) if failed else []
+        accounts = [entries.locked(session, entry.account_id) for entry in debits]
         back = [-Charge(e.epsilon, e.delta, e.mu_squared, e.slack) for e in debits]
         for account, amount in zip(accounts, back, strict=True):
-            ledger._move_by(account, amount)
-        ledger._append(session, accounts, "void", job_id, None, back)
+            entries.move_by(account, amount)
+        entries.append(session, accounts, "void", job_id, None, back)
         return failed
 
-    patch.setattr(ledger, "fail", fail)
+    patch.setattr(jobs, "fail", fail)
 
 
 def _deferred_transactions(patch: pytest.MonkeyPatch, database: Database) -> None:
@@ -471,7 +473,7 @@ def _run_again_after_commit(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _refusals_run(patch: pytest.MonkeyPatch, _: Database) -> None:
-    covered = ledger._require_sums
+    covered = entries.require_sums
 
     def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
         try:
@@ -480,8 +482,8 @@ def _refusals_run(patch: pytest.MonkeyPatch, _: Database) -> None:
             return
         _debit(session, accounts, job_id, why, charges)
 
-    patch.setattr(ledger, "_require_sums", lambda *_: None)
-    patch.setattr(ledger, "debit", debit)
+    patch.setattr(entries, "require_sums", lambda *_: None)
+    patch.setattr(entries, "debit", debit)
 
 
 def _without(scope: str) -> Plant:
@@ -495,17 +497,17 @@ def _without(scope: str) -> Plant:
 
 
 def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
-    for module in (ledger, verify):
+    for module in (entries, verify):
         patch.setattr(module, "moved", lambda spent, amount: min(spent + amount, INFORMATIVE_CAP))
 
 
 def _held_jobs_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(ledger, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
-    patch.setattr(ledger, "_frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
+    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
 
 
 def _freeze_looked_at_once(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(ledger, "_frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
 
 
 def _anybody_ends_a_freeze(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -519,7 +521,7 @@ def _moved_is_stale(patch: pytest.MonkeyPatch, _: Database) -> None:
     def locked(session: Session, account_id: int) -> Account:
         return session.get_one(Account, account_id, with_for_update=True, populate_existing=True)
 
-    patch.setattr(ledger, "_locked", locked)
+    patch.setattr(entries, "locked", locked)
 
 
 def _cut_ledgers_pass(patch: pytest.MonkeyPatch, _: Database) -> None:

@@ -15,8 +15,8 @@ from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS
-from privest_service.ledger import service as ledger
-from privest_service.ledger.models import IdempotencyKey, Job
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.openapi import document
 from privest_service.problems import Invalid, Unauthenticated
 from privest_service.security.keys import SCOPES
@@ -343,13 +343,13 @@ def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
     bound = IdempotencyKey(principal_id=owner.id, key=key, body_digest=asked.digest, job_id=job.id)
     database = Database(owner.server.database_url)
     with database.write() as session:
-        ledger.reserve_free(session, job, bound)
-        ledger._move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + timedelta(hours=1))
+        jobs.add(session, job, bound)
+        jobs.move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + timedelta(hours=1))
     try:
         yield job.id
     finally:
         with database.write() as session:
-            assert ledger.fail(session, job.id)
+            assert jobs.fail(session, job.id)
         database.close()
 
 

@@ -20,8 +20,11 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges, entries
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account, Job
+from privest_service.ledger.models import Account
 from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import INFORMATIVE_CAP, PROBABILITY, Limits
 from privest_service.owners.service import create_owner
@@ -373,7 +376,7 @@ def test_a_cap_set_meanwhile_is_charged(within: Any, monkeypatch: pytest.MonkeyP
     _meanwhile(monkeypatch, cap)
     job = within.submit("k").job_id
     with within.database.read() as session:
-        debits = ledger.debits_of(session, job)
+        debits = entries.debits_of(session, job)
         caps = [ledger.limits_of(session.get_one(Account, debit.account_id)).capped for debit in debits]
         assert caps == [True, True]  # the rows of this dataset were not registered and have no account
 
@@ -397,8 +400,8 @@ def test_an_answer_from_before_a_revocation_meanwhile_is_not_reused(
 
     def revoke_and_grant() -> None:
         with within.database.write() as session:
-            ledger.claim_next(session, datasets.now() - datasets.now())
-            ledger.commit(session, earlier.job_id, "{}")
+            jobs.claim_next(session, datasets.now() - datasets.now())
+            charges.commit(session, earlier.job_id, "{}")
             datasets.revoke_grant(session, "ds_x", within.analyst)
             session.flush()
             dataset = session.get_one(Dataset, "ds_x")
@@ -412,7 +415,7 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
     within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a job could be reserved by a grant that was revoked before, and never be voided."""
-    reserve, begun = ledger.reserve, threading.Event()
+    reserve, begun = charges.reserve, threading.Event()
 
     def revoke() -> None:
         with within.database.write() as session:
@@ -429,7 +432,7 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
                 revocation.result(0.5)
             reserve(*given)
 
-        monkeypatch.setattr(ledger, "reserve", slow_reserve)
+        monkeypatch.setattr(charges, "reserve", slow_reserve)
         job = within.submit("k").job_id
     with within.database.read() as session:
         assert session.get_one(Job, job).state == "voided"

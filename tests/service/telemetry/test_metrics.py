@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from sqlalchemy import event, text
 
 from privest_service.database import Database, once_committed
-from privest_service.ledger import service as ledger
+from privest_service.jobs import service as jobs
 from privest_service.settings import Settings
 from privest_service.telemetry import metrics
 from testing.server import (
@@ -147,7 +147,7 @@ def test_no_look_at_the_queue_scans_a_table(database: Database) -> None:
         asked.append((statement, parameters))
 
     with database.read() as session:
-        count, seconds = ledger.queue(session)
+        count, seconds = jobs.queue(session)
     assert (count, 0 <= seconds < 60) == (1, True)
     statement, parameters = [each for each in asked if "count" in each[0]][-1]
     explain = "EXPLAIN QUERY PLAN" if database.is_sqlite else "EXPLAIN"

@@ -1,5 +1,6 @@
 """The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any
@@ -14,9 +15,10 @@ from privest.estimators.frechet_mean.planning import (
     Epochs,
     ProblemBounds,
     Solver,
+    SolverPlan,
     full_gradients,
     random_batches,
-    variance_reduced_course,
+    variance_reduced_batches,
     why_full_gradients,
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
@@ -26,10 +28,11 @@ from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import owners_descent
 from privest.optim.gradient_descent import gradient_descent
-from privest.privacy.budget import weak_delta
+from privest.privacy.budget import describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
 from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic
 
 
 @dataclass(frozen=True)
@@ -125,10 +128,9 @@ class FrechetMeanPlan:
         return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
 
     @property
-    def statistics(self) -> dict[str, SquaredDistance | SquaredDistanceChange]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum for this plan."""
-        space = self.shape.space
-        return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
+        return _statistics(self.shape.space)
 
 
 def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
@@ -143,15 +145,9 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     space = shape.space
-    warnings: list[str] = []
     if shape.n < 1:
         raise ValueError("a mean needs at least one record")
     center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
-    if shape.radius is None:
-        warnings.append(
-            f"the dataset's schema names no radius; {radius:.3g} about the centre is assumed. "
-            "A mean outside that ball is not found, and a tighter ball costs less noise"
-        )
     start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
@@ -164,35 +160,10 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     _options_fit(spec, space)
     bounds = ProblemBounds(shape.n, space, center, radius, target, distance, clip)
-    if spec.solver == "rsgd":
-        chosen = random_batches(
-            bounds, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
-        )
-    elif spec.solver == "rsvrg":
-        chosen = variance_reduced_course(
-            bounds,
-            rate=spec.rate,
-            scheme=spec.sampling,
-            epochs=spec.epochs,
-            frequency=spec.steps,
-            restarts=spec.restarts,
-            clip_change=clip_change,
-            full_noise=spec.full_noise,
-            step_size=step_size,
-        )
-    else:
-        chosen = full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
+    chosen = _solver_plan(spec, bounds, step_size, clip_change)
     if spec.local_steps * len(chosen.releases) > most and spec.local_steps > 1:
         raise ValueError(f"local_steps times {len(chosen.releases)} steps must be at most {most}")
-    step = chosen.schedule.step_size
-    if step >= 2 / hessian_bounds(space.curvature, clip)[1]:
-        warnings.append("step_size is so long that iterates need not settle; the expected error is a guess")
-    if chosen.epochs and clip_change and clip_change < clip * min(1, chosen.epochs.frequency * step):
-        warnings.append("clip_change is so small that an epoch may run past the mean and not return")
-    warnings.extend(weak_delta(target, shape.n))
     expected = _expected_error(chosen.schedule.noise_error, chosen.releases[-1], space.dim)
-    if expected.radius_95 >= radius:
-        warnings.append("the noise is wider than the public ball: expect no information from this query")
     return FrechetMeanPlan(
         target=target,
         shape=shape,
@@ -200,17 +171,72 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         center=center.tolist(),
         radius=radius,
         clip=clip,
-        step_size=step,
+        step_size=chosen.schedule.step_size,
         solver=chosen.solver,
         epochs=chosen.epochs,
         releases=chosen.releases,
         cost=chosen.cost,
         expected_error=expected,
-        mechanism=chosen.in_words,
+        mechanism=describe_mechanism(chosen.releases, _statistics(space)),
         why="it was asked for" if spec.solver else why_full_gradients(bounds, chosen),
-        warnings=tuple(warnings),
+        warnings=tuple(_warnings(bounds, shape, chosen, clip_change, expected)),
         local_steps=spec.local_steps,
     )
+
+
+def _statistics(space: Manifold) -> dict[str, AnyStatistic]:
+    return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
+
+
+def _solver_plan(
+    spec: FrechetMeanSpec, bounds: ProblemBounds, step_size: float | None, clip_change: float | None
+) -> SolverPlan:
+    """The plan of the solver that was asked for, or else of full gradients.
+
+    Raises:
+        ValueError: an option out of range, or a run that cannot be certified.
+    """
+    if spec.solver == "rsgd":
+        return random_batches(
+            bounds, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
+        )
+    if spec.solver == "rsvrg":
+        given = {"epochs": spec.epochs, "frequency": spec.steps, "restarts": spec.restarts}
+        loops = Epochs(
+            full_noise=spec.full_noise, **{name: count for name, count in given.items() if count is not None}
+        )
+        return variance_reduced_batches(
+            bounds,
+            loops,
+            rate=spec.rate,
+            scheme=spec.sampling,
+            clip_change=clip_change,
+            step_size=step_size,
+        )
+    return full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
+
+
+def _warnings(
+    bounds: ProblemBounds,
+    shape: PointsMetadata,
+    chosen: SolverPlan,
+    clip_change: float | None,
+    expected: ExpectedError,
+) -> Iterator[str]:
+    """What the analyst should know before the run."""
+    clip, step = bounds.clip, chosen.schedule.step_size
+    if shape.radius is None:
+        yield (
+            f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
+            "A mean outside that ball is not found, and a tighter ball costs less noise"
+        )
+    if step >= 2 / hessian_bounds(bounds.space.curvature, clip)[1]:
+        yield "step_size is so long that iterates need not settle; the expected error is a guess"
+    if chosen.epochs and clip_change and clip_change < clip * min(1, chosen.epochs.frequency * step):
+        yield "clip_change is so small that an epoch may run past the mean and not return"
+    yield from weak_delta(bounds.target, shape.n)
+    if expected.radius_95 >= bounds.radius:
+        yield "the noise is wider than the public ball: expect no information from this query"
 
 
 def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:

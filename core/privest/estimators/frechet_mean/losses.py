@@ -16,6 +16,7 @@ class SquaredDistance:
     """
 
     manifold: Manifold
+    description: str = "the mean gradient"
 
     @property
     def size(self) -> int:
@@ -50,6 +51,8 @@ class SquaredDistanceChange:
     """
 
     manifold: Manifold
+
+    description = "the mean change of gradients"
 
     @property
     def size(self) -> int:

@@ -1,10 +1,12 @@
-"""The course of a gradient solver: its releases, their cost and the error to expect, from public facts."""
+"""Plans of the gradient solvers: their releases, cost and the error to expect, from public facts."""
 
-from dataclasses import dataclass, replace
-from math import fsum, inf, nextafter, sqrt
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
 from typing import Literal
 
 from privest.arrays import Array
+from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.schedule import (
     TYPICAL,
     Schedule,
@@ -14,36 +16,18 @@ from privest.estimators.frechet_mean.schedule import (
 )
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.manifolds import Manifold
-from privest.privacy.budget import (
-    LEAST_RATE,
-    ROUNDING_GUARD,
-    batches,
-    cost_of_batches,
-    covers,
-    gaussian_budget,
-    in_words,
-)
+from privest.privacy.budget import PrivacyBudget, cost_of_all
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
-from privest.privacy.mechanisms import (
-    Noise,
-    NoisySum,
-    Release,
-    Scheme,
-    SubsampledSum,
-    noisy_sum,
-)
+from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
 
-_BATCH = 256
-"""Expected size of a batch that nobody asked for."""
-
 MOST_STEPS = 1_000_000
-"""Of a run on random batches; full gradients are held to a thousandth of it."""
+"""Most steps of a run on random batches; a run on full gradients may have a thousandth of it."""
 
 _MOST_PASSES = 30
-"""Over the data, of batches whose number nobody asked for (paper 000, Appendix C, goes up to 30)."""
+"""Most passes over the data by batches whose number nobody chose (Utpala et al. 2023, Appendix C, has 30)."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +52,19 @@ class ProblemBounds:
     distance: float
     clip: float
 
-    @property
-    def size(self) -> int:
-        """Length of a summed vector."""
-        return self.space.coordinate_size
+    @cached_property
+    def gradient(self) -> SquaredDistance:
+        """The statistic of gradients."""
+        return SquaredDistance(self.space)
+
+    @cached_property
+    def change(self) -> SquaredDistanceChange:
+        """The statistic of changes of gradients."""
+        return SquaredDistanceChange(self.space)
+
+    def variance_of(self, release: Release) -> float:
+        """Total variance of the noise on a released mean."""
+        return self.space.dim * release.variance / release.divisor**2
 
     @property
     def curvature(self) -> tuple[float, float]:
@@ -88,33 +81,43 @@ class ProblemBounds:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The loops of `rsvrg`: S epochs of m steps, K times over, and when full gradients get noise."""
+    """The loops of `rsvrg`: S epochs of m steps, K times over, and when full gradients get noise.
 
-    epochs: int
-    frequency: int
-    restarts: int
-    full_noise: FullNoise
+    Raises:
+        ValueError: no steps, or too many.
+    """
+
+    epochs: int = 5
+    frequency: int = 10
+    restarts: int = 1
+    full_noise: FullNoise = "epoch"
+
+    def __post_init__(self) -> None:
+        if min(self.epochs, self.frequency, self.restarts) < 1 or self.steps > MOST_STEPS:
+            raise ValueError(
+                f"epochs, steps and restarts must be at least 1, and at most {MOST_STEPS} together"
+            )
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self.epochs * self.frequency * self.restarts
+
+    @property
+    def full_gradients(self) -> int:
+        """How many full gradients are released."""
+        return self.steps if self.full_noise == "step" else self.epochs * self.restarts
 
 
 @dataclass(frozen=True)
 class SolverPlan:
-    """A solver's run before it is run."""
+    """A solver's run before any row is read."""
 
     solver: Solver
     releases: tuple[Release, ...]
     cost: Cost
     schedule: Schedule
     epochs: Epochs | None = None
-
-    @property
-    def in_words(self) -> str:
-        """The mechanism, for people."""
-        return in_words(self.releases)
 
 
 def full_gradients(
@@ -127,32 +130,22 @@ def full_gradients(
     Raises:
         ValueError: this privacy cannot be certified in float64.
     """
-    target = bounds.target
-    noise: Noise = "laplace" if target.delta == 0 else "gaussian"
-    loss = target.epsilon if noise == "laplace" else mu_for(target.epsilon, target.delta)
+    budget = PrivacyBudget.of(bounds.target, bounds.n)
 
-    def release(share: float) -> NoisySum:
-        part = loss * (share if noise == "laplace" else sqrt(share)) * ROUNDING_GUARD
-        return noisy_sum(noise, n=bounds.n, size=bounds.size, clip=bounds.clip, loss=part)
+    def release(share: float, count: int = 1) -> NoisySum:
+        return budget.release(bounds.gradient, "gradient", bounds.clip, share=share, count=count)
 
     chosen = schedule(
-        bounds.space.dim * release(1.0).variance / bounds.n**2 * (local_steps if noise == "laplace" else 1),
-        power=2 if noise == "laplace" else 1,
+        bounds.space.dim * release(1.0).variance / bounds.n**2 * (local_steps if budget.pure else 1),
+        power=2 if budget.pure else 1,
         curvature=bounds.curvature,
         distance=bounds.distance,
         clip=bounds.clip,
         steps=steps,
         step_size=step_size,
     )
-    releases = tuple(replace(release(share / local_steps), count=local_steps) for share in chosen.shares)
-    cost = sum((r.cost for r in releases), Cost())
-    if noise == "laplace":
-        covered = nextafter(fsum(r.epsilon * r.count for r in releases), inf) <= target.epsilon
-    else:
-        covered = covers(cost, target)
-    if not covered:
-        raise ValueError("this privacy cannot be certified in float64")
-    return SolverPlan("rgd", releases, cost, chosen)
+    releases = tuple(release(share, local_steps) for share in chosen.shares)
+    return SolverPlan("rgd", releases, cost_of_all(releases, bounds.target), chosen)
 
 
 def why_full_gradients(bounds: ProblemBounds, chosen: SolverPlan) -> str:
@@ -186,11 +179,11 @@ def random_batches(
     Raises:
         ValueError: the rate is not in (0, 1], or the run cannot be certified.
     """
-    rate = _rate(bounds, rate, scheme)
-    mu, slack = gaussian_budget(bounds.target)
+    budget = PrivacyBudget.for_gaussian_batches(bounds.target, bounds.n)
+    rate = budget.rate(rate, scheme)
     sampling = (1 - rate) * (TYPICAL * bounds.clip) ** 2 / (rate * bounds.n)
     chosen = stochastic_schedule(
-        _unit_variance(bounds, mu),
+        _unit_variance(bounds, budget.whole),
         sampling=sampling,
         distance=bounds.distance,
         clip=bounds.clip,
@@ -200,97 +193,83 @@ def random_batches(
         step_size=step_size,
     )
     count = len(chosen.shares)
-    block = batches(bounds.n, bounds.size, "gradient", bounds.clip, rate, scheme, count, mu, slack)
-    cost = cost_of_batches((block,), slack)
-    if not covers(cost, bounds.target):
-        raise ValueError("this privacy cannot be certified in float64")
+    block = budget.batches(bounds.gradient, "gradient", bounds.clip, scheme=scheme, rate=rate, count=count)
+    cost = cost_of_all([block], bounds.target)
     # What the certificate found the noise to be, instead of the even share that began the search.
     settled = min(chosen.step_size, 1.9) / (2 - min(chosen.step_size, 1.9))
-    per_step = bounds.space.dim * block.variance / block.divisor**2
-    noise = sqrt(settled * (per_step + sampling))
+    noise = sqrt(settled * (bounds.variance_of(block) + sampling))
     error = sqrt(max(0.0, chosen.error**2 - chosen.noise_error**2) + noise**2)
     return SolverPlan("rsgd", (block,), cost, Schedule(chosen.step_size, chosen.shares, error, noise))
 
 
-def variance_reduced_course(
+def variance_reduced_batches(
     bounds: ProblemBounds,
+    loops: Epochs,
     *,
     rate: float | None,
     scheme: Scheme,
-    epochs: int | None,
-    frequency: int | None,
-    restarts: int | None,
     clip_change: float | None,
-    full_noise: FullNoise,
     step_size: float | None,
 ) -> SolverPlan:
     """DP-RSVRG: full gradients at anchors, changes on random batches, and the split between them.
 
-    The split α of μ² leaves the least noise on full + change; it is found by certificate (paper 000,
-    Section 5.1, minimises a moments bound instead).
+    The split α of μ² leaves the least noise on full + change; it is found by certificate (Utpala et al. 2023,
+    Section 5.1, minimise a moments bound instead).
 
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
-    rate = _rate(bounds, rate, scheme)
-    mu, slack = gaussian_budget(bounds.target)
-    loops = Epochs(
-        5 if epochs is None else epochs,
-        10 if frequency is None else frequency,
-        1 if restarts is None else restarts,
-        full_noise,
-    )
-    changes = loops.steps
-    if min(loops.epochs, loops.frequency, loops.restarts) < 1 or changes > MOST_STEPS:
-        raise ValueError(f"epochs, steps and restarts must be at least 1, and at most {MOST_STEPS} together")
-    fulls = changes if full_noise == "step" else loops.epochs * loops.restarts
-    change = clip_change if clip_change is not None else bounds.clip
+    budget = PrivacyBudget.for_gaussian_batches(bounds.target, bounds.n)
+    rate = budget.rate(rate, scheme)
+    fulls = loops.full_gradients
+    clip = clip_change if clip_change is not None else bounds.clip
 
     def split(alpha: float) -> tuple[NoisySum, SubsampledSum]:
-        loss = mu * sqrt(alpha / fulls) * ROUNDING_GUARD
-        full = noisy_sum("gaussian", n=bounds.n, size=bounds.size, clip=bounds.clip, loss=loss, count=fulls)
-        rest = mu * sqrt(1 - alpha) * ROUNDING_GUARD
-        return full, batches(bounds.n, bounds.size, "change", change, rate, scheme, changes, rest, slack)
-
-    def noise_of(release: Release) -> float:
-        return bounds.space.dim * release.variance / release.divisor**2
+        return budget.release(
+            bounds.gradient, "gradient", bounds.clip, share=alpha, count=fulls
+        ), budget.batches(
+            bounds.change, "change", clip, scheme=scheme, rate=rate, count=loops.steps, share=1 - alpha
+        )
 
     # Where both parts cost a multiple of (clip/noise)² the best split is in closed form; search around it.
     first = bounds.clip * sqrt(fulls)
-    middle = first / (first + change * sqrt(changes))
+    middle = first / (first + clip * sqrt(loops.steps))
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
-    full, blocks = min(splits, key=lambda pair: sum(map(noise_of, pair)))
-    cost = full.cost + cost_of_batches((blocks,), slack)
-    if not covers(cost, bounds.target):
-        raise ValueError("this privacy cannot be certified in float64")
-
-    def predicted(step: float) -> tuple[float, float]:
-        """Square of the error of steps of this length, and its part that is noise."""
-        inner = min(step, 1.9)
-        # Noise that is drawn once an epoch is followed by all its steps as by one long one.
-        outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if full_noise == "epoch" else inner
-        noise = outer / (2 - outer) * noise_of(full) + inner / (2 - inner) * noise_of(blocks)
-        nearer = max(0.0, bounds.distance - step * bounds.clip * changes / 2)
-        left = max(0.0, 1 - step) ** 2
-        run = loops.epochs * loops.frequency
-        if loops.restarts == 1:
-            kept = left**run
-        else:  # a run ends with any of its iterates
-            kept = (left * (1 - left**run) / (run * (1 - left))) ** loops.restarts
-        return max(bounds.distance**2 * kept, nearer**2) + noise, noise
-
+    best = min(splits, key=lambda pair: sum(map(bounds.variance_of, pair)))
+    cost = cost_of_all(best, bounds.target)
+    full, change = map(bounds.variance_of, best)
     lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
-    (error, noise), step = min((predicted(length), length) for length in lengths)
-    return SolverPlan("rsvrg", (full, blocks), cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
+    predictions = (
+        (_variance_reduced_error(bounds, loops, length, full, change), length) for length in lengths
+    )
+    (error, noise), step = min(predictions)
+    return SolverPlan("rsvrg", best, cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
 
 
-def _rate(bounds: ProblemBounds, given: float | None, scheme: Scheme) -> float:
-    rate = min(1.0, _BATCH / bounds.n) if given is None else given
-    if not LEAST_RATE <= rate <= 1:
-        raise ValueError(f"rate must be between {LEAST_RATE:g} and 1")
-    if scheme == "fixed":
-        rate = max(1, round(rate * bounds.n)) / bounds.n
-    return rate
+def _variance_reduced_error(
+    bounds: ProblemBounds, loops: Epochs, step: float, full: float, change: float
+) -> tuple[float, float]:
+    """Square of the error to expect after steps of this length, and its part that is noise.
+
+    Args:
+        bounds: public facts of the problem.
+        loops: how many steps there are.
+        step: their length.
+        full: total variance of the noise on a full gradient.
+        change: total variance of the noise on a change of gradients.
+    """
+    inner = min(step, 1.9)
+    # Noise that is drawn once an epoch is followed by all its steps as by one long one.
+    outer = 1 - (1 - min(step, 1.0)) ** loops.frequency if loops.full_noise == "epoch" else inner
+    noise = outer / (2 - outer) * full + inner / (2 - inner) * change
+    nearer = max(0.0, bounds.distance - step * bounds.clip * loops.steps / 2)
+    left = max(0.0, 1 - step) ** 2
+    run = loops.epochs * loops.frequency
+    if loops.restarts == 1:
+        kept = left**run
+    else:  # a run ends with any of its iterates
+        kept = (left * (1 - left**run) / (run * (1 - left))) ** loops.restarts
+    return max(bounds.distance**2 * kept, nearer**2) + noise, noise
 
 
 def _unit_variance(bounds: ProblemBounds, mu: float) -> float:

@@ -22,9 +22,17 @@ from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.noise_division import BatchLaw, best_batch_count, best_shares
 from privest.privacy.budget import ROUNDING_GUARD, PrivacyBudget
-from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, subsampled_sum, unamplified
+from privest.privacy.mechanisms import (
+    Noise,
+    NoisySum,
+    Release,
+    SubsampledRun,
+    SubsampledSum,
+    subsampled_sum,
+    unamplified,
+)
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 DescentSolver = Literal["gd", "hb", "nag", "nag-opt", "masg", "masg-opt"]
 
@@ -55,9 +63,9 @@ class Descent:
 
     Attributes:
         solver: which. Those in `-opt` divide the noise and count the steps by the bound on their error.
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         loss: its gradients.
-        allowance: what may be spent.
+        budget: what may be spent.
         penalty: λ, above 0.
         steps: T; with `-opt` the most that are considered; by default 100, and 1000 there.
         step_scale: c of step lengths c/L; by default 1.
@@ -138,19 +146,10 @@ class Descent:
             parts = _with_laplace_noise(law, weight, budget)
         else:
             parts = _with_gaussian_noise(law, weight, allowed.whole, allowed.slack)
+        kind: Noise = "laplace" if pure else "gaussian"
         return tuple(
-            subsampled_sum(
-                "fixed" if pure else "poisson",
-                statistic="gradient",
-                n=n,
-                size=loss.size,
-                clip=loss.longest,
-                rate=rate,
-                count=steps,
-                noise=noise,
-                law="laplace" if pure else "gaussian",
-            )
-            for steps, noise in parts
+            subsampled_sum(run, statistic="gradient", n=n, size=loss.size, clip=loss.longest, law=kind)
+            for run in parts
         )
 
     @property
@@ -164,7 +163,7 @@ class Descent:
         return 0.25 if self.loss.classes == 2 else 1.0 - 1.0 / self.loss.classes
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum."""
         return {"gradient": self.loss}
 
@@ -184,18 +183,17 @@ class Descent:
         return Fit(feature_map, fitted.reshape(-1, size), lambda _: variance * np.eye(size), None)
 
 
-_Parts = list[tuple[int, float]]
-"""Steps in a row, and the scale of their noise over the bound on one record's vector."""
-
-
-def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> _Parts:
+def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[SubsampledRun]:
     """(30) of paper 004 for m < n; what the solution is off by is made up for in shares of ε."""
     costs = law.cost(law.divide(weight, epsilon))
     shares = costs / costs.sum() * (epsilon * ROUNDING_GUARD)
-    return [(len(list(same)), 2 / unamplified(share, law.rate)) for share, same in groupby(shares.tolist())]
+    return [
+        SubsampledRun("fixed", law.rate, 2 / unamplified(share, law.rate), len(list(same)))
+        for share, same in groupby(shares.tolist())
+    ]
 
 
-def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) -> _Parts:
+def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) -> tuple[SubsampledRun, ...]:
     """Parts of about equal cost, with the noise that its law has for their mean weights, as certified."""
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
@@ -207,6 +205,4 @@ def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) 
     strengths = law.divide(means[place], mu * mu)[np.searchsorted(part, np.unique(part))]
     ratios = np.sqrt(strengths[-1] / strengths)
     sized = tuple(zip(counts.tolist(), ratios.tolist(), strict=True))
-    return [
-        (run.steps, run.noise) for run in noises_for("poisson", law.rate, sized, mu * ROUNDING_GUARD, slack)
-    ]
+    return noises_for("poisson", law.rate, sized, mu * ROUNDING_GUARD, slack)

@@ -1,5 +1,6 @@
 """The private score of a linear classifier that is public: its accuracy, or its area under the ROC curve."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any, Literal
@@ -16,12 +17,11 @@ from privest.estimators.linear_model.noisy_scores import (
     usual_counts,
 )
 from privest.metadata import LabelledMetadata
-from privest.optim.pooled import sampled
-from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
+from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 Metric = Literal["accuracy", "auc"]
 
@@ -101,7 +101,7 @@ class ScorePlan:
         return len(self.releases)
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum for this plan."""
         return {self.releases[0].statistic: _counted(self.spec, self.shape, self.target)}
 
@@ -142,7 +142,7 @@ def plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> Sco
         releases=(release,),
         cost=cost_of_all([release], target),
         expected_error=_expected_error(release),
-        mechanism=in_words([release]),
+        mechanism=describe_mechanism([release], {name: counted}),
         warnings=_warnings(spec, shape, target),
     )
 
@@ -189,7 +189,7 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     """The private score: sees the plan and the gate's noisy answer, never a row."""
     (release,) = planned.releases
     noisy = gate.mean(classifier(planned.spec, planned.shape), release.statistic)
-    counted, kept = planned.statistics[release.statistic], sampled(gate)
+    counted, kept = planned.statistics[release.statistic], gate.share
     if not isinstance(counted, ScoreHistogram):
         deviation = planned.expected_error.standard_deviation
         return ClassifierScore(share(float(noisy[0]), deviation, kept * release.n), None)
@@ -222,7 +222,7 @@ def classifier(spec: ScoreSpec, shape: LabelledMetadata) -> LinearScores:
     return LinearScores(coefficients, intercept)
 
 
-def _array(given: float | list[Any]) -> Array:
+def _array(given: float | Sequence[object]) -> Array:
     """Numbers in nested lists; of no shape that fits anything where they are none."""
     try:
         return np.array(given, dtype=np.float64)

@@ -15,7 +15,7 @@ from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 _CLIP = 0.1
 """Of gradients: all rows that are wrong, or right by less than log-odds of 2.2, pull alike."""
@@ -41,7 +41,7 @@ class ClippedSolver:
 
     Attributes:
         shape: public facts of the data.
-        allowance: what may be spent.
+        budget: what may be spent.
         intercept: whether there is one.
     """
 
@@ -60,7 +60,7 @@ class ClippedSolver:
         return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum."""
         return {"gradient": self.loss}
 

@@ -28,7 +28,7 @@ def way_down(gradient: Array, hessian: Array, *, hessian_lipschitz: float, loud:
     Args:
         gradient: ∇f there, (d,), noisy: where it is nothing but noise, that tosses the coin.
         hessian: ∇²f there, (d, d), noisy.
-        bend: ρ, Lipschitz constant of the Hessian.
+        hessian_lipschitz: ρ, Lipschitz constant of the Hessian.
         loud: size of eigenvalues that noise alone may have.
 
     Returns:
@@ -65,7 +65,7 @@ def descend(
         step: η of w ← w − η·∇f.
         count: T, number of steps.
         escapes: the steps, from 0 on, that take a Hessian too, whatever their gradients are.
-        bend: ρ.
+        hessian_lipschitz: ρ.
         loud: size of eigenvalues of a Hessian that noise alone may have.
 
     Returns:

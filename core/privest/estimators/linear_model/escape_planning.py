@@ -15,7 +15,7 @@ from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 _NOISE = 0.04
 """Standard deviation that all steps leave on a score, in units of √(n·μ): with more records weights grow
@@ -50,7 +50,7 @@ class EscapeSolver(Nonconvex):
     features, and the requested privacy.
 
     Attributes:
-        allowance: what may be spent.
+        budget: what may be spent.
     """
 
     budget: PrivacyBudget
@@ -71,7 +71,7 @@ class EscapeSolver(Nonconvex):
         return ClippedHessian(self.objective.size, *self.objective.profile.curvatures)
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum."""
         return {"gradient": self.pulls, "hessian": self.curvatures}
 

@@ -12,7 +12,7 @@ class Fit:
     """Weights of standardised vectors, a column for each class, or one of two classes.
 
     Attributes:
-        design: what was seen of a row.
+        feature_map: what was seen of a row.
         weights: (columns, size).
         noise: a column's covariance by the noise, (size, size).
         sampling: the same by the sampling of rows, where it is known.

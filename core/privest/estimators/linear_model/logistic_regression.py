@@ -2,60 +2,50 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
-from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS, Descent, DescentSolver
-from privest.estimators.linear_model.clipped import ClippedSolver
-from privest.estimators.linear_model.escape_planning import EscapeSolver
-from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import ClassMoments, LogisticGradient
+from privest.estimators.linear_model.losses.logistic import ClassMoments
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton import ScoreModel, mean_of
-from privest.estimators.linear_model.newton_planning import NewtonSolver, released
-from privest.estimators.linear_model.nonconvex import NonconvexLoss
+from privest.estimators.linear_model.newton_planning import released
+from privest.estimators.linear_model.solvers import (
+    MOMENTS_SHARE,
+    MOST_FEATURES,
+    NONCONVEX,
+    SPREAD_SHARE,
+    LinearSolver,
+    Loss,
+    Solver,
+    budget_of,
+    configured_solver,
+    default_solver,
+    informs,
+)
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
-from privest.optim.pooled import sampled
-from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
+from privest.privacy.budget import cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
-
-Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
-
-_NONCONVEX = ("escape", "spider")
-
-Loss = Literal["logistic"] | NonconvexLoss
+from privest.privacy.statistic import AnyStatistic
 
 _PENALTY = 0.01
-"""λ of descents that nobody gave one (paper 004, Section 5)."""
+"""Default λ of descents (Kuru et al. 2022, Section 5)."""
 
 _BOUNDED_PENALTY = 0.001
-"""And of `logistic-nonconvex`, chosen like the constants of `escape`: with more, too many weights go to 0."""
-
-_QUIET = 0.02
-"""Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
-
-_MOST_FEATURES = 2_000
-"""Of `newton`, whose release has a number for every pair."""
+"""Default λ of `logistic-nonconvex`: with more, too many weights go to 0."""
 
 _MOST_CURVED = 300
-"""Of `spider`, which adds up a Hessian for every record of a batch."""
-
-_SPREAD_SHARE = 0.2
-"""Of ε or of μ², for private standardisation."""
-
-_MOMENTS_SHARE = 0.2
-"""And for a second moment that errors by sampling follow from."""
+"""Most features of `spider`, which adds up a Hessian for every record of a batch."""
 
 _MOST_NUMBERS = 50_000
-"""Of covariances in an answer; of more, standard errors are all there is."""
+"""Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
 
 
 @dataclass(frozen=True)
@@ -148,33 +138,14 @@ class LogisticPlan:
         return sum(r.count for r in self.releases)
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum for this plan."""
-        return {"spread": self.spread, "moments": self.moments} | self.course.statistics
+        return _statistics(self.configured_solver, self.shape)
 
     @property
-    def budget(self) -> PrivacyBudget:
-        """All that may be spent."""
-        return _budget(self.spec, self.shape, self.target)
-
-    @property
-    def course(self) -> NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent:
-        """The solver with its constants, on what the rest leaves."""
-        spec, shape, allowed = self.spec, self.shape, self.budget
-        allowed = allowed.part(1 - _SPREAD_SHARE * self.standardises - _MOMENTS_SHARE * self.informs)
-        if self.solver == "newton":
-            return NewtonSolver(shape, allowed, self.penalty, spec.intercept)
-        if self.solver == "clipped":
-            return ClippedSolver(shape, allowed, spec.intercept)
-        if self.solver in _NONCONVEX:
-            what = (shape, cast("NonconvexLoss", spec.loss), self.penalty, spec.intercept)  # see `_refuse`
-            return (
-                EscapeSolver(*what, allowed) if self.solver == "escape" else SpiderSolver(*what, self.target)
-            )
-        feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
-        loss = LogisticGradient(feature_map.size, len(shape.classes))
-        steps = (spec.steps, spec.step_scale, spec.batch_size)
-        return Descent(self.solver, feature_map, loss, allowed, self.penalty, *steps)
+    def configured_solver(self) -> LinearSolver:
+        """The solver with its constants."""
+        return configured_solver(self.spec, self.shape, self.target, self.solver, self.penalty)
 
     @property
     def standardises(self) -> bool:
@@ -183,18 +154,8 @@ class LogisticPlan:
 
     @property
     def informs(self) -> bool:
-        """Whether it ends with a second moment for the errors alone."""
-        return self.spec.sampling_errors and self.solver != "newton"
-
-    @property
-    def spread(self) -> FeatureSpread:
-        """For private standardisation."""
-        return FeatureSpread(self.shape.dim)
-
-    @property
-    def moments(self) -> ClassMoments:
-        """For errors by sampling."""
-        return ClassMoments(self.course.feature_map.size, len(self.shape.classes), 0.5)
+        """Whether the run ends with a second moment for the sampling errors alone."""
+        return informs(self.spec, self.solver)
 
 
 @dataclass(frozen=True)
@@ -261,52 +222,48 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     """
     if shape.n < 1:
         raise ValueError("a classifier needs at least one record")
-    allowed = _budget(spec, shape, target)
-    quiet = NewtonSolver(shape, allowed, 0.0, spec.intercept).noise_level < _QUIET
-    convex: Solver = "newton" if quiet and shape.dim <= _MOST_FEATURES else "clipped"
-    solver: Solver = spec.solver or (convex if spec.loss == "logistic" else "escape")
+    solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
     usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
     penalty = usual if spec.penalty is None else spec.penalty
-    draft = LogisticPlan(
+    configured = configured_solver(spec, shape, target, solver, penalty)
+    releases: list[Release] = list(configured.releases())
+    expected = ReleaseError(releases[-1].deviation)
+    warnings = _warnings(shape, target)
+    if isinstance(configured, SpiderSolver):
+        expected = replace(expected, accuracy=configured.planned.accuracy)
+        warnings += configured.planned.warnings
+    budget = budget_of(spec, shape, target)
+    if spec.standardisation == "private":
+        spread = FeatureSpread(shape.dim)
+        releases.insert(0, budget.release(spread, "spread", spread.longest, share=SPREAD_SHARE))
+    if informs(spec, solver):
+        moments = _moments(configured, shape)
+        releases.append(budget.release(moments, "moments", moments.longest, share=MOMENTS_SHARE))
+    return LogisticPlan(
         target=target,
         shape=shape,
         solver=solver,
         penalty=penalty,
         spec=spec,
-        releases=(),
-        cost=Cost(),
-        expected_error=ReleaseError(0.0),
-        mechanism="",
-        why=_why(spec, solver),
-        warnings=(),
-    )
-    course = draft.course
-    releases: list[Release] = list(course.releases())
-    expected = ReleaseError(releases[-1].deviation)
-    warnings = _warnings(shape, target)
-    if isinstance(course, SpiderSolver):
-        expected = replace(expected, accuracy=course.planned.accuracy)
-        warnings += course.planned.warnings
-    if draft.standardises:
-        spread = draft.spread
-        releases.insert(0, allowed.release(spread, "spread", spread.longest, share=_SPREAD_SHARE))
-    if draft.informs:
-        moments = draft.moments
-        releases.append(allowed.release(moments, "moments", moments.longest, share=_MOMENTS_SHARE))
-    return replace(
-        draft,
         releases=tuple(releases),
         cost=cost_of_all(releases, target),
         expected_error=expected,
-        mechanism=in_words(releases),
+        mechanism=describe_mechanism(releases, _statistics(configured, shape)),
+        why=_why(spec, solver),
         warnings=warnings,
     )
 
 
-def _budget(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
-    batches = spec.batch_size is not None and spec.batch_size < shape.n
-    return PrivacyBudget.of(target, shape.n, batches=batches)
+def _statistics(solver: LinearSolver, shape: LabelledMetadata) -> dict[str, AnyStatistic]:
+    """What the gate may sum; `newton` has moments of its own."""
+    own: dict[str, AnyStatistic] = {"spread": FeatureSpread(shape.dim), "moments": _moments(solver, shape)}
+    return own | solver.statistics
+
+
+def _moments(solver: LinearSolver, shape: LabelledMetadata) -> ClassMoments:
+    """The statistic of sampling errors."""
+    return ClassMoments(solver.feature_map.size, len(shape.classes), 0.5)
 
 
 def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget) -> None:
@@ -315,15 +272,23 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
     Raises:
         ValueError: one of these.
     """
-    descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
-    rules = (
+    for holds, rule in (*_solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
+        if not holds:
+            raise ValueError(rule)
+
+
+def _solver_rules(
+    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
+) -> tuple[tuple[bool, str], ...]:
+    """Which solver goes with which loss and data, each with what is said where it does not."""
+    return (
         (
-            spec.loss == "logistic" or solver in _NONCONVEX,
+            spec.loss == "logistic" or solver in NONCONVEX,
             f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
             "loss logistic",
         ),
         (
-            spec.loss != "logistic" or solver not in _NONCONVEX,
+            spec.loss != "logistic" or solver not in NONCONVEX,
             f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
         ),
         (
@@ -346,6 +311,19 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
             spec.loss == "logistic" or not spec.sampling_errors,
             "sampling_errors are those of the loss logistic: of others they are not known",
         ),
+        (
+            solver != "newton" or shape.dim <= MOST_FEATURES,
+            f"newton takes at most {MOST_FEATURES} features; the others take any number",
+        ),
+    )
+
+
+def _option_rules(
+    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver
+) -> tuple[tuple[bool, str], ...]:
+    """Which options go with a solver and a loss, each with what is said where they do not."""
+    descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
+    return (
         (
             spec.penalty is None or not bounded,
             f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
@@ -371,12 +349,8 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
             "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
         ),
         (
-            solver != "newton" or shape.dim <= _MOST_FEATURES,
-            f"newton takes at most {_MOST_FEATURES} features; the others take any number",
-        ),
-        (
-            not spec.sampling_errors or shape.dim <= _MOST_FEATURES,
-            f"sampling_errors are known for at most {_MOST_FEATURES} features",
+            not spec.sampling_errors or shape.dim <= MOST_FEATURES,
+            f"sampling_errors are known for at most {MOST_FEATURES} features",
         ),
         (
             spec.standardisation == "public" or shape.scale is not None,
@@ -384,9 +358,6 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
             "and scale in the schema",
         ),
     )
-    for holds, rule in rules:
-        if not holds:
-            raise ValueError(rule)
 
 
 def _warnings(shape: LabelledMetadata, target: PrivacyTarget) -> tuple[str, ...]:
@@ -411,14 +382,13 @@ def _why(spec: LogisticSpec, solver: Solver) -> str:
 
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
-    course, releases = planned.course, planned.releases
-    feature_map = course.feature_map
+    solver, releases = planned.configured_solver, planned.releases
+    feature_map = solver.feature_map
     if planned.standardises:
         first, *releases = releases
-        feature_map = feature_map.shifted(
-            *planned.spread.parts(gate.mean(feature_map, "spread"), first.deviation)
-        )
-    fit = course.run(releases[: len(releases) - planned.informs], gate, feature_map)
+        spread = FeatureSpread(planned.shape.dim)
+        feature_map = feature_map.shifted(*spread.parts(gate.mean(feature_map, "spread"), first.deviation))
+    fit = solver.run(releases[: len(releases) - planned.informs], gate, feature_map)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
     coefficients, intercept = fit.feature_map.original(fit.weights)
@@ -435,9 +405,10 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
     """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
-    _, moment = released(planned.moments, release, gate, fit.feature_map, planned.penalty)
+    moments = _moments(planned.configured_solver, planned.shape)
+    _, moment = released(moments, release, gate, fit.feature_map, planned.penalty)
     model = ScoreModel(fit.weights, moment, mean_of(moment, fit.feature_map.last))
-    n = sampled(gate) * planned.shape.n
+    n = gate.share * planned.shape.n
     return lambda column: model.sampling(column) / n
 
 

@@ -12,11 +12,10 @@ from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of
 from privest.metadata import LabelledMetadata
-from privest.optim.pooled import sampled
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 TIGHT, _WIDE = 0.6, 3.0
 """Of the usual length, to which rows are shortened: with much noise direction is what tells classes apart."""
@@ -46,7 +45,7 @@ class NewtonSolver:
 
     Attributes:
         shape: public facts of the data.
-        allowance: what may be spent.
+        budget: what may be spent.
         penalty: λ.
         intercept: whether there is one.
     """
@@ -101,7 +100,7 @@ class NewtonSolver:
         return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum."""
         return {"moments": self.moments, "gradient": self.loss}
 
@@ -149,7 +148,7 @@ class NewtonSolver:
             noise = releases[-1].deviation
             excess = max(1.0, left / (2 * noise**2))
             shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
-        model, n = ScoreModel(weights, moment, mean), sampled(gate) * self.budget.n
+        model, n = ScoreModel(weights, moment, mean), gate.share * self.budget.n
         return Fit(
             feature_map,
             weights,

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.linear_model.losses.derivatives import Leaf
+from privest.privacy.oracle import StreamOracle
 
 GRADIENT, HESSIAN = "gradient", "hessian"
 """The two streams."""
@@ -17,27 +18,6 @@ GRADIENT, HESSIAN = "gradient", "hessian"
 Escape = Literal["released", "products"]
 """How an escape sees the Hessian: as one matrix released with noise, or, as printed, in noisy products with a
 sum of matrices that stays in the gate."""
-
-
-class StreamOracle(Protocol):
-    """The part of a gate that works on streams."""
-
-    @property
-    def unused(self) -> int:
-        """Records that streams may still see."""
-        ...
-
-    def extend(self, stream: str, point: Any, records: int, *, anew: bool = False) -> None:
-        """Adds a leaf to a stream."""
-        ...
-
-    def prefix(self, stream: str) -> Array:
-        """The noisy sum of a stream's segment."""
-        ...
-
-    def product(self, stream: str, direction: Array) -> Array:
-        """The noisy product of a stream's running sum, a matrix, with a vector of length one at most."""
-        ...
 
 
 @dataclass(frozen=True)

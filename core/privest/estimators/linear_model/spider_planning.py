@@ -3,20 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
 
 import numpy as np
 
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.nonconvex import Nonconvex
-from privest.estimators.linear_model.spider import StreamOracle, spider
+from privest.estimators.linear_model.spider import spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixSums, Stream, variance_of_total
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 
 @dataclass(frozen=True)
@@ -41,19 +40,19 @@ class SpiderSolver(Nonconvex):
         return plan(Problem(self.objective, rank, self.excess, self.shape.n, self.target))
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may add up."""
         return self.planned.statistics
 
-    def releases(self) -> tuple[Stream, ...]:
+    def releases(self) -> tuple[Stream, PrefixSums]:
         """Of Hessians, then of gradients."""
         return self.planned.releases
 
-    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:  # noqa: ARG002
         """The point of least released gradient. Its noise is what the steps since the last escape added."""
         schedule, size = self.planned.schedule, self.objective.size
-        found = spider(cast("StreamOracle", gate), start=np.zeros(size), schedule=schedule)
-        gradients = cast("PrefixSums", releases[-1])
+        found = spider(gate.streams, start=np.zeros(size), schedule=schedule)
+        gradients = self.planned.releases[1]
         steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
         variance = steps * (schedule.step_size * gradients.scale) ** 2
         return Fit(feature_map, found.answer[None], noise=lambda _: variance * np.eye(size), sampling=None)

@@ -9,7 +9,7 @@ from privest.estimators.linear_model.spider import GRADIENT, HESSIAN, Escape, Sp
 from privest.privacy.calibration import largest, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixSums, Stream, prefix_products, prefix_sums
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 _GRADIENT_SHARE = 1 / 8
 """Root mean square error of a gradient, over α; an escape is tried at four times that."""
@@ -81,8 +81,8 @@ class SpiderPlan:
     """
 
     schedule: SpiderSchedule
-    releases: tuple[Stream, ...]
-    statistics: dict[str, Statistic]
+    releases: tuple[Stream, PrefixSums]
+    statistics: dict[str, AnyStatistic]
     accuracy: float
     warnings: tuple[str, ...]
 

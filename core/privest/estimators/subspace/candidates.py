@@ -1,9 +1,10 @@
-"""Candidate subspaces side by side: a bounded loss of each, and how to tilt them, for little noise.
+"""Candidate subspaces: their refinement, scores and selection by a bounded loss, for little noise.
 
 Candidates lie in one frame of r + 1 columns, and each is the subspace normal to a unit vector there. So
 a gradient has r + 1 numbers for a candidate, where in the whole space it has dim·rank.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -58,6 +59,8 @@ class CandidateGradients:
     count: int
     rank: int
 
+    description = "the candidates' gradients"
+
     @property
     def size(self) -> int:
         """Length of the summed vector."""
@@ -85,6 +88,8 @@ class CandidateScores:
 
     count: int
 
+    description = "the candidates' losses"
+
     @property
     def size(self) -> int:
         """Length of the summed vector."""
@@ -99,3 +104,41 @@ class CandidateScores:
         distance = _seen(point, rows)[2]
         values = Bounded(point.scale).value(distance)
         return np.minimum(values, clip / sqrt(self.count)).sum(axis=0)
+
+
+def select_candidate(
+    frame: Array,
+    *,
+    center: Array | None,
+    scales: Sequence[float],
+    steps: Sequence[float],
+    refine: Callable[[Candidates], Array],
+    scores: Callable[[Candidates], Array],
+) -> Array:
+    """The subspace, one dimension below a frame, with the least bounded loss.
+
+    The candidates leave out one direction of the frame each. Copies of them are refined by descent on the
+    bounded loss from wide to narrow, in r + 1 numbers each. The noisy scores decide among all of them. So a
+    direction is found out that holds many rows but is no part of the subspace: each row's pull is bounded,
+    where its distance alone is not (Maunu et al. 2023 leave such outliers open).
+
+    Args:
+        frame: (dim, rank + 1) orthonormal columns.
+        center: (dim,) of the rows.
+        scales: c of the bounded loss at every step; the last one also decides.
+        steps: their lengths.
+        refine: noisy mean of all candidates' negative gradients, (count, rank + 1).
+        scores: noisy mean losses of 2·(rank + 1) candidates.
+
+    Returns:
+        (dim, rank) orthonormal columns.
+    """
+    plain = np.eye(frame.shape[1])
+    normals = plain
+    for scale, step in zip(scales, steps, strict=True):
+        pull = step * refine(Candidates(frame, normals, scale, center))
+        pull -= np.vecdot(pull, normals)[:, None] * normals
+        moved = normals + pull
+        normals = moved / np.linalg.norm(moved, axis=1, keepdims=True)
+    every = Candidates(frame, np.vstack([plain, normals]), scales[-1], center)
+    return every.basis(int(np.argmin(scores(every))))

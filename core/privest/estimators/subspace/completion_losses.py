@@ -69,6 +69,8 @@ class CompletionGradient:
     dim: int
     rank: int
 
+    description = "the mean gradient"
+
     @property
     def size(self) -> int:
         """Length of the summed vector: the D×r gradient, row by row."""

@@ -1,18 +1,13 @@
-"""Robust subspaces by geodesic descent, and the private starts that make it find the right one."""
+"""Robust subspaces by descent on noisy gradients, and the leading subspace of a noisy moment."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.subspace.candidates import Candidates
 from privest.manifolds.grassmann import Grassmann
 from privest.optim.federated import owners_descent
 from privest.privacy.oracle import Oracle
-
-Refine = Callable[[Candidates], Array]
-"""Noisy mean of all candidates' negative gradients, (count, rank + 1)."""
 
 
 def principal(moment: Array, count: int) -> Array:
@@ -20,49 +15,11 @@ def principal(moment: Array, count: int) -> Array:
     return np.linalg.eigh(moment)[1][:, ::-1][:, :count]
 
 
-def consensus(
-    frame: Array,
-    *,
-    center: Array | None,
-    scales: Sequence[float],
-    steps: Sequence[float],
-    tilt: Refine,
-    objective: Callable[[Candidates], Array],
-) -> Array:
-    """Of the subspaces one dimension below a frame, the one that a bounded loss likes best.
-
-    The candidates leave out one direction of the frame each; copies of them are tilted by descent on the
-    bounded loss from wide to narrow, in r + 1 numbers each; the noisy objective decides among all of them.
-    A direction that holds many rows but is no part of the subspace is so found out, where each row's
-    pull is bounded and its distance alone is not (paper 001 leaves such outliers open).
-
-    Args:
-        frame: (dim, rank + 1) orthonormal columns.
-        center: (dim,) of the rows.
-        scales: c of the bounded loss at every step; the last one also decides.
-        steps: their lengths.
-        tilt: noisy gradients.
-        objective: noisy values of 2·(rank + 1) candidates.
-
-    Returns:
-        (dim, rank) orthonormal columns.
-    """
-    plain = np.eye(frame.shape[1])
-    normals = plain
-    for scale, step in zip(scales, steps, strict=True):
-        pull = step * tilt(Candidates(frame, normals, scale, center))
-        pull -= np.vecdot(pull, normals)[:, None] * normals
-        moved = normals + pull
-        normals = moved / np.linalg.norm(moved, axis=1, keepdims=True)
-    every = Candidates(frame, np.vstack([plain, normals]), scales[-1], center)
-    return every.basis(int(np.argmin(objective(every))))
-
-
 def descent(
     basis: Array,
     gate: Oracle,
     *,
-    asked: Callable[[Array], Any],
+    asked: Callable[[Array], object],
     steps: Sequence[float],
     local_steps: int,
 ) -> Array:

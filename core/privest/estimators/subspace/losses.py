@@ -126,6 +126,8 @@ class SubspaceDistance:
     dim: int
     rank: int
 
+    description = "the mean gradient"
+
     @property
     def size(self) -> int:
         """Length of the summed vector: the D×r gradient, row by row."""

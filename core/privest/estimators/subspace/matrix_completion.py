@@ -18,11 +18,11 @@ from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.schedule import right_angles
 from privest.metadata import PartialVectorsMetadata
-from privest.privacy.budget import PrivacyBudget, cost_of_all, in_words, weak_delta
+from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import Statistic
+from privest.privacy.statistic import AnyStatistic
 
 _MOST_STEPS = 1_000
 _MOST_RANK = 50
@@ -127,10 +127,13 @@ class MatrixCompletionPlan:
         return sum(r.count for r in self.releases)
 
     @property
-    def statistics(self) -> dict[str, Statistic]:
+    def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum for this plan."""
-        dim, rank = self.shape.dim, self.rank
-        return {"hollow": OffDiagonalMoment(dim), "gradient": CompletionGradient(dim, rank)}
+        return _statistics(self.shape.dim, self.rank)
+
+
+def _statistics(dim: int, rank: int) -> dict[str, AnyStatistic]:
+    return {"hollow": OffDiagonalMoment(dim), "gradient": CompletionGradient(dim, rank)}
 
 
 def plan(
@@ -167,7 +170,7 @@ def plan(
         releases=releases,
         cost=cost_of_all(releases, target),
         expected_error=CompletionError(sqrt(error), sqrt(error * float(chdtri(free, 0.05)) / free)),
-        mechanism=in_words(releases),
+        mechanism=describe_mechanism(releases, _statistics(shape.dim, rank)),
         why=why,
         warnings=(*_warnings(picture, error), *weak_delta(target, shape.n)),
         local_steps=spec.local_steps,

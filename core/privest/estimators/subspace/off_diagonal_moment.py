@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +25,8 @@ class OffDiagonalMoment:
 
     dim: int
 
+    description = "the second moment without its diagonal"
+
     @property
     def size(self) -> int:
         """Length of the summed vector: the upper triangle, times √2."""
@@ -39,7 +40,7 @@ class OffDiagonalMoment:
         """
         return sqrt(2.0) * clip
 
-    def clipped_sum(self, point: Any, rows: Array, clip: float) -> Array:  # noqa: ARG002 - as in all
+    def clipped_sum(self, point: object, rows: Array, clip: float) -> Array:  # noqa: ARG002 - as in all
         """Σ over rows of matrices whose aaᵀ has length at most `clip`, wherever: see `Statistic`."""
         a, _ = known_part(rows)
         return np.take((min(clip, 1.0) * (a.T @ a)).ravel(), self._upper) * sqrt(2.0)

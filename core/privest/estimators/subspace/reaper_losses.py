@@ -28,6 +28,8 @@ class Reaper:
 
     dim: int
 
+    description = "the mean gradient"
+
     @cached_property
     def coordinates(self) -> SymmetricCoordinates:
         """Of symmetric matrices."""

@@ -32,6 +32,7 @@ class SecondMoment:
     """
 
     rank: int
+    description: str = "the second moment"
 
     @cached_property
     def coordinates(self) -> SymmetricCoordinates:

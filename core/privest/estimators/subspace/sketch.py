@@ -22,6 +22,8 @@ class Sketch:
     dim: int
     columns: int
 
+    description = "the sketch"
+
     @property
     def size(self) -> int:
         """Length of the summed vector: the D×k matrix, row by row."""

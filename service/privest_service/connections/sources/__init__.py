@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from privest_service.connections.schemas import NewConnection, NewFiles, NewObjectStore
 from privest_service.connections.sources import database, files, object_store
 from privest_service.connections.sources.copying import refused
-from privest_service.datasets.readers import Format
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format
+from privest_service.upload_errors import RefusedUploadError
 
 
 def fetch(connection: NewConnection, path: str, target: str, limit: int, data_dir: str) -> Format:

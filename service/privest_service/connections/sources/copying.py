@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from privest_service.datasets.readers import Format, format_of_name
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format, format_of_name
 from privest_service.problems import Fault
+from privest_service.upload_errors import RefusedUploadError
 
 
 def refused(rule: str) -> RefusedUploadError:

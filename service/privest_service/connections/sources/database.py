@@ -26,7 +26,7 @@ from sqlalchemy.pool import NullPool
 
 from privest_service.connections.schemas import NewDatabase
 from privest_service.connections.sources.copying import refused, too_large
-from privest_service.datasets.readers import Format
+from privest_service.formats import Format
 
 _NAME = re.compile(r"(?:([A-Za-z_][A-Za-z0-9_$]{0,127})\.)?([A-Za-z_][A-Za-z0-9_$]{0,127})", re.ASCII)
 

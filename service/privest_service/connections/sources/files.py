@@ -8,7 +8,7 @@ from pathlib import Path
 
 from privest_service.connections.schemas import NewFiles
 from privest_service.connections.sources.copying import copy, format_of, parts_of, refused, too_large
-from privest_service.datasets.readers import Format
+from privest_service.formats import Format
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = (

@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from privest_service.connections.schemas import NewObjectStore
 from privest_service.connections.sources.copying import copy, format_of, parts_of, refused, too_large
 from privest_service.connections.sources.one_host import OneHost
-from privest_service.datasets.readers import Format
-from privest_service.datasets.upload_errors import RefusedUploadError
+from privest_service.formats import Format
+from privest_service.upload_errors import RefusedUploadError
 
 _OF_THE_CLIENT = {
     "allow_http",

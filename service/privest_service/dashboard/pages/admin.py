@@ -10,12 +10,13 @@ from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.session_auth import FormDep, admin
 from privest_service.database import now
 from privest_service.inputs import Id
+from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
-from privest_service.owners.models import Owner
-from privest_service.owners.service import require_owner
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.models import Owner
+from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/dashboard/admin", route_class=Page, dependencies=[Depends(admin)])
 
@@ -47,8 +48,8 @@ def read(
         statement = statement.where(Owner.frozen_by.is_not(None))
     with services.database.read() as session:
         rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).all()
-        jobs = ledger.in_states(session, "reserved", "claimed")
-        overdue = len(ledger.overdue(session, now()))
+        counted = jobs.in_states(session, "reserved", "claimed")
+        overdue = len(jobs.overdue(session, now()))
     return render(
         request,
         "admin.html",
@@ -60,7 +61,7 @@ def read(
         frozen=frozen,
         engine=services.engine,
         settings=services.settings,
-        jobs=jobs,
+        jobs=counted,
         overdue=overdue,
     )
 

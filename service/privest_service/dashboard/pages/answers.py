@@ -28,8 +28,8 @@ from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSche
 from privest_service.estimates.kinds import KINDS
 from privest_service.estimates.service import require_job
 from privest_service.inputs import Id
-from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Job
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
 from privest_service.security.dependencies import ServicesDep
 
@@ -76,7 +76,7 @@ def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep)
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.result is None:
             raise NotFound("answers are for those who asked")
-        about = [str(each.dataset_id) for each in ledger.parts_of(session, job) or [job]]
+        about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
         dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
     plan = KINDS[job.kind].plans.validate_json(job.plan)

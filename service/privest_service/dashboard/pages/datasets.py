@@ -17,9 +17,9 @@ from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDat
 from privest_service.datasets import service
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Dataset, Grant
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
+from privest_service.formats import Format
 from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
 from privest_service.problems import DatasetInvalid, Fault, Problem

@@ -28,9 +28,9 @@ from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge
 from privest_service.ledger.verify import trusted, verify_file
 from privest_service.limits import EXPORTS, VERIFICATIONS
-from privest_service.owners.service import require_owner
 from privest_service.problems import Invalid
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.service import require_owner
 from privest_service.telemetry import metrics
 
 router = APIRouter(prefix="/dashboard/ledger", route_class=Page)

@@ -22,11 +22,10 @@ from privest_service.estimates import service as estimates
 from privest_service.estimates.kinds import KINDS, Kind, Plan
 from privest_service.estimates.service import ResolvedQuery
 from privest_service.inputs import checked
+from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
-from privest_service.ledger import views
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
-from privest_service.owners.models import Owner
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -37,6 +36,7 @@ from privest_service.problems import (
     Unavailable,
 )
 from privest_service.security.dependencies import ServicesDep
+from privest_service.security.models import Owner
 from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
@@ -125,7 +125,7 @@ def _planned(
     limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
     refused = None
     try:
-        ledger.require_room(accounts, [charge] * len(accounts))
+        entries.require_room(accounts, [charge] * len(accounts))
     except (BudgetExceeded, AccountFrozen) as problem:
         refused = problem
     spent, cost = share(limits, account), share_of_charge(limits, charge)

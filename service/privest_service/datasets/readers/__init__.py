@@ -1,33 +1,15 @@
 """The formats in which rows arrive, each read in blocks of bounded size by a module of its own."""
 
 from collections.abc import Generator, Iterator
-from pathlib import Path, PurePath
-from typing import Literal
+from pathlib import Path
 
 from privest_service.datasets.readers.arrays import read_npy, read_npz
 from privest_service.datasets.readers.json_rows import read_json
 from privest_service.datasets.readers.layout import Block, Layout, Texts, string_form
 from privest_service.datasets.readers.room import Room
+from privest_service.formats import Format
 
-__all__ = ["Block", "Format", "Layout", "Texts", "format_of_name", "read", "string_form"]
-
-Format = Literal["npy", "npz", "csv", "parquet", "arrow", "json"]
-
-_ENDINGS: dict[str, Format] = {
-    ".npy": "npy",
-    ".npz": "npz",
-    ".csv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".json": "json",
-}
-
-
-def format_of_name(name: str) -> Format | None:
-    """The format that a file's name ends in."""
-    return _ENDINGS.get(PurePath(name.lower()).suffix)
+__all__ = ["Block", "Layout", "Texts", "read", "string_form"]
 
 
 def read(source: Path, form: Format, layout: Layout, limit: int) -> Generator[Block]:

@@ -9,7 +9,7 @@ import numpy as np
 from privest.records import blocks
 from privest_service.datasets.readers.layout import Block, Layout, coded_rows
 from privest_service.datasets.readers.room import Room
-from privest_service.datasets.upload_errors import refusal
+from privest_service.upload_errors import refusal
 
 _PIECE = 2**20
 _CHUNK = 2**24

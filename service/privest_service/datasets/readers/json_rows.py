@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
-from privest_service.datasets.upload_errors import refusal
+from privest_service.upload_errors import refusal
 
 _MOST_BYTES = 2**25
 """Parsed as a whole, a document takes many times its size."""

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest_service.datasets.upload_errors import refusal
 from privest_service.problems import Fault
+from privest_service.upload_errors import refusal
 
 Texts = NDArray[np.object_]
 """Strings, of some formats also numbers and truth values, and None where there is none."""

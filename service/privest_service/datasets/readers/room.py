@@ -1,6 +1,6 @@
 """How much a file may unpack to: small files that hold enormous tables are refused by count, not by clock."""
 
-from privest_service.datasets.upload_errors import RefusedUploadError, refusal
+from privest_service.upload_errors import RefusedUploadError, refusal
 
 _FREE = 2**25
 """Bytes to which any file may unpack, however small it is."""

@@ -16,8 +16,8 @@ from pyarrow import parquet
 from privest.arrays import Array
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
 from privest_service.datasets.readers.room import Room
-from privest_service.datasets.upload_errors import RefusedUploadError, refusal
 from privest_service.problems import Fault
+from privest_service.upload_errors import RefusedUploadError, refusal
 
 _BATCH_NUMBERS = 2**18
 """In a batch of rows, about."""

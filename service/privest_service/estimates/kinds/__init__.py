@@ -60,7 +60,7 @@ def run(kind: str, plan: str, run_token: str, *paths: str, records: OpenRows | N
     Args:
         kind: name of the estimator.
         plan: the plan as JSON, exactly as it was charged.
-        permit: path of the permit to read the rows, which this run uses up.
+        run_token: path of the permission to read the rows, which this run uses up.
         paths: of the rows, dataset by dataset; none for synthetic ones.
         records: opens the rows; by default in this process alone.
 

@@ -17,8 +17,8 @@ from privest.metadata import PointsMetadata
 from privest.privacy.calibration import epsilon_for, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import subsampled_sum
-from privest.privacy.subsampling import SubsampledRun, certify
+from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
+from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
 from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
 from testing.noise import RecordedNoise, ScriptedNoise
@@ -245,14 +245,11 @@ def test_a_change_of_gradients_is_clipped_as_one(manifold):
     space, n = manifolds.get(**manifold), 20
     rng = np.random.default_rng(1)
     release = subsampled_sum(
-        "poisson",
+        SubsampledRun("poisson", 0.3, 3.0, 2),
         statistic="change",
         n=n,
         size=space.coordinate_size,
         clip=0.05,
-        rate=0.3,
-        count=2,
-        noise=3.0,
     )
     worst = {SquaredDistanceChange: 0.0, Apart: 0.0}
     for _ in range(40):

@@ -316,7 +316,7 @@ def test_dividing_the_noise_pays(solver, delta):
     for batch in (None, 250):
         plan = planned(solver, delta=delta, batch_size=batch, steps=60)
         even = planned(solver.removesuffix("-opt"), delta=delta, batch_size=batch, steps=plan.steps)
-        weight = plan.course.schedule(plan.steps).weights
+        weight = plan.configured_solver.schedule(plan.steps).weights
         noise = [
             np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in p.releases])
             for p in (plan, even)
@@ -330,7 +330,7 @@ def test_more_parts_would_buy_little(monkeypatch):
     for parts in (accelerated._PARTS, 50):
         monkeypatch.setattr(accelerated, "_PARTS", parts)
         plan = planned("nag-opt", batch_size=250)
-        weight = plan.course.schedule(plan.steps).weights
+        weight = plan.configured_solver.schedule(plan.steps).weights
         noise.append(weight @ np.concatenate([np.full(r.count, r.variance) for r in plan.releases]))
     assert noise[1] < noise[0] < 1.1 * noise[1]
 

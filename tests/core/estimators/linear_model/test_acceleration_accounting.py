@@ -23,9 +23,9 @@ from privest.estimators.linear_model.losses.logistic import Classifier, Logistic
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import SubsampledSum, amplified, subsampled_sum, unamplified
+from privest.privacy.mechanisms import SubsampledRun, SubsampledSum, amplified, subsampled_sum, unamplified
 from privest.privacy.second_opinion import second_opinion
-from privest.privacy.subsampling import SubsampledRun, certify
+from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
 from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
 from testing.noise import RecordedNoise, ScriptedNoise
@@ -261,7 +261,9 @@ def batches(**changed):
         "count": 5,
         "noise": 4.0,
     }
-    return subsampled_sum("fixed", law="laplace", **(facts | changed))
+    facts |= changed
+    run = SubsampledRun("fixed", facts.pop("rate"), facts.pop("noise"), facts.pop("count"))
+    return subsampled_sum(run, law="laplace", **facts)
 
 
 def test_laplace_batches_cost_what_their_amplified_epsilon_does():
@@ -274,9 +276,8 @@ def test_laplace_batches_cost_what_their_amplified_epsilon_does():
         assert mu_squared <= mpmath.mpf(release.cost.mu_squared) <= mu_squared * (1 + mpmath.mpf(1e-8))
     assert release.cost.slack == 0.0
     assert release.variance == pytest.approx(4 * release.scale**2)
-    gaussian = subsampled_sum(
-        "fixed", statistic="gradient", n=1000, size=3, clip=1.0, rate=0.1, count=5, noise=4.0
-    )
+    run = SubsampledRun("fixed", 0.1, 4.0, 5)
+    gaussian = subsampled_sum(run, statistic="gradient", n=1000, size=3, clip=1.0)
     assert gaussian.epsilon == np.inf
     with pytest.raises(ValueError, match="whole run"):
         _ = gaussian.cost

@@ -153,7 +153,7 @@ def test_spider_finds_the_plane_with_every_record_seen_once(loss):
     planned, found = fit(rows, loss=loss, solver="spider")
     assert [release.statistic for release in planned.releases] == ["hessian", "gradient"]
     assert planned.expected_error.standard_deviation == planned.releases[-1].deviation
-    assert planned.expected_error.accuracy == planned.course.planned.accuracy
+    assert planned.expected_error.accuracy == planned.configured_solver.planned.accuracy
     # By chance it would be one half. (Each of 20 seeds of each loss was above 0.93.)
     assert right(found, rows, true) > 0.9
     assert found.sampling is None
@@ -201,7 +201,7 @@ def test_every_loss_answers_whatever_rows_hold(loss, delta, n):
 def test_without_noise_the_penalised_loss_comes_to_rest():
     rows, _ = by_a_plane(2_000, 0.1, 1)
     planned, _ = fit(rows, epsilon=1e6, loss="logistic-nonconvex", penalty=0.001)
-    course, gate = planned.course, Gate(Records(rows), planned.statistics, planned.releases)
+    course, gate = planned.configured_solver, Gate(Records(rows), planned.statistics, planned.releases)
     (weights,) = course.run(planned.releases, gate, course.feature_map).weights
     loss = MarginLoss(course.feature_map, LOGISTIC, 0.001)
     start = np.linalg.norm(loss.gradients(np.zeros(D + 1), rows).mean(axis=0))

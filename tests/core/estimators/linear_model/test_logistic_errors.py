@@ -45,7 +45,7 @@ def test_stated_errors_are_those_that_come_about(law, n, steps, runs):
     large as they are have the mean square 4, and twice as large 1/4.
     """
     plan = law.plan(n, 1.0, solver="newton")
-    assert plan.course.steps == steps
+    assert plan.configured_solver.steps == steps
     found = measure(law, plan, runs, each=1)
     most = chi2.ppf(1 - ALARM, INDEPENDENT) / INDEPENDENT
     assert most < 2.5

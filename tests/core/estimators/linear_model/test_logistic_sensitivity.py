@@ -100,7 +100,7 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     for spread in (found.noise, found.sampling):
         assert spread is None or (np.isfinite(spread.standard_errors) & (spread.standard_errors > 0)).all()
     assert (found.sampling is not None) == (solver == "newton" or "sampling_errors" in options)
-    heavy = solver == "newton" and count == 2 and planned.course.moments.ratio == 1.0
+    heavy = solver == "newton" and count == 2 and planned.configured_solver.moments.ratio == 1.0
     worth = {
         "spread": 2 * sqrt(D),
         "moments": sqrt(4.5) if heavy else 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,

@@ -399,7 +399,7 @@ def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
     shape = LabelledMetadata(n, tuple(map(str, range(d))), "y", ("0", "1"), 1.0)
     spec = logistic_regression.LogisticSpec(loss="sigmoid", solver="spider", intercept=False)
     planned = logistic_regression.plan(spec, shape, PrivacyTarget(1.0, 1e-6))
-    rows, course = np.zeros((n, d + 1)), planned.course
+    rows, course = np.zeros((n, d + 1)), planned.configured_solver
     squares = []
     for seed in range(40):
         gates = (

@@ -9,8 +9,13 @@ from scipy.integrate import quad
 from scipy.optimize import minimize
 
 from privest.arrays import SymmetricCoordinates
-from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
-from privest.estimators.subspace.descent import consensus, geodesic_descent
+from privest.estimators.subspace.candidates import (
+    CandidateGradients,
+    Candidates,
+    CandidateScores,
+    select_candidate,
+)
+from privest.estimators.subspace.descent import geodesic_descent
 from privest.estimators.subspace.losses import (
     Absolute,
     Bounded,
@@ -160,7 +165,7 @@ def test_symmetric_coordinates_are_an_isometry(dim, rank):
 
 @each_shape
 @pytest.mark.parametrize("scale", [0.15, 0.5])
-def test_tilts_go_down_on_what_the_objective_values(dim, rank, scale):
+def test_refinement_goes_down_on_what_the_scores_value(dim, rank, scale):
     rng = np.random.default_rng(dim)
     frame = np.linalg.qr(rng.standard_normal((dim, rank + 1)))[0]
     normals = on_the_sphere(rng.standard_normal((rank + 1, rank + 1)))
@@ -197,20 +202,20 @@ def test_a_candidate_is_the_subspace_normal_to_its_vector(dim, rank):
         np.testing.assert_allclose(frame @ (frame.T @ basis), basis, atol=1e-14)
 
 
-def test_consensus_leaves_out_the_crowded_direction_that_is_no_part_of_the_plane():
+def test_the_selected_candidate_leaves_out_the_crowded_direction_that_is_no_part_of_the_plane():
     """Exact answers: a crowd of 40 % in one direction, that squared and absolute distances keep."""
     rng, n = np.random.default_rng(1), 4000
     plane, crowd = rng.standard_normal((n * 6 // 10, 2)), np.full((n * 4 // 10, 1), 1.0)
     rows = np.zeros((n, 5))
     rows[: len(plane), :2], rows[len(plane) :, 2:3] = plane, crowd
     frame = np.linalg.qr(np.eye(5)[:, [2, 0, 1]] @ np.linalg.qr(rng.standard_normal((3, 3)))[0])[0]
-    found = consensus(
+    found = select_candidate(
         frame,
         center=None,
         scales=np.geomspace(0.5, 0.15, 12),
         steps=np.linspace(1.0, 0.2, 12),
-        tilt=lambda c: (CandidateGradients(3, 2).clipped_sum(c, rows, 9.0) / n).reshape(3, 3),
-        objective=lambda c: CandidateScores(6).clipped_sum(c, rows, 9.0) / n,
+        refine=lambda c: (CandidateGradients(3, 2).clipped_sum(c, rows, 9.0) / n).reshape(3, 3),
+        scores=lambda c: CandidateScores(6).clipped_sum(c, rows, 9.0) / n,
     )
     assert np.abs(found[2]).max() < 0.1
 

@@ -42,6 +42,8 @@ class Gradients:
 
     loss: SmoothLoss
 
+    description = "the mean gradient"
+
     @property
     def size(self) -> int:
         """d."""
@@ -74,6 +76,8 @@ class Hessians:
 
     loss: SmoothLoss
     rank: int
+
+    description = "the mean Hessian"
 
     @property
     def size(self) -> int:

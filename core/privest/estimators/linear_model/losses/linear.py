@@ -29,7 +29,7 @@ class LinearLoss(ABC):
     Gijbels and Nikolova 2011 have it among others).
 
     Attributes:
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         profile: φ.
         penalty: λ.
     """
@@ -129,6 +129,8 @@ class ClippedGradient:
 
     size: int
 
+    description = "the mean gradient"
+
     def diameter(self, clip: float) -> float:
         """Two gradients may be opposite: those of one row with either label, where its score is 0."""
         return 2.0 * clip
@@ -152,6 +154,8 @@ class ClippedHessian:
     width: int
     least: float
     most: float
+
+    description = "the mean Hessian"
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:

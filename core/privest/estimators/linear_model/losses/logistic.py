@@ -16,7 +16,7 @@ class Classifier:
     """Where gradients are taken.
 
     Attributes:
-        design: what is seen of a row.
+        feature_map: what is seen of a row.
         weights: (size,) of the second of two classes, else (classes, size).
     """
 
@@ -39,6 +39,8 @@ class LogisticGradient:
 
     width: int
     classes: int
+
+    description = "the mean gradient"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,6 +97,8 @@ class ClassMoments:
     width: int
     classes: int
     ratio: float
+
+    description = "class means and second moment"
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:

@@ -37,6 +37,8 @@ class RightAnswers:
     A row with a score that float64 does not hold is wrong.
     """
 
+    description = "the share of right answers"
+
     @property
     def size(self) -> int:
         """Length of the summed vector."""
@@ -75,6 +77,8 @@ class ScoreHistogram:
     """
 
     edges: Array
+
+    description = "shares of scores by class and bin"
 
     @property
     def bins(self) -> int:

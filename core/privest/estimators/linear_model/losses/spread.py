@@ -22,6 +22,8 @@ class FeatureSpread:
 
     features: int
 
+    description = "mean and spread of features"
+
     @property
     def size(self) -> int:
         """Length of the summed vector."""

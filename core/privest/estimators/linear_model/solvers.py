@@ -1,0 +1,82 @@
+"""The solvers of a logistic regression: which there are, the default, and one with its constants."""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, cast
+
+from privest.estimators.linear_model.accelerated import Descent, DescentSolver
+from privest.estimators.linear_model.clipped import ClippedSolver
+from privest.estimators.linear_model.escape_planning import EscapeSolver
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.logistic import LogisticGradient
+from privest.estimators.linear_model.newton_planning import NewtonSolver
+from privest.estimators.linear_model.nonconvex import NonconvexLoss
+from privest.estimators.linear_model.spider_planning import SpiderSolver
+from privest.metadata import LabelledMetadata
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.cost import PrivacyTarget
+
+if TYPE_CHECKING:
+    from privest.estimators.linear_model.logistic_regression import LogisticSpec
+
+Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
+
+Loss = Literal["logistic"] | NonconvexLoss
+
+NONCONVEX = ("escape", "spider")
+"""Solvers of the other losses than `logistic`."""
+
+MOST_FEATURES = 2_000
+"""Most features of `newton`, whose release has a number for every pair of them."""
+
+SPREAD_SHARE = 0.2
+"""Share of ε or of μ² for private standardisation."""
+
+MOMENTS_SHARE = 0.2
+"""Share of ε or of μ² for a second moment from which sampling errors follow."""
+
+_QUIET = 0.02
+"""Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
+
+LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
+
+
+def budget_of(spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget) -> PrivacyBudget:
+    """All that may be spent."""
+    batches = spec.batch_size is not None and spec.batch_size < shape.n
+    return PrivacyBudget.of(target, shape.n, batches=batches)
+
+
+def default_solver(spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget) -> Solver:
+    """The solver where the analyst names none: it follows from the loss and the expected noise."""
+    if spec.loss != "logistic":
+        return "escape"
+    noise = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept).noise_level
+    return "newton" if noise < _QUIET and shape.dim <= MOST_FEATURES else "clipped"
+
+
+def informs(spec: "LogisticSpec", solver: Solver) -> bool:
+    """Whether a run ends with a second moment for the sampling errors alone; `newton` has one in any case."""
+    return spec.sampling_errors and solver != "newton"
+
+
+@lru_cache(maxsize=16)
+def configured_solver(
+    spec: "LogisticSpec", shape: LabelledMetadata, target: PrivacyTarget, solver: Solver, penalty: float
+) -> LinearSolver:
+    """A solver with its constants, on what standardisation and sampling errors leave of the budget.
+
+    Kept for the next that asks, as the constants of `spider` take a third of a second.
+    """
+    taken = SPREAD_SHARE * (spec.standardisation == "private")
+    budget = budget_of(spec, shape, target).part(1 - taken - MOMENTS_SHARE * informs(spec, solver))
+    if solver == "newton":
+        return NewtonSolver(shape, budget, penalty, spec.intercept)
+    if solver == "clipped":
+        return ClippedSolver(shape, budget, spec.intercept)
+    if solver == "escape" or solver == "spider":  # noqa: PLR1714 - so that the type of the others is known
+        problem = (shape, cast("NonconvexLoss", spec.loss), penalty, spec.intercept)  # others were refused
+        return EscapeSolver(*problem, budget) if solver == "escape" else SpiderSolver(*problem, target)
+    feature_map = FeatureMap.of(shape, shape.usual_length, intercept=spec.intercept)
+    loss = LogisticGradient(feature_map.size, len(shape.classes))
+    steps = (spec.steps, spec.step_scale, spec.batch_size)
+    return Descent(solver, feature_map, loss, budget, penalty, *steps)

@@ -1,0 +1,267 @@
+"""Plans of robust PCA: how one budget is divided over the centre, the start and the descent."""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from privest.estimators.frechet_mean.losses import SquaredDistance
+from privest.estimators.frechet_mean.schedule import schedule
+from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
+from privest.estimators.subspace.losses import SubspaceDistance
+from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.schedule import (
+    PCA_STEPS,
+    descent_count,
+    descent_error,
+    descent_steps,
+    moment_error,
+    pca_error,
+    relaxed_count,
+    relaxed_error,
+    relaxed_steps,
+    right_angles,
+    sketch_error,
+)
+from privest.estimators.subspace.second_moment import SecondMoment
+from privest.estimators.subspace.sketch import Sketch
+from privest.manifolds.euclidean import Euclidean
+from privest.metadata import VectorsMetadata
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.statistic import AnyStatistic
+
+if TYPE_CHECKING:
+    from privest.estimators.subspace.robust_pca import RobustPCASpec
+
+Solver = Literal["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
+Start = Literal["random", "analyze-gauss", "sketch"]
+
+STOCHASTIC = frozenset({"sggd", "sgd-reaper", "smd-reaper"})
+"""Solvers on random batches."""
+
+RELAXED = frozenset({"gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"})
+"""Solvers that relax the subspace to a symmetric matrix."""
+
+MIRROR = frozenset({"md-reaper", "smd-reaper"})
+"""Relaxed solvers that take mirror steps."""
+
+WIDEST_MOMENT = 1_000
+"""Most columns for which a D×D second moment is released and its eigenvectors are computed."""
+
+REFINEMENTS = tuple(
+    zip(np.geomspace(0.5, 0.15, 12).tolist(), np.linspace(1.0, 0.2, 12).tolist(), strict=True)
+)
+"""Scale of the bounded loss, and step size, of every step by which candidates are refined."""
+
+EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
+"""Shares of μ² for the explained variance and for the centre."""
+
+_START_SHARE, _REFINEMENT_SHARE, _SCORES_SHARE = 0.15, 0.15, 0.10
+"""Shares for the start and its candidates, of the μ² that is left when the start is planned."""
+
+_DOUBTFUL_START_SHARE = 0.5
+"""Share for a start from which little is expected, as a descent can then do little more."""
+
+_NOISY_GRADIENT = 0.15
+"""Noise on one gradient with the whole budget above which no descent betters a second moment."""
+
+_NOISY_REFINEMENT = 0.25
+"""Noise on a candidate's gradient above which refinement would move candidates at random."""
+
+
+def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic]:
+    """What the gate may sum for robust PCA of these dimensions, by the names that plans store."""
+    return {
+        "location": SquaredDistance(Euclidean(dim), "the mean pull on the centre"),
+        "moment": SecondMoment(dim),
+        "sketch": Sketch(dim, sketch_columns(dim, rank)),
+        "tilt": CandidateGradients(rank + 1, rank),
+        "objective": CandidateScores(2 * rank + 2),
+        "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
+        "explained": SecondMoment(rank, "the second moment in the subspace"),
+    }
+
+
+def loss_scale(spec: "RobustPCASpec") -> float:
+    """c of the loss, as a share of a row's length."""
+    if spec.scale is not None:
+        return spec.scale
+    return 0.2 if spec.loss == "bounded" else 0.5
+
+
+def sketch_columns(dim: int, rank: int) -> int:
+    """Columns of a sketch: enough for every direction of a subspace to be seen by some."""
+    return min(dim, 4 * rank + 8)
+
+
+@dataclass(frozen=True)
+class StartPlan:
+    """A start, and what it leaves to be done.
+
+    Attributes:
+        start: where the descent begins.
+        selects: whether the start is selected among candidates.
+        releases: the noisy sums of the start.
+        spent: share of μ² that these cost.
+        error: square of the distance that the start is expected to leave.
+        why: the reason for this start, for the analyst.
+    """
+
+    start: Start
+    selects: bool
+    releases: tuple[Release, ...]
+    spent: float
+    error: float
+    why: str
+
+
+@dataclass(frozen=True)
+class DescentPlan:
+    """A descent.
+
+    Attributes:
+        release: its noisy gradients.
+        step_sizes: length of each step.
+        error: square of the distance to expect at its end.
+    """
+
+    release: Release
+    step_sizes: tuple[float, ...]
+    error: float
+
+
+class Planner:
+    """Divides one budget of μ² over the parts of a run; a share is always of the whole.
+
+    Args:
+        spec: the analyst's choices.
+        shape: public facts of the data.
+        target: (ε, δ), δ above 0.
+    """
+
+    def __init__(self, spec: "RobustPCASpec", shape: VectorsMetadata, target: PrivacyTarget) -> None:
+        self._spec, self._shape = spec, shape
+        self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
+        self.statistics = statistics_of(shape.dim, spec.rank, spec.solver)
+
+    def release(self, name: str, share: float, clip: float = 1.0, count: int = 1) -> NoisySum:
+        """`count` sums that cost this share together."""
+        return self._budget.release(self.statistics[name], name, clip, share=share, count=count)
+
+    def center(self, share: float) -> tuple[list[NoisySum], float]:
+        """Steps towards the middle of the rows, each of which pulls by at most half the norm bound.
+
+        Returns:
+            The releases of the steps, and the step size.
+        """
+        bound = self._shape.norm_bound
+        whole = self.release("location", share, bound / 2)
+        planned = schedule(
+            self._shape.dim * whole.deviation**2,
+            power=1,
+            curvature=(0.0, 0.0),
+            distance=bound,
+            clip=bound / 2,
+        )
+        steps = [self.release("location", share * part, bound / 2) for part in planned.shares]
+        return steps, planned.step_size
+
+    def start(self, left: float) -> StartPlan:
+        """The start that was asked for, or the one that its share of the budget is expected to serve.
+
+        Args:
+            left: share of μ² that is left for start and descent.
+        """
+        spec, rank = self._spec, self._spec.rank
+        start: Start = spec.start or ("analyze-gauss" if self._shape.dim <= WIDEST_MOMENT else "sketch")
+        # With the whole budget, and half as many rows about the subspace as forecasts take for granted.
+        doubt = 4 * self._basis(start, left)[1]
+        share = min(max(_START_SHARE, _START_SHARE + 3 * (doubt - 0.02)), _DOUBTFUL_START_SHARE)
+        refinement = self.release("tilt", _REFINEMENT_SHARE * left, sqrt(rank + 1), count=len(REFINEMENTS))
+        selects = spec.consensus
+        if selects is None:
+            quiet = refinement.deviation * sqrt(rank + 1) < _NOISY_REFINEMENT
+            selects = quiet and share < _DOUBTFUL_START_SHARE / 2
+            selects = selects and start != "random" and spec.loss != "squared"
+        if start == "random":
+            share = 0.0
+        elif self._start_suffices(start, left):
+            selects, share = False, 1.0
+        releases, error = self._basis(start, share * left)
+        why = "it was asked for"
+        if spec.start is None:
+            why = (
+                f"{start}: for {share:.0%} of the budget a squared distance of {error:.2g} is expected; "
+                f"a public random subspace may have {right_angles(rank):.2g}"
+            )
+            if share == 1.0:
+                why += "; a descent would find no more in the same budget"
+        if selects:
+            scores = self.release("objective", _SCORES_SHARE * left, sqrt(2 * rank + 2))
+            releases += (refinement, scores)
+            share += _REFINEMENT_SHARE + _SCORES_SHARE
+        return StartPlan(start, selects, releases, share * left, error, why)
+
+    def descent(self, left: float, error: float) -> DescentPlan:
+        """The descent on what is left of the budget.
+
+        Args:
+            left: share of μ² that is left.
+            error: square of the distance at the start.
+        """
+        spec, n, dim, rank = self._spec, self._shape.n, self._shape.dim, self._spec.rank
+        relaxed = spec.solver in RELAXED
+        free = self.statistics["gradient"].size if relaxed else rank * (dim - rank)
+        count = spec.steps
+        if count is None:
+            single = self.release("gradient", left).deviation * sqrt(free)
+            count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim)
+            count = relaxed_count(single) if relaxed else count
+        block, rate = self._gradients(left, count * spec.local_steps)
+        noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
+        if relaxed:
+            mirror = spec.solver in MIRROR
+            steps = relaxed_steps(count, noise, dim, rank, mirror=mirror, first=spec.step_size)
+            return DescentPlan(block, steps, relaxed_error(count, noise, dim, rank))
+        if spec.loss == "squared":
+            steps = (1.0 if spec.step_size is None else spec.step_size,) * count
+            return DescentPlan(block, steps, pca_error(error, steps, noise, rank))
+        steps = descent_steps(count, error, noise, rank, spec.step_size)
+        smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
+        return DescentPlan(block, steps, descent_error(error, steps, noise, rank, smooth))
+
+    def _gradients(self, share: float, count: int) -> tuple[Release, float]:
+        """The noisy gradients of a descent, and the share of the records that each of them sees."""
+        spec, budget = self._spec, self._budget
+        if spec.solver not in STOCHASTIC:
+            return self.release("gradient", share, count=count), 1.0
+        rate, gradient = budget.rate(spec.rate, spec.sampling), self.statistics["gradient"]
+        drawn = budget.batches(
+            gradient, "gradient", 1.0, scheme=spec.sampling, rate=rate, count=count, share=share
+        )
+        return drawn, rate
+
+    def _basis(self, start: Start, share: float) -> tuple[tuple[Release, ...], float]:
+        """The release from which a start's basis is made, and the square of the distance that it leaves."""
+        dim, rank = self._shape.dim, self._spec.rank
+        if start == "random":
+            return (), right_angles(rank)
+        if start == "analyze-gauss":
+            release = self.release("moment", share)
+            return (release,), moment_error(release.deviation, dim, rank)
+        columns = sketch_columns(dim, rank)
+        # Half more than what a public frame sees of a row without a direction.
+        release = self.release("sketch", share, min(1.0, 1.5 * sqrt(columns / dim)))
+        return (release,), sketch_error(release.deviation, dim, rank, columns)
+
+    def _start_suffices(self, start: Start, left: float) -> bool:
+        """Whether a descent that nobody asked for would not better a start with the whole budget."""
+        spec, rank = self._spec, self._spec.rank
+        if (spec.steps, spec.consensus, spec.local_steps) != (None, None, 1):
+            return False
+        single = self.release("gradient", left).deviation * sqrt(rank * (self._shape.dim - rank))
+        is_exact = start == "analyze-gauss" and spec.loss == "squared"
+        return is_exact or (spec.start is None and single > _NOISY_GRADIENT)

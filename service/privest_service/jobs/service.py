@@ -1,0 +1,182 @@
+"""The job queue: jobs wait, are claimed, and end. Every function works inside the caller's transaction.
+
+reserved → claimed → committed | failed, and reserved → voided. The claim is the point of no return: from
+there on the charge is final, whatever happens to the job. What a job is charged is the ledger's business.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from privest_service.database import now, once_committed
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.security.models import Owner
+from privest_service.telemetry import metrics
+
+_WHOLE = Job.part_of.is_(None)
+"""Condition on jobs: they are not parts, which follow the whole."""
+
+_PART = aliased(Job)
+
+_HELD = and_(
+    ~Job.dummy,
+    or_(
+        exists().where(Owner.id == Job.owner_id, Owner.frozen_by.is_not(None)),
+        exists().where(_PART.part_of == Job.id, Owner.id == _PART.owner_id, Owner.frozen_by.is_not(None)),
+    ),
+)
+"""Condition on jobs: an owner whose rows they read is frozen."""
+
+_WAITING = and_(Job.state == "reserved", _WHOLE, ~_HELD)
+"""Condition on jobs: they wait for nothing but a worker."""
+
+
+def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
+    """Write a job with its parts, and the key under which it was asked for. Nobody is charged here."""
+    session.add(job)
+    session.flush()
+    session.add_all(parts)
+    session.flush()
+    session.add_all([key, *(Transition(job_id=each.id, state="reserved") for each in (job, *parts))])
+    session.flush()
+
+
+def waiting(session: Session) -> int:
+    """How many jobs wait for a worker, those of frozen owners left out: they wait for the freeze to end."""
+    return session.scalar(select(func.count()).select_from(Job).where(_WAITING)) or 0
+
+
+def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
+    """How many jobs wait for a worker, how many of them are this submitter's, and of these dummies."""
+    theirs = Job.submitter_id == submitter_id
+    counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
+    return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
+
+
+def queue(session: Session) -> tuple[int, float]:
+    """How many jobs wait for a worker, and for how many seconds the oldest of them has."""
+    found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
+    count, since = session.execute(found).one()
+    return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
+
+
+def in_states(session: Session, *states: str) -> dict[str, int]:
+    """How many jobs are in these states, which no job stays in."""
+    counted = select(Job.state, func.count()).where(Job.state.in_(states), _WHOLE).group_by(Job.state)
+    return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
+
+
+def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ()) -> Job | None:
+    """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
+
+    From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
+
+    Args:
+        session: of the caller's transaction.
+        lease: after which it is lost.
+        not_of: submitters who have their share of the workers already.
+    """
+    while (job := session.scalar(_next(not_of))) is not None:
+        if job.dummy or not _frozen_meanwhile(session, job):
+            return move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
+    return None
+
+
+def _frozen_meanwhile(session: Session, job: Job) -> bool:
+    """Whether an owner was frozen since the look that found a job: the next look will not find it.
+
+    Owners are held from here on, so that no freeze is answered before the claim is committed.
+    """
+    owners = [part.owner_id for part in parts_of(session, job)] or [job.owner_id]
+    held = select(Owner).where(Owner.id.in_(owners)).order_by(Owner.id).with_for_update(read=True)
+    found = session.scalars(held.execution_options(populate_existing=True)).all()
+    return any(owner.frozen_by is not None for owner in found)
+
+
+def _next(not_of: Collection[str]) -> Select[Job]:
+    """The job that is to be claimed next, held."""
+    under_way = (
+        select(Job.submitter_id, func.count().label("jobs"))
+        .where(Job.state == "claimed", _WHOLE)
+        .group_by(Job.submitter_id)
+        .subquery()
+    )
+    return (
+        select(Job)
+        .outerjoin(under_way, under_way.c.submitter_id == Job.submitter_id)
+        .where(_WAITING, Job.submitter_id.not_in(not_of))
+        .order_by(Job.dummy, func.coalesce(under_way.c.jobs, 0), Job.created_at, Job.id)
+        .limit(1)
+        .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
+        .execution_options(populate_existing=True)
+    )
+
+
+def parts_of(session: Session, job: Job) -> list[Job]:
+    """The parts of a job on several datasets, in the order in which these were named; of another none."""
+    if job.dataset_id is not None:
+        return []
+    return list(session.scalars(select(Job).where(Job.part_of == job.id).order_by(Job.place)))
+
+
+def fail(session: Session, job_id: str) -> bool:
+    """End a claimed job without an answer; it stays charged."""
+    return move(session, Job.id == job_id, "claimed", "failed") is not None
+
+
+def overdue(session: Session, moment: datetime) -> list[str]:
+    """The claimed jobs whose lease ran out: their worker is gone."""
+    return list(session.scalars(select(Job.id).where(Job.state == "claimed", Job.lease_until < moment)))
+
+
+def fail_overdue(session: Session, moment: datetime) -> list[str]:
+    """End the claimed jobs whose worker is gone."""
+    return [job_id for job_id in overdue(session, moment) if fail(session, job_id)]
+
+
+def abandon(session: Session) -> None:
+    """End all jobs that are under way, unanswered and charged: they may have been answered elsewhere."""
+    for job_id in session.scalars(select(Job.id).where(Job.state == "reserved", _WHOLE)).all():
+        move(session, Job.id == job_id, "reserved", "claimed")
+    for job_id in session.scalars(select(Job.id).where(Job.state == "claimed", _WHOLE)).all():
+        fail(session, job_id)
+
+
+def held_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> Sequence[str]:
+    """The jobs on a dataset, alone or with others, that no worker has: held, by id.
+
+    Args:
+        session: of the caller's transaction.
+        dataset_id: the dataset.
+        submitter_id: whose jobs; None for everybody's.
+    """
+    whole = func.coalesce(Job.part_of, Job.id)
+    found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)
+    if submitter_id is not None:
+        found = found.where(Job.submitter_id == submitter_id)
+    waiting = select(Job.id).where(Job.id.in_(found), Job.state == "reserved").order_by(Job.id)
+    return session.scalars(waiting.with_for_update()).all()
+
+
+def move(
+    session: Session, which: ColumnElement[bool], before: str, after: str, **values: object
+) -> Job | None:
+    """Move one job from a state to the next, with its parts; None if it was not in that state."""
+    job = session.scalar(
+        update(Job)
+        .where(which, Job.state == before, _WHOLE)
+        .values(state=after, **values)
+        .returning(Job)
+        .execution_options(synchronize_session=False, populate_existing=True)
+    )
+    if job is not None:
+        parts = parts_of(session, job)
+        for part in parts:
+            part.state = after
+        session.add_all(Transition(job_id=each.id, state=after) for each in (job, *parts))
+        session.flush()
+        if after != "claimed":
+            once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
+    return job

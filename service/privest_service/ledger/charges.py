@@ -1,0 +1,179 @@
+"""What a job is charged: reserved with it, signed for when it is answered, given back when it is voided.
+
+Every function works inside the caller's transaction, so that a job and its charges are there together or not
+at all.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+
+from sqlalchemy import or_, select
+from sqlalchemy.dialects.postgresql import insert as postgresql_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy.orm import Session
+
+from privest_service.database import once_committed
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.ledger import entries, receipts
+from privest_service.ledger.models import Account, Entry, Mechanism
+from privest_service.ledger.receipts import Receipt, ReceiptEntry
+from privest_service.ledger.units import Charge
+from privest_service.problems import AccountFrozen, BudgetExceeded
+from privest_service.signing import signer_of
+from privest_service.telemetry import metrics
+
+_KEEP = {
+    "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
+    "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
+}
+"""Stores a mechanism unless it is there, on either database."""
+
+
+@dataclass(frozen=True)
+class Debits:
+    """What one owner is charged for a job or its part.
+
+    Attributes:
+        job: the job, or the part of it that is on this owner's dataset.
+        accounts: of the owner, held, by id.
+        charges: of each account its own.
+        mechanism: what they are for.
+    """
+
+    job: Job
+    accounts: Sequence[Account]
+    charges: Sequence[Charge]
+    mechanism: Mechanism
+
+    @property
+    def of_grants(self) -> tuple[list[Account], list[Charge]]:
+        """The submitter's own caps, with their charges."""
+        places = [place for place, account in enumerate(self.accounts) if account.scope == "analyst"]
+        return [self.accounts[place] for place in places], [self.charges[place] for place in places]
+
+
+def reserve(session: Session, job: Job, debits: Sequence[Debits], key: IdempotencyKey) -> None:
+    """Write a job with its parts, its idempotency key and all debits: all of it or nothing.
+
+    Caps of grants are looked at first, for all parts: a submitter whose own cap refuses hears of that alone,
+    and not of freezes either. All else is looked at before anything is written: else the time would tell
+    which part is refused.
+
+    Args:
+        session: of the caller's transaction, which holds all accounts.
+        job: to be run.
+        debits: of the job, or of each of its parts.
+        key: under which the job was asked for.
+
+    Raises:
+        AccountFrozen: one account is frozen.
+        BudgetExceeded: one account does not cover its charge.
+    """
+    for each in debits:
+        with _named(each, debits):
+            entries.require_sums(*each.of_grants)
+    for each in debits:
+        with _named(each, debits):
+            entries.require_room(each.accounts, each.charges)
+    for each in debits:
+        _keep(session, each.mechanism)
+    jobs.add(session, job, key, [each.job for each in debits if each.job is not job])
+    for each in debits:
+        with _named(each, debits):
+            entries.debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
+    once_committed(session, metrics.CHARGES.labels(job.kind).inc)
+
+
+@contextmanager
+def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
+    """Name the dataset whose charge is refused, where there are several."""
+    try:
+        yield
+    except (AccountFrozen, BudgetExceeded) as refused:
+        if len(among) > 1:
+            refused.detail = f"that of dataset {which.job.dataset_id}"
+        raise
+
+
+def _keep(session: Session, mechanism: Mechanism) -> None:
+    """Store a mechanism unless it is there, which it is whenever the same was asked before."""
+    values = {"digest": mechanism.digest, "content": mechanism.content}
+    session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
+
+
+def commit(session: Session, job_id: str, result: str) -> bool:
+    """Store the answer of a claimed job, with receipts if it was charged; false if its lease ran out.
+
+    Each owner's receipt is for its own part; that of the whole job is for all debits of all owners. An
+    analyst's receipt commits to the debits and does not name them.
+    """
+    job = jobs.move(session, Job.id == job_id, "claimed", "committed", result=result)
+    if job is None:
+        return False
+    if job.dummy:
+        return True
+    parts, signer = jobs.parts_of(session, job), signer_of(session)
+    charged = parts or [job]
+    debited = {each.id: list[ReceiptEntry]() for each in charged}
+    for debit in entries.debits_of(session, *debited):
+        debited[str(debit.job_id)].append(ReceiptEntry.of(debit))
+    about, debits = [str(each.dataset_id) for each in charged], list(chain.from_iterable(debited.values()))
+    whole = receipts.receipt_of(signer, job, about, debits, result)
+    asked_by_owner = all(each.owner_id == job.submitter_id for each in charged)
+    submitted = whole if asked_by_owner else receipts.for_analyst(signer, whole)
+    for part in parts:
+        own = receipts.receipt_of(
+            signer, part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json()
+        )
+        part.receipt = own.model_dump_json()
+    if asked_by_owner or not parts:
+        job.receipt = whole.model_dump_json()
+    if not asked_by_owner:
+        job.analyst_receipt = submitted.model_dump_json()
+    return True
+
+
+def receipt_for(session: Session, job: Job, caller_id: str) -> Receipt | None:
+    """The receipt of a job as its submitter or its owner may read it; None if there is none (yet).
+
+    Jobs that were committed before there were commitments have one receipt, whose entries are not for
+    analysts. They get it without the entries, signed anew.
+    """
+    whole = None if job.receipt is None else Receipt.model_validate_json(job.receipt)
+    owners = {each.owner_id for each in jobs.parts_of(session, job) or [job]}
+    if owners == {caller_id}:
+        return whole
+    if job.analyst_receipt is not None:
+        return Receipt.model_validate_json(job.analyst_receipt)
+    return whole and receipts.for_analyst(signer_of(session), whole)
+
+
+def void(session: Session, job_id: str) -> bool:
+    """Give back the whole charge of a job that was not claimed, of every owner; false if it was."""
+    job = jobs.move(session, Job.id == job_id, "reserved", "voided")
+    if job is None:
+        return False
+    debits = entries.debits_of(session, job.id, *(part.id for part in jobs.parts_of(session, job)))
+    numbers = sorted({entry.account_id for entry in debits})
+    held = {number: entries.locked(session, number) for number in numbers}
+    for entry in debits:
+        account = held[entry.account_id]
+        back = -Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
+        entries.move_by(account, back)
+        entries.append(session, [account], "void", entry.job_id, None, [back])
+    return True
+
+
+def void_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> None:
+    """Void the jobs on a dataset, alone or with others, of one submitter or of all, that no worker has."""
+    # All jobs first and then all accounts, in order of id, as jobs may concern other owners' accounts too.
+    waiting = jobs.held_waiting(session, dataset_id=dataset_id, submitter_id=submitter_id)
+    theirs = select(Job.id).where(or_(Job.id.in_(waiting), Job.part_of.in_(waiting)))
+    charged = select(Entry.account_id).where(Entry.job_id.in_(theirs))
+    held = select(Account.id).where(Account.id.in_(charged)).order_by(Account.id)
+    session.scalars(held.with_for_update()).all()
+    for job_id in waiting:
+        void(session, job_id)
