@@ -56,14 +56,16 @@ check: install ## lint, types, imports, interface, licences, Dockerfile, subject
 	@rm -f .import-report
 	$(BIN)/privest openapi | diff - openapi.yaml
 	$(BIN)/datamodel-codegen --check
+	$(BIN)/python scripts/client-methods --check
 	$(BIN)/python scripts/breaking-changes
 	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python scripts/check-commits
 
-openapi: install ## write openapi.yaml anew, and the client's models
+openapi: install ## write openapi.yaml anew, and what the client has of it
 	$(BIN)/privest openapi > openapi.yaml
 	$(BIN)/datamodel-codegen
+	$(BIN)/python scripts/client-methods
 
 bench: install ## timings and accuracy, into docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -17,7 +17,7 @@ from audit.questions import needed, schemas, usual
 from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of, npy
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")

@@ -25,7 +25,7 @@ from audit.lines import Finding, Line, Section
 from audit.questions import needed, usual
 from privest.arrays import Array
 from privest.metadata import DatasetMetadata
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of, npy
 
 _TOLD = re.compile(

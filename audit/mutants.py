@@ -215,14 +215,14 @@ def _of_noise() -> Iterator[Mutant]:
     yield Mutant("half-noise", "half of the noise", "gaussian-sum", _drawn(0.5))
     yield Mutant(
         "no-noise",
-        "noise left out, as sampling is private (paper 001)",
+        "noise left out, as sampling is private (Maunu et al. 2022)",
         "poisson-batches",
         _drawn(1e-3),
         quick=False,
     )
     yield Mutant(
         "laplace-deviation",
-        "a standard deviation read as Laplace's scale (paper 004)",
+        "a standard deviation read as Laplace's scale (Kuru et al. 2022)",
         "law-laplace-length",
         _drawn(1 / sqrt(2), "laplace"),
     )
@@ -312,7 +312,7 @@ def _of_records() -> Iterator[Mutant]:
     moved = "diameter-squared-distance"
     yield Mutant("no-clip", "no clip", moved, clip(_unclipped))
     yield Mutant(
-        "clip-inverted", "min(|v|/C, 1)·v for a clip (paper 000)", moved, clip(_printed), quick=False
+        "clip-inverted", "min(|v|/C, 1)·v for a clip (Utpala et al. 2023)", moved, clip(_printed), quick=False
     )
     yield Mutant("clip-by-coordinate", "coordinates clipped, not vectors", moved, clip(_by_coordinate))
     yield Mutant("nan-stops", "a row that is no number is not left out", "float-tampered", clip(_not_total))
@@ -324,7 +324,7 @@ def _of_records() -> Iterator[Mutant]:
     )
     yield Mutant(
         "clipped-apart",
-        "two gradients clipped, not their difference (paper 000)",
+        "two gradients clipped, not their difference (Utpala et al. 2023)",
         "tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::test_a_change_of_gradients_is_clipped_as_one[sphere]",
         _put(SquaredDistanceChange, "clipped_sum", _apart),
     )
@@ -342,14 +342,14 @@ def _of_records() -> Iterator[Mutant]:
     )
     yield Mutant(
         "bounds-assumed",
-        "G and M of a loss taken for granted (paper 003)",
+        "G and M of a loss taken for granted (Liu and Talwar 2025)",
         "diameter-gradients",
         _put(derivatives, "_clipped_mean", lambda vectors, point, *_: vectors.sum(axis=0) / point.records),
         quick=False,
     )
     yield Mutant(
         "uphill",
-        "a gradient without its sign (paper 001)",
+        "a gradient without its sign (Maunu et al. 2022)",
         "tests/core/estimators/subspace/test_subspace_losses.py::"
         "test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics[False-Absolute()--3-1]",
         _uphill(),
@@ -471,7 +471,7 @@ def _of_batches() -> Iterator[Mutant]:
     )
     yield Mutant(
         "batch-over-n",
-        "2C/n for 2C/B, of the mean over a batch (paper 001)",
+        "2C/n for 2C/B, of the mean over a batch (Maunu et al. 2022)",
         f"{spent}[1.0-1e-05-euclidean-rsgd]",
         _batches_over_n(),
     )
@@ -574,7 +574,7 @@ def _of_streams() -> Iterator[Mutant]:
     )
     yield Mutant(
         "products-charged-once",
-        "a product charged, whatever their number (paper 003)",
+        "a product charged, whatever their number (Liu and Talwar 2025)",
         f"{test}test_the_noise_drawn_pays_for_all_products_that_see_a_record",
         _put(PrefixProducts, "cost", property(lambda self: pays(replace(self, count=1)))),
         quick=False,
@@ -587,15 +587,17 @@ def _of_streams() -> Iterator[Mutant]:
     )
     yield Mutant(
         "raw-prefix",
-        "the first prefix without noise (paper 003)",
+        "the first prefix without noise (Liu and Talwar 2025)",
         f"{test}test_the_noise_has_the_stated_variance[tree]",
         _raw_at_first(),
     )
     worst = "test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate[0.25-square-root]"
-    yield Mutant("half-leaf", "G/b for 2G/b, of leaves (paper 003)", f"{test}{worst}", _halved(PrefixSums))
+    yield Mutant(
+        "half-leaf", "G/b for 2G/b, of leaves (Liu and Talwar 2025)", f"{test}{worst}", _halved(PrefixSums)
+    )
     yield Mutant(
         "half-product",
-        "M/b for 2M/b, of products (paper 003)",
+        "M/b for 2M/b, of products (Liu and Talwar 2025)",
         f"{test}test_a_replaced_record_moves_every_product_by_at_most_the_certified_length",
         _halved(PrefixProducts),
     )
@@ -649,7 +651,7 @@ def _of_decisions() -> Iterator[Mutant]:
     )
     yield Mutant(
         "step-by-rows",
-        "a step size by the largest entry of the data (paper 004)",
+        "a step size by the largest entry of the data (Kuru et al. 2022)",
         told,
         _descended(lambda rows, step_size, **_: {"step_size": step_size / (1 + np.abs(rows).max())}),
         quick=False,
@@ -806,13 +808,13 @@ PLANTED = (
     ),
     Planted(
         "geometry",
-        "formulas as paper 000 prints them",
+        "formulas as Utpala et al. 2023 print them",
         "tests/core/manifolds/test_errata.py",
         "test_the_law_fails_where_the_paper_is_followed",
     ),
     Planted(
         "saddles",
-        "formulas as paper 003 prints them",
+        "formulas as Liu and Talwar 2025 print them",
         "tests/core/estimators/linear_model/test_spider_errata.py",
         "test_the_law_fails_where_the_paper_is_followed",
     ),

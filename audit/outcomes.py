@@ -16,6 +16,7 @@ from privest.arrays import Array
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.oracle import Oracle
 from privest.records import Records
+from privest_service.estimates.plans import run_plan
 from testing.noise import ScaledNoise
 
 ADAPTIVE = "spider"
@@ -134,7 +135,7 @@ def run(question: Question, rows: Array, told: "Seen | None" = None) -> Seen:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            end = masked(question.kind.run_plan(question.plan, gates).model_dump())
+            end = masked(run_plan(question.kind.estimator, question.plan, gates))
         except Exception as error:  # as a worker would
             end = type(error).__name__
     return Seen(end, sorted({str(warning.message) for warning in warned}), gates)

@@ -15,7 +15,7 @@ from audit.lines import Section
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of
 
 _N, _EPSILON, _DELTA = 20, 2.5, 1e-6

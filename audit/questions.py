@@ -10,10 +10,11 @@ import numpy as np
 from pydantic import BaseModel
 
 from privest.arrays import Array
+from privest.estimators.base import Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
-from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.schemas import EstimateRequest
 from testing.server import body_of
 

@@ -51,8 +51,8 @@ PAGE = Path("docs/audit.md")
 _ABOUT = f"""\
 # Audit
 
-What follows was found by `python -m audit --long`, which attacks what the service promises and writes
-this page; `python -m audit NAME` makes one attack again, and with `--long` writes its line here anew. A line
+What follows was found by `python -m audit --long`, which attacks what the service promises and writes this
+page. `python -m audit NAME` makes one attack again, alone. With `--long` it writes its line here anew. A line
 holds if the attack proves less than what is claimed, *and* proves more where the claim is broken on purpose:
 an attack that sees nothing proves nothing. All statistical bounds of one run of each line together are wrong
 with a probability of at most {1 - CONFIDENCE:.1%} (Clopper and Pearson, with Bonferroni's correction). `make

@@ -192,7 +192,7 @@ _LAWS = (
         "the length of Laplace noise, Gamma(d)",
         _laplace_length,
         (20_000, 400_000),
-        "a standard deviation for a scale, as in the code of paper 004",
+        "a standard deviation for a scale, as in the code of Kuru et al. 2022",
         partial(ScaledNoise, 1 / sqrt(2)),
     ),
     Law(

@@ -1,5 +1,6 @@
 """Pages of the dashboard on ledgers of a thousand and a hundred thousand entries: by HTTP and in Chromium."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -28,7 +29,8 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.plans import run_plan
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import entries, receipts
 from privest_service.ledger import service as ledger
@@ -173,11 +175,13 @@ def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list
         for epsilon in _EPSILONS:
             target = PrivacyTarget(epsilon, _DELTA)
             body = {"dataset": {"id": dataset.id}, "privacy": vars(target)} | options
-            plan = kind.plan(kind.options(kind.request.model_validate(body)), declared.shape(2000), target)
+            plan = kind.plan_for(
+                kind.options(kind.request.model_validate(body)), [(declared.shape(2000), target)]
+            )
             why = mechanism(kind_name, dataset.id, target, plan.releases)
             session.add(why)
             session.flush()
-            result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json()
+            result = json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan)))
             for asker in (owner.id, *analysts):
                 subjects: dict[ledger.Scope, str] = {"dataset": dataset.lineage}
                 if asker != owner.id:

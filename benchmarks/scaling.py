@@ -29,9 +29,9 @@ from privest import manifolds
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
-from privest_service.estimates import kinds
+from privest_service.estimates import tasks
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.cluster import attempt
-from privest_service.estimates.kinds import KINDS
 from testing.dask_cluster import Cluster
 
 MEMORY = 1_610_612_736
@@ -74,7 +74,7 @@ class Case:
         kind = KINDS[self.kind]
         ask = {"dataset": {"id": "x"}, "privacy": {"epsilon": 1.0}} | self.options
         options = kind.options(kind.request.model_validate(ask))
-        planned = kind.plan(options, self.schema.shape(n), PrivacyTarget(1.0, n**-1.5))
+        planned = kind.plan_for(options, [(self.schema.shape(n), PrivacyTarget(1.0, n**-1.5))])
         return kind.plans.dump_json(planned).decode()
 
     def steps(self, n: int) -> int:
@@ -125,7 +125,7 @@ MEANS = Case(
 _RUN = """
 import os, sys, time
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import run
+from privest_service.estimates.tasks import run
 from privest_service.estimates.runners.local import begin
 told = os.dup(1)
 begin(int(sys.argv[1]))
@@ -249,7 +249,7 @@ def on_cluster(client: Client, case: Case, plan: str, path: Path) -> float:
     run_token = path.with_suffix(".run_token")
     run_token.touch()
     begun = time.perf_counter()
-    args = (kinds.run, case.kind, plan, str(run_token), str(path))
+    args = (tasks.run, case.kind, plan, str(run_token), str(path))
     answer: Any = client.submit(attempt, 600.0, *args, pure=False).result()
     taken = time.perf_counter() - begun
     assert answer is not None

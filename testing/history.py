@@ -1,5 +1,6 @@
 """A believable past for an owner: weeks of questions, charged, answered and signed, written in seconds."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -14,13 +15,15 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sqlalchemy import event, select, text, update
 from sqlalchemy.orm import Session
 
+from privest.estimators.base import Plan
 from privest.privacy.calibration import mu_for
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import service as estimates
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import KINDS, Plan
+from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.plans import run_plan
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import charges, entries, receipts
@@ -242,7 +245,7 @@ def _lived(
     if question.digest not in plans:
         plans[question.digest] = estimates.plan(nothing, question)
     plan = plans[question.digest]
-    result = kind.run_plan(plan, worker.gates([], plan)).model_dump_json() if how == "committed" else ""
+    result = json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan))) if how == "committed" else ""
     ask = estimates.asked(nothing, asker, kind, request, new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 

@@ -10,7 +10,7 @@ from privest.privacy.clipping import any_floats, clipped_sum, without_axis
 
 @dataclass(frozen=True)
 class LeadingEigenvector:
-    """f(w; z) = −(wᵀz)², on the sphere (paper 000, Appendix C.2).
+    """f(w; z) = −(wᵀz)², on the sphere (Utpala et al. 2023, Appendix C.2).
 
     Its minimisers are the unit eigenvectors ±w of the largest eigenvalue of Σ zzᵀ. The negative gradient
     2(wᵀz)(z − (wᵀz)w) has length sin 2θ ≤ 1 for a unit row at angle θ from w: a clip of 1 shortens none.

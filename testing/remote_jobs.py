@@ -20,7 +20,7 @@ from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, 
 from privest.privacy.gate import ChunkSum
 from privest.records import Records
 from privest_service.estimates import worker
-from privest_service.estimates.kinds import OpenRows
+from privest_service.estimates.tasks import OpenRows
 from testing.server import HANG_GUARD
 
 SPACING = 2.0**-30

@@ -15,8 +15,8 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service as estimates
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.kinds import KINDS
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import service as ledger
@@ -49,7 +49,7 @@ def _request(dataset: str) -> Any:
 def _cost() -> Charge:
     configure_mappers()
     shape = SCHEMA.validate_json(SCHEMA_TEXT).shape(50)
-    plan = KIND.plan(KIND.options(_request("ds_x")), shape, estimates.PrivacyTarget(**TARGET))
+    plan = KIND.plan_for(KIND.options(_request("ds_x")), [(shape, estimates.PrivacyTarget(**TARGET))])
     return Charge.of(plan.target, plan.cost)
 
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
 from privest_client import models
 
@@ -13,10 +14,11 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is the same of all.
+    """What is the same of all answers, and all there is of those that have no class of their own here.
 
     Attributes:
-        job: as the service tells it.
+        job: as the service tells it; the answer is its `estimate`.
+        model: the model of that job, by which `make openapi` finds the class of an estimator's answers.
     """
 
     job: Any
@@ -186,3 +188,22 @@ class Score(Estimate):
     def standard_error(self) -> float:
         """By the noise and by the sampling of rows."""
         return float(np.hypot(self.job.estimate.standard_error, self.job.estimate.sampling_error))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of estimate.
+
+    Attributes:
+        name: in paths.
+        request: what it is asked with.
+        plan: what its plan is.
+        job: what answers the request.
+        answer: what its answer becomes.
+    """
+
+    name: str
+    request: type[BaseModel]
+    plan: type[BaseModel]
+    job: type[BaseModel]
+    answer: type[Estimate]

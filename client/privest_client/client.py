@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar, cast
 import httpx
 
 from privest_client import data, models, operations
-from privest_client.answers import Completion, FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import Conversation, Pause, Request
+from privest_client.estimators import AsyncEstimates, Estimates
 from privest_client.operations import Question, id_of
 from privest_client.showing import Budget, Plan, confirmed, progress_of_job, progress_of_upload
 
@@ -42,7 +42,7 @@ def _content(request: Request) -> dict[str, Any]:
     return request.content
 
 
-class Client(_Face):
+class Client(_Face, Estimates):
     """A Privest service, asked with one key.
 
     Every call raises a `PrivestError` that says what to do. Calls are repeated while the service is busy or
@@ -108,8 +108,7 @@ class Client(_Face):
         """The exact cost of a question and what to expect of it; free, and reads no record.
 
         Args:
-            kind: `frechet-mean`, `robust-pca`, `matrix-completion`, `logistic-regression`, or
-                `classifier-score`.
+            kind: name of an estimator, as `robust-pca`: one of `privest_client.estimators.KINDS`.
             dataset: its id, or a list of several.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
@@ -147,26 +146,6 @@ class Client(_Face):
         question = Question.of(kind, dataset, epsilon, delta, choices)
         with progress_of_job(kind, self._progress) as told:
             return self.run(operations.estimate(question, key, timeout, told))
-
-    def frechet_mean(self, dataset: Any, *, epsilon: float, **choices: Any) -> FrechetMean:
-        """A private mean on a manifold; see `estimate`."""
-        return self.estimate("frechet-mean", dataset, epsilon=epsilon, **choices)
-
-    def robust_pca(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Subspace:
-        """A private subspace that outliers do not turn; see `estimate`."""
-        return self.estimate("robust-pca", dataset, rank=rank, epsilon=epsilon, **choices)
-
-    def matrix_completion(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Completion:
-        """The subspace of vectors with gaps; see `estimate`."""
-        return self.estimate("matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices)
-
-    def logistic_regression(self, dataset: Any, *, epsilon: float, **choices: Any) -> LinearClassifier:
-        """A private linear classifier; see `estimate`."""
-        return self.estimate("logistic-regression", dataset, epsilon=epsilon, **choices)
-
-    def classifier_score(self, dataset: Any, *, epsilon: float, **choices: Any) -> Score:
-        """How good a classifier is; see `estimate`."""
-        return self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
 
     def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
         """The answer of a job that was asked for before, by its id; charges nothing."""
@@ -253,7 +232,7 @@ class Datasets:
         self._client.run(operations.call(Request("DELETE", _grant(dataset, analyst))))
 
 
-class AsyncClient(_Face):
+class AsyncClient(_Face, AsyncEstimates):
     """As `Client`, in an event loop.
 
     Args:
@@ -325,28 +304,6 @@ class AsyncClient(_Face):
         """See `Client.estimate`."""
         question = Question.of(kind, dataset, epsilon, delta, choices)
         return await self.run(operations.estimate(question, key, timeout, lambda _: None))
-
-    async def frechet_mean(self, dataset: Any, *, epsilon: float, **choices: Any) -> FrechetMean:
-        """See `Client.frechet_mean`."""
-        return await self.estimate("frechet-mean", dataset, epsilon=epsilon, **choices)
-
-    async def robust_pca(self, dataset: Any, *, rank: int, epsilon: float, **choices: Any) -> Subspace:
-        """See `Client.robust_pca`."""
-        return await self.estimate("robust-pca", dataset, rank=rank, epsilon=epsilon, **choices)
-
-    async def matrix_completion(
-        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
-    ) -> Completion:
-        """See `Client.matrix_completion`."""
-        return await self.estimate("matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices)
-
-    async def logistic_regression(self, dataset: Any, *, epsilon: float, **choices: Any) -> LinearClassifier:
-        """See `Client.logistic_regression`."""
-        return await self.estimate("logistic-regression", dataset, epsilon=epsilon, **choices)
-
-    async def classifier_score(self, dataset: Any, *, epsilon: float, **choices: Any) -> Score:
-        """See `Client.classifier_score`."""
-        return await self.estimate("classifier-score", dataset, epsilon=epsilon, **choices)
 
     async def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
         """See `Client.wait`."""

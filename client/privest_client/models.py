@@ -94,7 +94,7 @@ class CompletionUncertainty(BaseModel):
     Length of the vector of principal angles between the answer and the subspace, in radians.
 
     A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
-    entries is known: public facts do not tell more.
+    entries is known: public facts do not tell more. Part of it is not noise.
     """
 
     standard_deviation: Annotated[float, Field(title='Standard Deviation')]
@@ -176,7 +176,7 @@ class EntryView(BaseModel):
 
 class EuclideanSpace(BaseModel):
     """
-    Vectors of `dim` numbers.
+    Vectors of R^size with the usual metric.
     """
 
     model_config = ConfigDict(
@@ -184,11 +184,14 @@ class EuclideanSpace(BaseModel):
     )
     name: Annotated[Literal['euclidean'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point
+    """
 
 
 class FramesSpace(BaseModel):
     """
-    dim×rank matrices with orthonormal columns: frames (`stiefel`), or what they span (`grassmann`).
+    `stiefel`: Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2). `grassmann`: Subspaces of dimension rank, each given by any frame that spans it.
     """
 
     model_config = ConfigDict(
@@ -196,7 +199,13 @@ class FramesSpace(BaseModel):
     )
     name: Annotated[Literal['grassmann', 'stiefel'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    rows of a matrix
+    """
     rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
+    """
+    columns of a matrix
+    """
 
 
 class FrechetMeanEstimate(BaseModel):
@@ -213,18 +222,21 @@ class FrechetMeanEstimate(BaseModel):
 class Clip(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip')]
     """
-    by which one record pulls at most
+    C₀, the distance by which one record pulls at most; the public radius by default
     """
 
 
 class StepSize(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=100.0, title='Step Size')]
+    """
+    η of every step
+    """
 
 
 class Steps(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
-    of `rsvrg`: in an epoch
+    number of steps; of `rsvrg` in an epoch
     """
 
 
@@ -238,21 +250,21 @@ class Rate(RootModel[float]):
 class Epochs(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Epochs')]
     """
-    of `rsvrg`
+    of `rsvrg`: number of epochs, S
     """
 
 
 class Restarts(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Restarts')]
     """
-    of `rsvrg`
+    of `rsvrg`: number of restarts, K
     """
 
 
 class ClipChange(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip Change')]
     """
-    of `rsvrg`: bound on a record's change of gradient
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
     """
 
 
@@ -414,7 +426,7 @@ class LedgerPage(BaseModel):
 class Penalty(RootModel[float]):
     root: Annotated[float, Field(ge=0.0, le=1000000.0, title='Penalty')]
     """
-    λ of λ|w|², for features in units of the norm bound; with `logistic-nonconvex` of λ Σ w²/(1 + w²)
+    λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
 
 
@@ -441,7 +453,7 @@ class BatchSize(RootModel[int]):
 
 class LorentzSpace(BaseModel):
     """
-    Rows of `dim` + 1 numbers, time first, on the hyperboloid.
+    Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -449,6 +461,9 @@ class LorentzSpace(BaseModel):
     )
     name: Annotated[Literal['lorentz'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point, less one
+    """
 
 
 class MatrixCompletionEstimate(BaseModel):
@@ -633,7 +648,7 @@ class NewOwner(BaseModel):
 
 class ObliqueSpace(BaseModel):
     """
-    dim×rank matrices with columns of unit length.
+    Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
     """
 
     model_config = ConfigDict(
@@ -641,12 +656,18 @@ class ObliqueSpace(BaseModel):
     )
     name: Annotated[Literal['oblique'], Field(title='Name')]
     dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
+    """
+    rows of a matrix
+    """
     rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
+    """
+    columns of a matrix
+    """
 
 
 class PoincareBallSpace(BaseModel):
     """
-    Points of the open unit ball of `dim` dimensions, hyperbolic.
+    The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -654,6 +675,9 @@ class PoincareBallSpace(BaseModel):
     )
     name: Annotated[Literal['poincare-ball'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point
+    """
 
 
 class Radius(RootModel[float]):
@@ -781,13 +805,13 @@ class StepSize2(RootModel[float]):
 class Scale2(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
-    c of the losses `bounded` and `redescending`
+    c of the losses `bounded` and `redescending`, as a share of a row's length
     """
 
 
 class SPDSpace(BaseModel):
     """
-    Symmetric positive definite matrices of `dim` rows.
+    Symmetric positive definite matrices of `size` rows, whatever the metric.
     """
 
     model_config = ConfigDict(
@@ -795,10 +819,16 @@ class SPDSpace(BaseModel):
     )
     name: Annotated[Literal['spd'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=200, title='Dim')]
+    """
+    rows of a matrix
+    """
     metric: Annotated[
         Literal['affine-invariant', 'log-euclidean', 'bures-wasserstein'] | None,
         Field(title='Metric'),
     ] = 'affine-invariant'
+    """
+    of the space
+    """
 
 
 class ScoreUncertainty(BaseModel):
@@ -875,7 +905,7 @@ class Spent(BaseModel):
 
 class SphereSpace(BaseModel):
     """
-    Unit vectors of `dim` numbers.
+    Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
     """
 
     model_config = ConfigDict(
@@ -883,6 +913,9 @@ class SphereSpace(BaseModel):
     )
     name: Annotated[Literal['sphere'], Field(title='Name')]
     dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
+    """
+    coordinates of a point
+    """
 
 
 class SpreadView(BaseModel):
@@ -1110,7 +1143,7 @@ class NewUpload(BaseModel):
 
 class EuclideanSpaceInput(BaseModel):
     """
-    Vectors of `dim` numbers.
+    Vectors of R^size with the usual metric.
     """
 
     model_config = ConfigDict(
@@ -1118,11 +1151,14 @@ class EuclideanSpaceInput(BaseModel):
     )
     name: Annotated[Literal['euclidean'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point
+    """
 
 
 class FramesSpaceInput(BaseModel):
     """
-    dim×rank matrices with orthonormal columns: frames (`stiefel`), or what they span (`grassmann`).
+    `stiefel`: Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2). `grassmann`: Subspaces of dimension rank, each given by any frame that spans it.
     """
 
     model_config = ConfigDict(
@@ -1130,7 +1166,13 @@ class FramesSpaceInput(BaseModel):
     )
     name: Annotated[Literal['grassmann', 'stiefel'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    rows of a matrix
+    """
     rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
+    """
+    columns of a matrix
+    """
 
 
 class ImagesToDescriptorsInput(BaseModel):
@@ -1162,7 +1204,7 @@ class ImagesToDescriptorsInput(BaseModel):
 
 class LorentzSpaceInput(BaseModel):
     """
-    Rows of `dim` + 1 numbers, time first, on the hyperboloid.
+    Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -1170,11 +1212,14 @@ class LorentzSpaceInput(BaseModel):
     )
     name: Annotated[Literal['lorentz'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point, less one
+    """
 
 
 class ObliqueSpaceInput(BaseModel):
     """
-    dim×rank matrices with columns of unit length.
+    Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
     """
 
     model_config = ConfigDict(
@@ -1182,12 +1227,18 @@ class ObliqueSpaceInput(BaseModel):
     )
     name: Annotated[Literal['oblique'], Field(title='Name')]
     dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
+    """
+    rows of a matrix
+    """
     rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
+    """
+    columns of a matrix
+    """
 
 
 class PoincareBallSpaceInput(BaseModel):
     """
-    Points of the open unit ball of `dim` dimensions, hyperbolic.
+    The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -1195,6 +1246,9 @@ class PoincareBallSpaceInput(BaseModel):
     )
     name: Annotated[Literal['poincare-ball'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
+    """
+    numbers in a point
+    """
 
 
 class Radius1(RootModel[float]):
@@ -1203,7 +1257,7 @@ class Radius1(RootModel[float]):
 
 class SPDSpaceInput(BaseModel):
     """
-    Symmetric positive definite matrices of `dim` rows.
+    Symmetric positive definite matrices of `size` rows, whatever the metric.
     """
 
     model_config = ConfigDict(
@@ -1211,15 +1265,21 @@ class SPDSpaceInput(BaseModel):
     )
     name: Annotated[Literal['spd'], Field(title='Name')]
     dim: Annotated[int, Field(ge=1, le=200, title='Dim')]
+    """
+    rows of a matrix
+    """
     metric: Annotated[
         Literal['affine-invariant', 'log-euclidean', 'bures-wasserstein'] | None,
         Field(title='Metric'),
     ] = 'affine-invariant'
+    """
+    of the space
+    """
 
 
 class SphereSpaceInput(BaseModel):
     """
-    Unit vectors of `dim` numbers.
+    Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
     """
 
     model_config = ConfigDict(
@@ -1227,6 +1287,9 @@ class SphereSpaceInput(BaseModel):
     )
     name: Annotated[Literal['sphere'], Field(title='Name')]
     dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
+    """
+    coordinates of a point
+    """
 
 
 class UnitInput(BaseModel):
@@ -1500,6 +1563,14 @@ class LabelledSchemaOutput(BaseModel):
 class LogisticRegressionEstimate(BaseModel):
     """
     The private classifier, for features in the units in which they were uploaded.
+
+    Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
+    plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
+    moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
+    of `clipped` is a bound; of `escape` and `spider` it is what the steps added, of the latter those since it
+    last left a saddle point, which curvature may since have made more of. The small batches of `spider` err
+    by sampling more than all records do, which is in no error. Scores of the losses `sigmoid` and `savage`
+    tell sides and no chances.
     """
 
     coefficients: Annotated[
@@ -1595,7 +1666,7 @@ class Receipt(BaseModel):
 
 class RobustPCAJob(BaseModel):
     """
-    A robust PCA, once its job is committed.
+    Robust PCA: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -1621,7 +1692,7 @@ class RobustPCAJob(BaseModel):
 
 class RobustPCAPlanView(BaseModel):
     """
-    The plan of a robust PCA.
+    Robust PCA: a plan.
     """
 
     kind: Annotated[str, Field(title='Kind')]
@@ -1734,7 +1805,7 @@ class NewHandle(BaseModel):
 
 class ClassifierScoreJob(BaseModel):
     """
-    A classifier's score, once its job is committed.
+    Classifier score: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -1760,7 +1831,7 @@ class ClassifierScoreJob(BaseModel):
 
 class ClassifierScorePlanView(BaseModel):
     """
-    The plan of a classifier's score.
+    Classifier score: a plan.
     """
 
     kind: Annotated[str, Field(title='Kind')]
@@ -1818,7 +1889,7 @@ class DatasetView(BaseModel):
 
 class FrechetMeanJob(BaseModel):
     """
-    A Fréchet mean, once its job is committed.
+    Fréchet mean: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -1844,7 +1915,7 @@ class FrechetMeanJob(BaseModel):
 
 class FrechetMeanPlanView(BaseModel):
     """
-    The plan of a Fréchet mean.
+    Fréchet mean: a plan.
     """
 
     kind: Annotated[str, Field(title='Kind')]
@@ -1920,7 +1991,7 @@ class JobView(BaseModel):
 
 class LogisticRegressionJob(BaseModel):
     """
-    A logistic regression, once its job is committed.
+    Logistic regression: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -1946,7 +2017,7 @@ class LogisticRegressionJob(BaseModel):
 
 class LogisticRegressionPlanView(BaseModel):
     """
-    The plan of a logistic regression.
+    Logistic regression: a plan.
     """
 
     kind: Annotated[str, Field(title='Kind')]
@@ -1976,7 +2047,7 @@ class LogisticRegressionPlanView(BaseModel):
 
 class MatrixCompletionJob(BaseModel):
     """
-    A matrix completion, once its job is committed.
+    Matrix completion: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -2002,7 +2073,7 @@ class MatrixCompletionJob(BaseModel):
 
 class MatrixCompletionPlanView(BaseModel):
     """
-    The plan of a matrix completion.
+    Matrix completion: a plan.
     """
 
     kind: Annotated[str, Field(title='Kind')]
@@ -2068,11 +2139,11 @@ class LogisticRegressionRequest(BaseModel):
         Field(title='Solver'),
     ] = None
     """
-    by default `newton` where there are records enough, else `clipped`; of another loss than `logistic` `escape`, or `spider` if it is asked for, which sees each record once
+    `newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
-    λ of λ|w|², for features in units of the norm bound; with `logistic-nonconvex` of λ Σ w²/(1 + w²)
+    λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
     steps: Annotated[Steps1 | None, Field(title='Steps')] = None
     """
@@ -2087,6 +2158,9 @@ class LogisticRegressionRequest(BaseModel):
     of a descent's random batches, expected or exact; by default all records
     """
     intercept: Annotated[bool | None, Field(title='Intercept')] = True
+    """
+    whether there is one
+    """
     standardisation: Annotated[
         Literal['public', 'private'] | None, Field(title='Standardisation')
     ] = 'public'
@@ -2176,17 +2250,17 @@ class RobustPCARequest(BaseModel):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients, random batches, or descents over a convex relaxation
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
     """
     start: Annotated[
         Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
     ] = None
     """
-    a public random subspace, or what a noisy second moment or sketch shows
+    a public random subspace, or the leading one of a noisy second moment or sketch
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
-    choose the start among subspaces of one with a dimension more
+    choose the start, by a bounded loss, among subspaces of one with a dimension more
     """
     center: Annotated[bool | None, Field(title='Center')] = False
     """
@@ -2202,7 +2276,7 @@ class RobustPCARequest(BaseModel):
     """
     scale: Annotated[Scale2 | None, Field(title='Scale')] = None
     """
-    c of the losses `bounded` and `redescending`
+    c of the losses `bounded` and `redescending`, as a share of a row's length
     """
     rate: Annotated[Rate | None, Field(title='Rate')] = None
     """
@@ -2274,22 +2348,25 @@ class FrechetMeanRequest(BaseModel):
     """
     start: Annotated[list[Any] | None, Field(title='Start')] = None
     """
-    first iterate, as nested lists
+    first iterate, as nested lists; the public centre by default
     """
     clip: Annotated[Clip | None, Field(title='Clip')] = None
     """
-    by which one record pulls at most
+    C₀, the distance by which one record pulls at most; the public radius by default
     """
     step_size: Annotated[StepSize | None, Field(title='Step Size')] = None
+    """
+    η of every step
+    """
     steps: Annotated[Steps | None, Field(title='Steps')] = None
     """
-    of `rsvrg`: in an epoch
+    number of steps; of `rsvrg` in an epoch
     """
     solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'] | None, Field(title='Solver')] = (
         None
     )
     """
-    full gradients, random batches, or both; by default the best
+    full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients
     """
     rate: Annotated[Rate | None, Field(title='Rate')] = None
     """
@@ -2303,15 +2380,15 @@ class FrechetMeanRequest(BaseModel):
     """
     epochs: Annotated[Epochs | None, Field(title='Epochs')] = None
     """
-    of `rsvrg`
+    of `rsvrg`: number of epochs, S
     """
     restarts: Annotated[Restarts | None, Field(title='Restarts')] = None
     """
-    of `rsvrg`
+    of `rsvrg`: number of restarts, K
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: bound on a record's change of gradient
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')

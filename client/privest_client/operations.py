@@ -11,7 +11,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from privest_client import models
-from privest_client.answers import Completion, Estimate, FrechetMean, LinearClassifier, Score, Subspace
+from privest_client.answers import Estimate, Kind
 from privest_client.calls import Conversation, Pause, Request, call
 from privest_client.data import Counted, Schema, Upload
 from privest_client.errors import (
@@ -22,6 +22,7 @@ from privest_client.errors import (
     StillRunning,
     UnexpectedAnswer,
 )
+from privest_client.estimators import KINDS
 
 _FINAL = ("committed", "failed", "voided")
 
@@ -30,47 +31,10 @@ _NO_CHOICES = {"dataset", "privacy"}
 
 _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
-E = TypeVar("E", bound=Estimate)
 M = TypeVar("M", bound=BaseModel)
 
 Told = Callable[[str], None]
 """Is told the state of a job whenever it was asked for."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of estimate.
-
-    Attributes:
-        name: in paths.
-        request: what it is asked with.
-        plan: what its plan is.
-        answer: what its answer becomes.
-    """
-
-    name: str
-    request: type[BaseModel]
-    plan: type[BaseModel]
-    answer: type[Estimate]
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("frechet-mean", models.FrechetMeanRequest, models.FrechetMeanPlanView, FrechetMean),
-        Kind("robust-pca", models.RobustPCARequest, models.RobustPCAPlanView, Subspace),
-        Kind(
-            "matrix-completion", models.MatrixCompletionRequest, models.MatrixCompletionPlanView, Completion
-        ),
-        Kind(
-            "logistic-regression",
-            models.LogisticRegressionRequest,
-            models.LogisticRegressionPlanView,
-            LinearClassifier,
-        ),
-        Kind("classifier-score", models.ClassifierScoreRequest, models.ClassifierScorePlanView, Score),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -246,8 +210,8 @@ def estimate(question: Question, key: str | None, timeout: float, told: Told) ->
     begun = time.monotonic()
     told("asked")
     response = yield from call(Request("POST", path, {"json": question.body, "headers": headers}))
-    job = _read(question.kind.answer.model, response)
-    return (yield from _ended(question.kind.answer, job, timeout - (time.monotonic() - begun), told))
+    job = _read(question.kind.job, response)
+    return (yield from _ended(question.kind, job, timeout - (time.monotonic() - begun), told))
 
 
 def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
@@ -260,12 +224,12 @@ def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
         PrivestError: see `call`.
     """
     found = yield from fetch(models.JobView, "GET", f"/v1/jobs/{job_id}")
-    answer = KINDS[found.kind].answer
-    job = answer.model.model_validate(found.model_dump(by_alias=True, mode="json"))
-    return (yield from _ended(answer, job, timeout, told))
+    kind = KINDS[found.kind]
+    job = kind.job.model_validate(found.model_dump(by_alias=True, mode="json"))
+    return (yield from _ended(kind, job, timeout, told))
 
 
-def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversation[E]:
+def _ended(kind: Kind, job: Any, timeout: float, told: Told) -> Conversation[Estimate]:
     deadline, pause = time.monotonic() + timeout, 0.1
     while job.state not in _FINAL:
         told(job.state)
@@ -273,7 +237,7 @@ def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversatio
             raise StillRunning(f"job {job.id} still runs: client.wait({job.id!r}) waits on", job.id)
         yield Pause(pause)
         pause = min(1.5 * pause, 2.0)
-        job = yield from fetch(answer.model, "GET", f"/v1/jobs/{job.id}")
+        job = yield from fetch(kind.job, "GET", f"/v1/jobs/{job.id}")
     if job.state != "committed":
         why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
@@ -283,7 +247,7 @@ def _ended(answer: type[E], job: Any, timeout: float, told: Told) -> Conversatio
             "in `charges` of this error's job",
             job,
         )
-    return answer(job)
+    return kind.answer(job)
 
 
 def _wait(timeout: float) -> int:

@@ -71,13 +71,13 @@ class SymmetricCoordinates:
 
     @cached_property
     def _upper(self) -> tuple[NDArray[np.intp], Array]:
-        """Of each coordinate, its place in the flattened matrix and its weight."""
+        """Place in the flattened matrix, and weight, of each coordinate."""
         rows, columns = np.triu_indices(self.rows)
         return rows * self.rows + columns, np.where(rows == columns, 1.0, sqrt(2.0))
 
     @cached_property
     def _both(self) -> tuple[NDArray[np.intp], Array]:
-        """Of each entry of the matrix, its place among the coordinates and its weight."""
+        """Place among the coordinates, and weight, of each entry of the matrix."""
         places, weights = self._upper
         filled = np.zeros((self.rows, self.rows), dtype=np.intp)
         filled.flat[places] = np.arange(self.size)

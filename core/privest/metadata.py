@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -19,6 +19,9 @@ class DatasetMetadata(ABC):
     """Public facts of n records. They come from the owner's schema, never from the rows."""
 
     n: int
+
+    kind: ClassVar[str]
+    """What a schema calls such datasets."""
 
     @property
     @abstractmethod
@@ -61,6 +64,8 @@ class PointsMetadata(DatasetMetadata):
         radius: and how far from there at most.
     """
 
+    kind = "points"
+
     manifold: dict[str, Any]
     center: list[Any] | None = None
     radius: float | None = None
@@ -85,7 +90,7 @@ class PointsMetadata(DatasetMetadata):
         return self.space.canonical(rows)
 
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """About the public centre, within about 1 of it."""
+        """Synthetic points within about 1 of the public centre."""
         space = self.space
         steps = rng.standard_normal((count, space.coordinate_size))
         steps *= min(self.search_radius, 1.0) / sqrt(space.coordinate_size)
@@ -93,12 +98,12 @@ class PointsMetadata(DatasetMetadata):
 
     @cached_property
     def search_center(self) -> Array:
-        """Of the ball in which an estimate is sought: the public centre, else the manifold's reference."""
+        """Centre of the search ball: the public one, else the manifold's reference."""
         return self.space.reference if self.center is None else self.point(self.center, "center")
 
     @property
     def search_radius(self) -> float:
-        """Of that ball: the public radius, else the manifold's natural one."""
+        """Radius of the search ball: the public one, else the manifold's natural one."""
         return self.space.natural_radius if self.radius is None else self.radius
 
     def point(self, given: Sequence[object], name: str) -> Array:
@@ -128,6 +133,8 @@ class VectorsMetadata(DatasetMetadata):
         norm_bound: length to which the gate shortens a record where its length counts.
     """
 
+    kind = "vectors"
+
     dim: int
     norm_bound: float = 1.0
 
@@ -146,7 +153,7 @@ class VectorsMetadata(DatasetMetadata):
         return rows
 
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """Of about the length that is allowed."""
+        """Synthetic rows of about the length that is allowed."""
         return rng.standard_normal((count, self.dim)) * (self.norm_bound / sqrt(self.dim))
 
 
@@ -159,6 +166,8 @@ class PartialVectorsMetadata(DatasetMetadata):
         dim: numbers in a record.
         known: about the share of entries that are known, as declared; forecasts and steps rest on it.
     """
+
+    kind = "partial-vectors"
 
     dim: int
     known: float = 0.5
@@ -175,11 +184,11 @@ class PartialVectorsMetadata(DatasetMetadata):
         return np.where(np.isinf(rows).any(axis=-1), 1, 0)
 
     def canonical(self, rows: Array) -> Array:
-        """With one NaN for all: there are many of different bits."""
+        """Rows in which every NaN has the same bits."""
         return np.where(np.isnan(rows), np.nan, rows)
 
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """Of length about 1 if all were known, each entry with the declared probability."""
+        """Synthetic rows of length about 1, each entry known with the declared probability."""
         rows = rng.standard_normal((count, self.dim)) / sqrt(self.dim)
         return np.where(rng.random(rows.shape) < self.known, rows, np.nan)
 
@@ -196,6 +205,8 @@ class LabelledMetadata(DatasetMetadata):
         mean: public mean of each feature, if it is known.
         scale: public scale of each feature, if it is known.
     """
+
+    kind = "labelled"
 
     features: tuple[str, ...]
     label: str
@@ -219,7 +230,7 @@ class LabelledMetadata(DatasetMetadata):
 
     @property
     def usual_length(self) -> float:
-        """Of a standardised feature vector: its bound, else √d where scales are known, else 1."""
+        """Usual length of a standardised vector: its bound, else √d where scales are known, else 1."""
         if self.norm_bound is not None:
             return self.norm_bound
         return 1.0 if self.scale is None else sqrt(self.dim)

@@ -17,7 +17,7 @@ CHUNK = 4096
 """Records in a chunk at most, by row index: public, and the same whatever the worker."""
 
 MOST_PLACES = 1000
-"""For rows in a record that is a group of them."""
+"""Most rows in a record that is a group of rows."""
 
 _CHUNK_BYTES = 2**24
 """Wide rows fall into smaller chunks, so that there are some for every thread."""
@@ -30,7 +30,7 @@ OfChunk = Callable[[Array], NDArray[np.int64]]
 """Makes integers of the records of a chunk."""
 
 OfPieces = Callable[[Iterable[Array]], NDArray[np.int64]]
-"""The same of a chunk that comes in pieces."""
+"""A function that makes integers of the records of a chunk that comes in pieces."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         return tags
 
     def _plan(self, n: int, classes: NDArray[Any]) -> LogisticPlan:
-        """Of a fit to n rows, from public facts alone."""
+        """The plan of a fit to n rows, from public facts alone."""
         dim = self.n_features_in_
         mean, scale = _facts("mean", self.mean, dim), _facts("scale", self.scale, dim)
         bound = self.norm_bound

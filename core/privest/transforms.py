@@ -15,7 +15,7 @@ _FIRST = np.outer([1, 2, 1], [1, 0, -1]) / 4
 _SECOND = np.outer([1, 4, 6, 4, 1], [1, 0, -2, 0, 1]) / 32
 
 _LARGEST_GRADIENT = sqrt(5) / 2
-"""Of (I_x, I_y) together: max over θ of the positive entries of cos θ·K + sin θ·Kᵀ is cos θ + ½ sin θ."""
+"""Largest length of (I_x, I_y): the positive entries of cos θ·K + sin θ·Kᵀ add up to cos θ + ½ sin θ."""
 
 
 class Transform(Protocol):
@@ -42,7 +42,7 @@ class Transform(Protocol):
 
 @dataclass(frozen=True)
 class CovarianceDescriptors(Transform):
-    """Of images: the covariance of features over the pixels of one image (paper 000, Appendix C.1).
+    """Covariance of features over the pixels of one image (Utpala et al. 2023, Appendix C.1).
 
     The features are x, y, the intensities, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the gradient, of
     the mean intensity where there are several: 7 and as many as there are channels.
@@ -113,7 +113,7 @@ class CovarianceDescriptors(Transform):
 
 @dataclass(frozen=True)
 class WindowCovariances(Transform):
-    """Of windows of a time series: the covariance of the channels over the moments of one window.
+    """Covariance of the channels of a time series over the moments of one window.
 
     Attributes:
         length: moments of a window, (length, channels).
@@ -155,7 +155,7 @@ def _covariances(samples: Array, regulariser: float) -> Array:
 
 @dataclass(frozen=True)
 class Indicators(Transform):
-    """Of table rows: the places of categories become indicators, one for each category of a column.
+    """Table rows in which the places of categories become indicators, one for each category of a column.
 
     Attributes:
         categories: of every column how many there are, or 0 where it holds numbers.

@@ -11,7 +11,6 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
-    Field,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -30,8 +29,8 @@ Name = Annotated[
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
 
-Count = Annotated[int, Field(ge=1, le=2**53 - 1)]
-"""Of steps and the like: what JSON holds exactly, and so its canonical form, which keys are bound to."""
+EXACT = 2**53 - 1
+"""The largest whole number that JSON holds exactly, and so its canonical form, which keys are bound to."""
 
 
 def _numbers(given: Any, depth: int = 0) -> Any:

@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 CASES = {
     "grey": (CovarianceDescriptors(5, 7), RNG.integers(0, 256, (40, 5, 7)) * 1.0, 8),
     "colour": (CovarianceDescriptors(6, 4, 3), RNG.integers(0, 256, (40, 6, 4, 3)) * 1.0, 10),
-    "paper 000": (
+    "Utpala et al. 2023": (
         CovarianceDescriptors(6, 4, 3, orientation=True),
         RNG.integers(0, 256, (40, 6, 4, 3)) * 1.0,
         11,
@@ -49,7 +49,7 @@ def test_raw_records_have_their_shape_and_keep_the_rules(name):
     assert transform(rows).shape[-1] == size
 
 
-@pytest.mark.parametrize("name", ["grey", "colour", "paper 000", "windows"])
+@pytest.mark.parametrize("name", ["grey", "colour", "Utpala et al. 2023", "windows"])
 def test_points_are_positive_definite_also_of_blank_records(name):
     transform, rows, size = CASES[name]
     space = manifolds.get("spd", dim=size)

@@ -10,7 +10,7 @@ PAGE = ROOT / "docs" / "references.md"
 CITING = ("core", "service", "client", "audit", "benchmarks", "testing", "tests", "docs", "examples")
 
 NAME = r"[A-Z][\w-]+(?:’s|'s)?"
-CITED = re.compile(rf"({NAME})((?:,? {NAME})*(?:,? and {NAME}|,? et al\.)?)(?:,)? \(?((?:19|20)\d\d)\b")
+CITED = re.compile(rf"({NAME})((?:, {NAME})*(?:,? and {NAME}|,? et al\.)?)(?:,)? \(?((?:19|20)\d\d)\b")
 """Surnames and a year: `Mironov 2012`, `Balle and Wang (2018)`, `Balle, Barthe and Gaboardi 2018`."""
 
 NO_AUTHORS = {*month_name, *month_abbr, "Measured", "Python", "Ward"}
@@ -61,4 +61,4 @@ def test_what_is_said_to_use_a_work_is_there() -> None:
 def test_no_paper_is_called_by_a_number() -> None:
     numbered = re.compile(r"\bpapers? 00\d", re.IGNORECASE)
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-    assert not [page.name for page in pages if page.name != "audit.md" and numbered.search(page.read_text())]
+    assert not [page.name for page in pages if numbered.search(page.read_text())]

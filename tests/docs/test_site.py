@@ -79,6 +79,20 @@ def test_no_link_is_dead_in_the_repository_either() -> None:
     assert len(links) > 80
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    """By its path, or by its name where the page gives no path."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests/docs/test_documents.py"]
+    named = {
+        (page.name, name)
+        for page in pages
+        for name in re.findall(r"(?:tests/[\w/]+/)?\btest_\w+\.py\b", page.read_text())
+    }
+    tests = list((ROOT / "tests").rglob("test_*.py"))
+    there = {test.name for test in tests} | {str(test.relative_to(ROOT)) for test in tests}
+    assert len(named) > 40
+    assert not sorted((page, name) for page, name in named if name not in there)
+
+
 def test_nothing_is_loaded_from_elsewhere(site: dict[Path, Page]) -> None:
     assert not [link for page in site.values() for link in page.loaded if urlparse(link).netloc]
 

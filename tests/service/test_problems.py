@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.submissions import NewHandle
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.owners.schemas import NewOwner
 from privest_service.problems import faults_of
 from testing.server import Server, problem

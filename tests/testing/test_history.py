@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from privest_service.database import Database
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.jobs.models import Job
 from testing.history import past, signing_key
 from testing.server import LABELLED, Server, books_balance, spd, told_apart

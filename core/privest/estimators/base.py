@@ -1,12 +1,24 @@
-"""What the plans of all estimators have in common."""
+"""The contract of an estimator: what its declaration says of it, and what all plans have in common."""
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from privest.metadata import DatasetMetadata
+from privest.options import Options
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+
+
+class ExpectedError(Protocol):
+    """How far an answer is expected to be off, from public facts; a dataclass."""
+
+    @property
+    def standard_deviation(self) -> float:
+        """The one number that is shown where there is room for one."""
+        ...
 
 
 class Plan(Protocol):
@@ -39,7 +51,7 @@ class Plan(Protocol):
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         ...
 
     @property
@@ -56,3 +68,55 @@ class Plan(Protocol):
     def warnings(self) -> tuple[str, ...]:
         """For the analyst."""
         ...
+
+
+S = TypeVar("S", bound=Options)
+M = TypeVar("M", bound=DatasetMetadata)
+P = TypeVar("P", bound=Plan)
+A = TypeVar("A")
+
+
+def _never(_: Any) -> bool:
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimator(Generic[S, M, P, A]):
+    """All that others need to know of one estimator: from it follow its routes, schemas, pages and clients.
+
+    The fields of `spec`, `answer` and `error`, and the shown ones of `plan_type`, may bear an `Option` or a
+    `Doc` as the metadata of their types. Everything that these say is said nowhere else.
+
+    Attributes:
+        name: in paths, in ledgers and in messages, like `robust-pca`.
+        schema_name: with which the names of its schemas begin, like `RobustPCA`.
+        title: what people call it in a table.
+        summary: what it estimates, in one line.
+        metadata: the public facts of the datasets that it takes.
+        spec: a dataclass of what an analyst may choose.
+        plan_type: a dataclass of everything about a run, before any row is read.
+        error: the dataclass of a plan's `expected_error`.
+        answer: the dataclass of what a run answers.
+        plan: plans a run from public facts alone; raises ValueError for a choice that is out of range.
+        run: estimates; sees the plan and an oracle's noisy answers, never a row.
+        shown: fields and properties of a plan that an analyst reads, besides those of every plan.
+        error_meaning: of `standard_deviation` in the expected error, for people.
+        error_title: what that number is called.
+        is_heavy: whether a plan of this spec takes long, or libraries that a web process does without.
+    """
+
+    name: str
+    schema_name: str
+    title: str
+    summary: str
+    metadata: type[M]
+    spec: type[S]
+    plan_type: type[P]
+    error: type[ExpectedError]
+    answer: type[A]
+    plan: Callable[[S, M, PrivacyTarget], P]
+    run: Callable[[P, Oracle], A]
+    shown: tuple[str, ...] = ()
+    error_meaning: str
+    error_title: str = "Error to expect"
+    is_heavy: Callable[[S], bool] = _never

@@ -48,26 +48,26 @@ R = TypeVar("R")
 S = TypeVar("S", bound=DatasetMetadata)
 
 _UNLIKE = 0.5
-"""Root mean square by which means of two owners are taken to differ, in units of what one record may add.
+"""Root mean square difference assumed between two owners' means, in units of what one record may add.
 Measured on digits that are sorted among owners, and shuffled: docs/reproductions.md."""
 
 _STANDS_FOR = 1e-6
-"""δ of a course's own target at most; that stands for its μ, and is promised to nobody."""
+"""Largest δ of the target that the common plan is made for; it stands for a μ and is promised to nobody."""
 
 _MOST_RELEASES = 10_000
-"""Of all datasets together, each with noise of its own: they are stored, and shown."""
+"""Most releases of all datasets together; each has noise of its own, is stored and is shown."""
 
 _MOST_ANSWERS, _MOST_NUMBERS = 1_000_000, 2_000_000_000
-"""Of all gates together, and numbers in these, however few records there are: more take minutes."""
+"""Most answers of all gates together, and most numbers in them; more take minutes."""
 
 _MOST_CERTIFIED = 400
 """Blocks of random batches that are certified for owners who differ: each takes a twentieth of a second."""
 
 _LEANS = 0.02
-"""By this much weight on some datasets beyond their share of the records, the analyst is told."""
+"""Weight beyond some datasets' share of the records from which on the analyst is warned."""
 
 _SAFE = 1 - 4e-9
-"""Of an owner's noise budget, for what the course's target may be off from the μ that it stands for."""
+"""Factor on an owner's budget, as the target of the common plan stands for its μ only within rounding."""
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,19 @@ class Federated(Generic[P]):
 
     @property
     def target(self) -> PrivacyTarget:
-        """(ε, δ) that holds for every record of every owner, if for most of them not the least."""
+        """(ε, δ) that holds for every record of every owner; for many of them a smaller one holds too."""
         targets = [part.target for part in self.parts]
         return PrivacyTarget(max(t.epsilon for t in targets), max(t.delta for t in targets))
 
     @property
     def cost(self) -> Cost:
-        """The same in the currency. What each owner is charged is the cost of its part."""
+        """Cost that holds for every record. Each owner is charged the cost of its own part."""
         costs = [part.cost for part in self.parts]
         return Cost(max(c.mu_squared for c in costs), max(c.slack for c in costs))
 
     @property
     def shape(self) -> DatasetMetadata:
-        """Of all records."""
+        """Public facts of all records together."""
         return self.course.shape
 
     @property
@@ -136,7 +136,7 @@ class Federated(Generic[P]):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Of the gate that gives most."""
+        """Releases of the part that is charged most."""
         return self.most.releases
 
     @property
@@ -146,17 +146,17 @@ class Federated(Generic[P]):
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self.course.steps
 
     @property
     def expected_error(self) -> Any:
-        """By the noise of all gates together."""
+        """Error by the noise of all gates together, from public facts."""
         return self.course.expected_error
 
     @property
     def mechanism(self) -> str:
-        """In words."""
+        """The noise in words."""
         return f"weighted means over {len(self.parts)} gates, of which the least noisy: {self.most.mechanism}"
 
 
@@ -267,12 +267,12 @@ def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
     if isfinite(worth):
         epsilon = worth / n if pure else epsilon_within(worth / n, delta)
     if not 0.0 < epsilon < inf:
-        raise ValueError("no common course can be planned for epsilons as small, or as large, as these")
+        raise ValueError("these epsilons are too small or too large for a common plan")
     return PrivacyTarget(epsilon, delta)
 
 
 def _weights(counts: Array, noise: Array) -> Array:
-    """Of the owners' answers: those that bring the pooled mean nearest to that of all records.
+    """The owners' weights that bring the pooled mean nearest to the mean of all records.
 
     Where owners' means differ independently by h = `_UNLIKE` in root mean square, and noise has the variance
     v_i on them, E|Σ w_i·m̃_i − Σ p_i·m_i|² = Σ w_i²·v_i + h²·Σ (w_i − p_i)² for shares p_i of the records. On
@@ -313,7 +313,7 @@ def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
         elif not isinstance(release, SubsampledSum):
-            raise ValueError("spider is of one dataset alone: name one, or ask for the solver escape")
+            raise ValueError("spider works on one dataset only: name one, or ask for the solver escape")
         elif release.noise == "gaussian":
             found.append(next(batches))
         else:
@@ -365,7 +365,10 @@ def _batches(
 
 
 def _of_somebody_in_all(parts: Sequence[Part]) -> str:
-    """Whose records lie with several owners is known to nobody here; asking the rows would tell of them."""
+    """The warning about people with a record in every dataset.
+
+    Who they are is known to nobody here, and asking the rows would tell.
+    """
     delta = fsum(part.target.delta for part in parts)
     if delta == 0:
         epsilon = fsum(part.target.epsilon for part in parts)

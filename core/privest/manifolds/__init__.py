@@ -1,6 +1,7 @@
-"""Geometry alone: one file per space, found by name with `get`."""
+"""Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from privest.manifolds.base import Embedded, Manifold
 from privest.manifolds.euclidean import Euclidean
@@ -8,43 +9,59 @@ from privest.manifolds.grassmann import Grassmann
 from privest.manifolds.lorentz import Lorentz
 from privest.manifolds.oblique import Oblique
 from privest.manifolds.poincare_ball import PoincareBall
-from privest.manifolds.spd import METRICS
+from privest.manifolds.spd import SPD
 from privest.manifolds.sphere import Sphere
 from privest.manifolds.stiefel import Stiefel
+from privest.options import Doc, Option, declared
 
-__all__ = ["Embedded", "Manifold", "get"]
+__all__ = ["MANIFOLDS", "Embedded", "Manifold", "compact", "declaration", "get", "parameters"]
 
-
-def _spd(dim: int, metric: str = "affine-invariant") -> Manifold:
-    if metric not in METRICS:
-        raise ValueError(f"metric of spd must be one of {', '.join(METRICS)}")
-    return METRICS[metric](dim)
-
-
-_BUILDERS: Mapping[str, Callable[..., Manifold]] = {
-    "euclidean": Euclidean,
-    "sphere": Sphere,
-    "spd": _spd,
-    "poincare-ball": PoincareBall,
-    "lorentz": Lorentz,
-    "stiefel": Stiefel,
-    "grassmann": Grassmann,
-    "oblique": Oblique,
+MANIFOLDS: dict[str, Callable[..., Manifold]] = {
+    Euclidean.name: Euclidean,
+    Sphere.name: Sphere,
+    SPD.name: SPD.of,
+    PoincareBall.name: PoincareBall,
+    Lorentz.name: Lorentz,
+    Stiefel.name: Stiefel,
+    Grassmann.name: Grassmann,
+    Oblique.name: Oblique,
 }
+"""What builds each manifold. Its parameters are declared where it is defined, as `Option`s of their types."""
+
+
+def declaration(name: str) -> Any:
+    """The function whose parameters are those of the manifold called `name`: all of a family share one."""
+    build: Any = MANIFOLDS[name]
+    return build.__init__ if isinstance(build, type) else build
+
+
+def parameters(name: str) -> Mapping[str, tuple[Any, Doc]]:
+    """The parameters of the manifold called `name`: their types, and what is declared of them."""
+    return declared(declaration(name))
+
+
+def compact() -> list[str]:
+    """The names of the compact submanifolds of spaces of arrays."""
+    return [
+        name for name, build in MANIFOLDS.items() if isinstance(build, type) and issubclass(build, Embedded)
+    ]
 
 
 def get(name: str, **params: object) -> Manifold:
     """The manifold called `name`.
 
-    Names and parameters: `euclidean` (dim), `sphere` (dim: of the ambient space), `spd` (dim: rows of
-    the matrices; metric: `affine-invariant`, `log-euclidean` or `bures-wasserstein`), `poincare-ball`
-    (dim), `lorentz` (dim; points have dim + 1 entries, time first), `stiefel` and `grassmann` (dim: of
-    the ambient space; rank: columns of a frame), `oblique` (dim: of a column; rank: how many).
+    Args:
+        name: one of `MANIFOLDS`.
+        params: as its class, or `SPD.of`, declares them: `dim`, `rank` of matrices, `metric` of spd.
 
     Raises:
         ValueError: no such name, or parameters out of range.
         TypeError: parameters the manifold does not have.
     """
-    if name not in _BUILDERS:
-        raise ValueError(f"unknown manifold; known are {', '.join(sorted(_BUILDERS))}")
-    return _BUILDERS[name](**params)
+    if name not in MANIFOLDS:
+        raise ValueError(f"unknown manifold; known are {', '.join(sorted(MANIFOLDS))}")
+    known = parameters(name)
+    for param, value in params.items():
+        if param in known and isinstance(doc := known[param][1], Option):
+            doc.check(f"{param} of {name}", value)
+    return MANIFOLDS[name](**params)

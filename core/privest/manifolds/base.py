@@ -21,7 +21,7 @@ class Manifold(ABC):
     curvature: ClassVar[tuple[float, float]]
     """Lower and upper bound of the sectional curvature."""
     widest_radius: ClassVar[float] = 1e100
-    """Of a search ball: float64 holds its points, and those a step of its diameter away."""
+    """Largest radius of a search ball: float64 holds its points, and those a step of its diameter away."""
 
     @property
     @abstractmethod
@@ -106,7 +106,7 @@ class Manifold(ABC):
     def transport_from_reference(self, base: Array, v: Array) -> Array:
         """A linear isometry from the tangent space at the reference to that at `base`.
 
-        It is all that paper 000, Section 3, asks for. On frames (`stiefel`, `grassmann`) no more is
+        It is all that Utpala et al. (2023), Section 3, ask for. On frames (`stiefel`, `grassmann`) no more is
         promised; elsewhere it is the parallel transport along the geodesic.
         """
 
@@ -119,7 +119,7 @@ class Manifold(ABC):
         """The adjoint of `coordinates`: its inverse on its image, and an orthogonal projection before it.
 
         An isotropic Gaussian in coordinates therefore becomes the tangent Gaussian at `base`
-        (paper 000, Section 3): E|v|² = dim·σ² for standard deviation σ, at every base point.
+        (Utpala et al. 2023, Section 3): E|v|² = dim·σ² for standard deviation σ, at every base point.
         """
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
@@ -159,7 +159,7 @@ class Manifold(ABC):
         sigma: float,
         size: int | tuple[int, ...] | None = None,
     ) -> Array:
-        """Tangent Gaussian vectors at one base point (paper 000, Algorithm 2).
+        """Tangent Gaussian vectors at one base point (Utpala et al. 2023, Algorithm 2).
 
         Args:
             rng: source of randomness; for noise that protects records it comes from the gate alone.
@@ -182,12 +182,15 @@ class Embedded(Manifold):
     """
 
     reach: ClassVar[float]
-    """The constant of proximal smoothness (paper 002, Definition 2.2): nearer than this to the manifold the
-    nearest point is unique, and up to half as far `project` is 2-Lipschitz (there (3), with γ = reach/2)."""
+    """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2).
+
+    Nearer to the manifold than this the nearest point is unique, and up to half as far `project` is
+    2-Lipschitz (there (3), with γ = reach/2).
+    """
 
     @abstractmethod
     def project(self, x: Array) -> Array:
-        """P_M: the nearest point in the Euclidean metric (paper 002, (2)); one of them where several are.
+        """P_M: the nearest point in the Euclidean metric (Zhang et al. 2024, (2)), or one of several.
 
         Args:
             x: (..., *shape) arrays of the space around, of finite length.
@@ -208,14 +211,3 @@ class Embedded(Manifold):
 
     def from_coordinates(self, base: Array, c: Array) -> Array:
         return self.project_tangent(base, c.reshape(*c.shape[:-1], *self.shape))
-
-
-def at_least(dim: int, least: int, name: str) -> int:
-    """`dim`, if it is one that the manifold called `name` has.
-
-    Raises:
-        ValueError: `dim` is less than `least`.
-    """
-    if dim < least:
-        raise ValueError(f"dim of {name} must be at least {least}")
-    return dim

@@ -3,16 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 
 @dataclass(frozen=True)
 class Euclidean(Manifold):
-    """R^size with the usual metric."""
+    """Vectors of R^size with the usual metric."""
 
     size: int
 
@@ -20,8 +22,8 @@ class Euclidean(Manifold):
     curvature = (0.0, 0.0)
     rules = ("finite",)
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+    def __init__(self, dim: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:
@@ -41,7 +43,7 @@ class Euclidean(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of vectors whose entries are about one."""
+        """Radius for vectors whose entries are about one."""
         return sqrt(self.size)
 
     @property

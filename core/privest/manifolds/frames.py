@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths, one_by_one, transposed
 from privest.manifolds.base import Embedded
+from privest.options import Option
 
 _TOLERANCE = 1e-8
 
@@ -42,7 +44,7 @@ def nearby_frame(x: Array, rounds: int) -> Array:
 
 @dataclass(frozen=True)
 class Frames(Embedded):
-    """size×rank matrices with orthonormal columns, tangent vectors measured in the space around them."""
+    """Matrices with orthonormal columns, tangent vectors measured in the space around them."""
 
     size: int
     rank: int
@@ -50,9 +52,13 @@ class Frames(Embedded):
     rules = ("finite", "orthonormal columns")
     reach = 1.0
 
-    def __init__(self, dim: int, rank: int) -> None:
-        if not 1 <= rank <= dim:
-            raise ValueError(f"rank of {self.name} must be between 1 and dim")
+    def __init__(
+        self,
+        dim: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)],
+        rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)],
+    ) -> None:
+        if rank > dim:
+            raise ValueError("rank must be at most dim")
         object.__setattr__(self, "size", dim)
         object.__setattr__(self, "rank", rank)
         if not self.dim:

@@ -9,7 +9,7 @@ from privest.arrays import Array, lengths, transposed
 from privest.manifolds.frames import Frames, svd
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Grassmann(Frames):
     """Subspaces of dimension rank, each given by any frame that spans it.
 
@@ -18,9 +18,6 @@ class Grassmann(Frames):
     """
 
     name = "grassmann"
-
-    def __init__(self, dim: int, rank: int) -> None:
-        super().__init__(dim, rank)
 
     @property
     def curvature(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -49,7 +46,7 @@ class Grassmann(Frames):
         return self.canonical(turned @ vt)
 
     def log(self, base: Array, x: Array) -> Array:
-        """By the principal vectors: x turned within its span to the frame nearest to `base`.
+        """The logarithm by principal vectors: x is turned within its span to the frame nearest to `base`.
 
         With the cosines' decomposition baseᵀx = PCQᵀ the tangent vector is UθPᵀ, where Usin θ is the part
         of xQ off the span of `base`; it stays finite at right angles, where it is one of several.

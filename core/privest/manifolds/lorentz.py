@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _TOLERANCE = 1e-8
 _FUSED = 100.0
@@ -30,8 +32,8 @@ class Lorentz(Manifold):
     """Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
 
     Coordinates of a tangent vector are the space part of its parallel transport to the origin
-    (1, 0, …, 0), which is the inverse boost (paper 000, Appendix A, has two signs wrong: what it prints
-    is not tangent).
+    (1, 0, …, 0), which is the inverse boost. (Utpala et al. 2023, Appendix A, have two signs wrong: what they
+    print is not tangent.)
     """
 
     size: int
@@ -41,8 +43,8 @@ class Lorentz(Manifold):
     widest_radius = 12.0
     rules = ("finite", "on the hyperboloid (−t² + |x|² = −1, t > 0)")
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+    def __init__(self, dim: Annotated[int, Option("numbers in a point, less one", ge=1, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:
@@ -62,7 +64,7 @@ class Lorentz(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of points up to t = 3.8."""
+        """Radius for points up to t = 3.8."""
         return 2.0
 
     @property

@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi, sqrt
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths, transposed
-from privest.manifolds.base import Embedded, at_least
+from privest.manifolds.base import Embedded
 from privest.manifolds.sphere import Sphere
+from privest.options import Option
 
 
 @dataclass(frozen=True)
 class Oblique(Embedded):
-    """size×rank matrices with columns of unit length, under ⟨u, v⟩ = tr(uᵀv).
+    """Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
 
     Attributes:
         size: of the space around one column.
@@ -28,10 +30,12 @@ class Oblique(Embedded):
     rules = ("finite", "columns of unit length")
     reach = 1.0
 
-    def __init__(self, dim: int, rank: int) -> None:
-        if rank < 1:
-            raise ValueError(f"rank of {self.name} must be at least 1")
-        object.__setattr__(self, "size", at_least(dim, 2, self.name))
+    def __init__(
+        self,
+        dim: Annotated[int, Option("rows of a matrix", ge=2, le=10_000)],
+        rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)],
+    ) -> None:
+        object.__setattr__(self, "size", dim)
         object.__setattr__(self, "rank", rank)
 
     @property
@@ -57,7 +61,7 @@ class Oblique(Embedded):
 
     @property
     def _sphere(self) -> Sphere:
-        """Of one column."""
+        """The sphere of one column."""
         return Sphere(self.size)
 
     def mean_curvature(self, center: Array, radius: float) -> float:

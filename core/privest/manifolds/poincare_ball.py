@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _RIM = 1 - 2.0**-40
 """Norm up to which a point is told from the sphere at infinity: some 28 from the origin."""
@@ -25,7 +27,7 @@ def _gap(x: Array) -> Array:
 class PoincareBall(Manifold):
     """The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
 
-    Paper 000, Section 4.2, prints 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 has unit length at the origin.
+    Utpala et al. (2023), Section 4.2, print 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 is a unit at the origin.
     Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits at the rim.
     """
 
@@ -36,8 +38,8 @@ class PoincareBall(Manifold):
     widest_radius = 12.0
     rules = ("finite", "inside the unit ball")
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+    def __init__(self, dim: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:
@@ -57,7 +59,7 @@ class PoincareBall(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of points up to norm 0.76."""
+        """Radius for points up to norm 0.76."""
         return 2.0
 
     @property

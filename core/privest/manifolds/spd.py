@@ -5,16 +5,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import sqrt
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, one_by_one, transposed
-from privest.manifolds.base import Manifold, at_least
+from privest.manifolds.base import Manifold
+from privest.options import Option
 
 _SYMMETRY_TOLERANCE = 1e-10
 _LOG_LIMIT = 690.0
 """Eigenvalues are kept within exp(±this), where float64 still has them."""
+
+
+Metric = Literal["affine-invariant", "log-euclidean", "bures-wasserstein"]
 
 
 def symmetric(a: Array) -> Array:
@@ -86,10 +90,10 @@ def _cholesky(base: Array) -> Array:
 
 @dataclass(frozen=True)
 class SPD(Manifold):
-    """size×size positive definite matrices, whatever the metric.
+    """Symmetric positive definite matrices of `size` rows, whatever the metric.
 
     Coordinates are those of a symmetric matrix: its diagonal, then √2 times the entries above it, an
-    orthonormal basis (Lemma 1.1 of paper 000 leaves the diagonal out).
+    orthonormal basis (Lemma 1.1 of Utpala et al. 2023 leaves the diagonal out).
     """
 
     size: int
@@ -99,7 +103,22 @@ class SPD(Manifold):
     rules = ("finite", "symmetric", "positive definite")
 
     def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 1, self.name))
+        object.__setattr__(self, "size", dim)
+
+    @classmethod
+    def of(
+        cls,
+        dim: Annotated[int, Option("rows of a matrix", ge=1, le=200)],
+        metric: Annotated[Metric, Option("of the space")] = "affine-invariant",
+    ) -> "SPD":
+        """The matrices of `dim` rows with one of the metrics.
+
+        Raises:
+            ValueError: there is no such metric.
+        """
+        if metric not in METRICS:
+            raise ValueError(f"metric of {cls.name} must be one of {', '.join(METRICS)}")
+        return METRICS[metric](dim)
 
     @property
     def dim(self) -> int:
@@ -119,7 +138,7 @@ class SPD(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Of matrices whose eigenvalues are within a factor e of one."""
+        """Radius for matrices whose eigenvalues are within a factor e of one."""
         return sqrt(self.size)
 
     @property
@@ -170,7 +189,7 @@ class SPD(Manifold):
 
 @dataclass(frozen=True)
 class AffineInvariantSPD(SPD):
-    """⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (paper 000, Section 4.1).
+    """⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (Utpala et al. 2023, Section 4.1).
 
     Coordinates are taken in the frame of the Cholesky factor: with w = LLᵀ, those of L⁻¹vL⁻ᵀ, at every
     base point, however far from I.
@@ -218,7 +237,7 @@ class LogEuclideanSPD(SPD):
     """⟨u, v⟩_w = tr(Dlog_w[u]·Dlog_w[v]): the matrix logarithm is an isometry to flat space (Arsigny 2007).
 
     In the eigenbasis of w, Dlog_w multiplies entry (r, s) by (log λr − log λs)/(λr − λs), and by 1/λ where
-    they are equal. Paper 000, Section 4.1, prints (x − y)/(eˣ − eʸ) of the eigenvalues instead.
+    they are equal. Utpala et al. (2023), Section 4.1, print (x − y)/(eˣ − eʸ) of the eigenvalues instead.
     """
 
     metric = "log-euclidean"
@@ -258,9 +277,9 @@ class BuresWassersteinSPD(SPD):
     """⟨u, v⟩_w = ½tr(Lv) with wL + Lw = u: optimal transport between centred Gaussians (Bhatia et al. 2019).
 
     At I it is ⟨u, v⟩_F/4. In the eigenbasis of w, in which coordinates are taken, entry (r, s) of a tangent
-    vector has length |v_rs|/√(2(λr + λs)). Paper 000, Algorithm 4, samples twice too large at I, and its
-    transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near singular
-    matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
+    vector has length |v_rs|/√(2(λr + λs)). Algorithm 4 of Utpala et al. (2023) samples twice too large at I,
+    and its transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near
+    singular matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
     """
 
     metric = "bures-wasserstein"
@@ -276,7 +295,7 @@ class BuresWassersteinSPD(SPD):
         return sqrt(self.size) / 2
 
     def mean_curvature(self, center: Array, radius: float) -> float:
-        """That at λI, 3/(2(m + 1)λ), with λ the least eigenvalue within the ball.
+        """The mean curvature at λI, 3/(2(m + 1)λ), with λ the least eigenvalue within the ball.
 
         By O'Neill's formula for the projection A → AAᵀ from flat space, averaged over planes. √λ falls by
         at most the radius, and where that may leave nothing, nothing is promised.
@@ -296,7 +315,7 @@ class BuresWassersteinSPD(SPD):
         return _gram((vectors @ push) * np.sqrt(values)[..., None, :])
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Of T·base + base·T − 2·base with the optimal map T = s⁻¹(s·x·s)^½ s⁻¹, s the root of `base`."""
+        """Coordinates of T·base + base·T − 2·base, T = s⁻¹(s·x·s)^½ s⁻¹ the optimal map, s = `base`^½."""
         values, vectors = eigen(base)
         values = _positive(values)
         root = np.sqrt(values)
@@ -330,4 +349,4 @@ def _root_exp(values: Array) -> Array:
 METRICS: Mapping[str, Callable[[int], SPD]] = {
     kind.metric: kind for kind in (AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD)
 }
-"""By name."""
+"""The metrics by name."""

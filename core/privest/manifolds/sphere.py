@@ -3,17 +3,19 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Embedded, at_least
+from privest.manifolds.base import Embedded
+from privest.options import Option
 
 _UNIT_TOLERANCE = 1e-8
 _TINY = 1e-300
 """Added to lengths that are divided by, it changes none but zero: sin(x)/x and x/sin(x) are one there."""
 _OPPOSITE = pi - 1e-15
-"""Beyond this angle a direction is rounding."""
+"""Angle beyond which a direction is rounding."""
 
 
 def _dot(u: Array, v: Array) -> Array:
@@ -28,10 +30,10 @@ def _length(v: Array) -> Array:
 
 @dataclass(frozen=True)
 class Sphere(Embedded):
-    """Unit vectors of R^size; coordinates are those of R^size.
+    """Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
 
     The metric is induced, so an ambient Gaussian projected onto the tangent space is the tangent
-    Gaussian: exact, without a basis and without a cut-locus case (errata of paper 000).
+    Gaussian: exact, without a basis and without a cut-locus case (errata of Utpala et al. 2023).
     """
 
     size: int
@@ -41,8 +43,8 @@ class Sphere(Embedded):
     rules = ("finite", "of unit length")
     reach = 1.0
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", at_least(dim, 2, self.name))
+    def __init__(self, dim: Annotated[int, Option("coordinates of a point", ge=2, le=10_000)]) -> None:
+        object.__setattr__(self, "size", dim)
 
     @property
     def dim(self) -> int:
@@ -92,7 +94,7 @@ class Sphere(Embedded):
         return self.canonical(point)
 
     def log(self, base: Array, x: Array) -> Array:
-        """Of the antipode, whose shortest geodesics are many: one of them, always the same."""
+        """The logarithm; of the antipode's many shortest geodesics, always the same one."""
         cosine = _dot(base, x)
         side = x - cosine * base
         side -= _dot(base, side) * base
@@ -111,7 +113,7 @@ class Sphere(Embedded):
         return self.canonical(self.project_tangent(base, axis))
 
     def dist(self, a: Array, b: Array) -> Array:
-        """By half-angles, which lose no digits for points that are close or antipodal."""
+        """The distance by half-angles, which lose no digits for points that are close or antipodal."""
         return 2.0 * np.arctan2(lengths(a - b), lengths(a + b))
 
     def inner(self, base: Array, u: Array, v: Array) -> Array:

@@ -13,13 +13,13 @@ _SHOTS = 24
 """Shooting steps of the logarithm, always all of them: their number tells nothing of the points."""
 
 _RUNGS = (1.0, 0.75, 0.5, 0.25)
-"""Where on the way back to `base` a miss is projected; with fewer of them, far points are not found."""
+"""Places on the way back to `base` where a miss is projected; with fewer, far points are not found."""
 
 _LONGEST = 2 * pi
 """No vector that is looked for is longer than this; it keeps misses finite."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False)
 class Stiefel(Frames):
     """Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2).
 
@@ -29,9 +29,6 @@ class Stiefel(Frames):
 
     name = "stiefel"
     curvature = (-0.5, 1.0)
-
-    def __init__(self, dim: int, rank: int) -> None:
-        super().__init__(dim, rank)
 
     @property
     def dim(self) -> int:
@@ -43,7 +40,7 @@ class Stiefel(Frames):
         return pi / 2
 
     def random_point(self, rng: np.random.Generator) -> Array:
-        """Within 1 of the reference, so that the logarithm is found between any two."""
+        """A point within 1 of the reference, so that the logarithm is found between any two."""
         v = self.project_tangent(self.reference, rng.standard_normal(self.shape))
         return self.exp(self.reference, _of_length(v, rng.uniform(size=(1, 1))))
 
@@ -56,7 +53,7 @@ class Stiefel(Frames):
         return self.canonical(frame @ _geodesic(transposed(frame) @ v, (1.0,))[0])
 
     def log(self, base: Array, x: Array) -> Array:
-        """By shooting (Zimmermann and Hüper 2022, Algorithm 4): no closed form is known.
+        """The logarithm by shooting (Zimmermann and Hüper 2022, Algorithm 4): no closed form is known.
 
         Geodesics are shot at x, in a frame that holds both, and what they miss it by is carried back by
         projections along the way. Exact to rounding for points up to 2 away and to 1e-5 up to 2.5,

@@ -9,7 +9,7 @@ from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
 
 _SURE = 1 - 1e-9
-"""Of the radius: what rounding may add to the path of a walk."""
+"""Factor on the radius, as rounding may add to the path of a walk."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
-"""Federated descent: owners walk on by themselves, and what they send is corrected for drift (paper 002)."""
+"""Federated descent: owners take steps on their own and are corrected for drift (Zhang et al. 2024)."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.manifolds import Embedded
+from privest.options import Option
 from privest.privacy.oracle import Oracle
 
 Projection = Callable[[Array], Array]
@@ -16,6 +18,16 @@ Projection = Callable[[Array], Array]
 
 Gradient = Callable[[Array], Array]
 """One owner's Riemannian gradient at a point, exact or noisy; every call is one answer of that owner."""
+
+LocalSteps = Annotated[
+    int,
+    Option(
+        "that each owner of several datasets takes by itself in a step, corrected for its drift",
+        ge=1,
+        omit_default=True,
+    ),
+]
+"""Type of the option `local_steps` (paper 002, Algorithm 1). It came later than others; its default is 1."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +82,7 @@ def everyone(rounds: int, owners: int) -> NDArray[np.bool_]:
 def iterates(
     project: Projection, owners: Sequence[Gradient], *, start: Array, federation: Federation
 ) -> Iterator[Array]:
-    """Algorithm 1 of paper 002, in its compact form (5): the point P_M(x) after each round.
+    """Algorithm 1 of Zhang et al. (2024), in its compact form (5): the point P_M(x) after each round.
 
     An owner takes τ steps of its own from the common point, each along its gradient plus a correction: the
     direction of the last round, ḡ, less its own share in that, g_i. So in a stationary point the owners
@@ -146,7 +158,7 @@ def _mean_gradient(
 
 
 _FURTHEST = 0.6
-"""η·τ of private rounds at most: with curvatures from −2 up, as PCA's are, m of `Federation` is below 2."""
+"""Largest η·τ of private rounds: with curvatures from −2 up, as PCA's are, m of `Federation` is below 2."""
 
 
 def owners_descent(

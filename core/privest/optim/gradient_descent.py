@@ -6,7 +6,7 @@ from privest.privacy.oracle import Oracle
 
 
 def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float) -> Array:
-    """DP-RGD and DP-RSGD (paper 000, Section 5.3): w ← Exp_w(−η·noisy gradient), for each answer still owed.
+    """DP-RGD and DP-RSGD: w ← Exp_w(−η·noisy gradient), for each answer still owed.
 
     Args:
         ball: where the iterates stay.
@@ -16,6 +16,9 @@ def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float
 
     Returns:
         (*shape) the last iterate.
+
+    References:
+        Utpala et al. (2023), Section 5.3.
     """
     walk = Walk(ball, start)
     while gate.remaining:

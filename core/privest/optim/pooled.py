@@ -33,7 +33,7 @@ class Pooled:
         Raises:
             ValueError: always.
         """
-        raise ValueError("streams are answered by the gate of one dataset alone")
+        raise ValueError("streams work on one dataset only")
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
         """The weighted mean of the owners' noisy means at `point`."""

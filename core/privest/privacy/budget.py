@@ -30,7 +30,7 @@ def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
         ValueError: δ is 0.
     """
     if target.delta == 0:
-        raise ValueError("with delta = 0 random batches have no certificate; take full gradients")
+        raise ValueError("random batches need a delta above 0; take full gradients")
     slack = target.delta / _SLACK_SHARE
     return mu_for(target.epsilon, target.delta - slack), slack
 
@@ -151,7 +151,7 @@ class PrivacyBudget:
         Raises:
             ValueError: no noise in range is certified to cost so little.
         """
-        from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy, and for stochastic solvers alone
+        from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy
 
         run = noise_for(scheme, rate, count, self.part(share).whole * ROUNDING_GUARD, self.slack)
         return subsampled_sum(run, statistic=name, n=self.n, size=statistic.size, clip=clip)
@@ -165,7 +165,7 @@ def covers(cost: Cost, target: PrivacyTarget) -> bool:
 
 def cost_of_batches(blocks: tuple[SubsampledSum, ...], slack: float) -> Cost:
     """The cost of all random batches of a run, from one certificate for all of them."""
-    from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy, and for stochastic solvers alone
+    from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
 
     return cost_of(blocks, slack)
 

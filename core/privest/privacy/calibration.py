@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import erfcinv, erfcx, erfinv, log_ndtr, ndtr
 
 _MARGIN = 2e-10
-"""Relative; far above the rounding errors of this module and below the 1e-9 it promises."""
+"""Relative margin, far above the rounding errors of this module and below the 1e-9 it promises."""
 
 _COVER = 1 - 2.0**-50
-"""Of δ: near δ = 1, where a margin of μ is lost in rounding, this one is not."""
+"""Factor on δ: near δ = 1 a margin of μ is lost in rounding, and this one is not."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 

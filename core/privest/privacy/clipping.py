@@ -20,7 +20,7 @@ def clipped_sum(vectors: Array, clip: float) -> Array:
     """The sum of vectors, each shortened to length `clip` where it is longer: Σ min(clip/|v|, 1)·v.
 
     Total: a vector that is not finite counts as zero, so that no record can stop a run or be seen in it.
-    (Paper 000, Section 5, prints min(|v|/clip, 1)·v, which bounds nothing.)
+    (Utpala et al. 2023, Section 5, print min(|v|/clip, 1)·v, which bounds nothing.)
 
     Args:
         vectors: (n, size), a row for each record, or (size,) of one record alone.

@@ -44,7 +44,7 @@ class ChunkSum(Generic[Query]):
         return self.of_pieces([chunk])
 
     def of_pieces(self, pieces: Iterable[Array]) -> NDArray[np.int64]:
-        """The same of a chunk that comes in pieces."""
+        """The sum of a chunk that comes in pieces, in multiples of the spacing."""
         total = reduce(np.add, map(self._of_piece, pieces))
         return Grid(self.spacing).quantise(total)
 

@@ -33,7 +33,7 @@ Factorisation = Literal["tree", "square-root"]
 Upadhyay 2023), which no other factorisation betters by more than a constant term."""
 
 _COVER = 1 + 1e-9
-"""Of a column norm: for the rounding of L's entries, and of its products with the noise."""
+"""Factor on a column norm, for the rounding of L's entries and of its products with the noise."""
 
 _REACH = 16.0
 """Standard deviations that no coordinate of normal noise exceeds but for a negligible probability."""
@@ -143,18 +143,18 @@ class PrefixSums(_Stream):
 
     @property
     def cost(self) -> Cost:
-        """Of the whole run, however many segments and leaves it has."""
+        """Cost of the whole run, however many segments and leaves it has."""
         mu = nextafter(self.sensitivity / self.scale, inf)
         return Cost(nextafter(column(self.factorisation, self.leaves) * nextafter(mu * mu, inf), inf))
 
     @property
     def variance(self) -> float:
-        """Of the noise on the noisiest prefix of a segment, in any one direction."""
+        """Variance of the noise on the noisiest prefix of a segment, in any one direction."""
         return self.scale**2 * float(variances(self.factorisation, self.leaves).max())
 
     @property
     def deviation(self) -> float:
-        """Its root."""
+        """Standard deviation of the noise, the root of `variance`."""
         return sqrt(self.variance)
 
 
@@ -184,7 +184,7 @@ class PrefixProducts(_Stream):
 
     @property
     def size(self) -> int:
-        """Of a leaf."""
+        """Number of coordinates of a leaf."""
         return SymmetricCoordinates(self.rows).size
 
     @property
@@ -200,18 +200,18 @@ class PrefixProducts(_Stream):
 
     @property
     def cost(self) -> Cost:
-        """Of the whole run: a record is in the sums of one segment alone."""
+        """Cost of the whole run: a record is in the sums of one segment alone."""
         mu = nextafter(self.sensitivity / self.scale, inf)
         return Cost(nextafter(self.count * nextafter(mu * mu, inf), inf))
 
     @property
     def variance(self) -> float:
-        """Of the noise on a product, in any one direction."""
+        """Variance of the noise on a product, in any one direction."""
         return self.scale**2
 
     @property
     def deviation(self) -> float:
-        """Its root."""
+        """Standard deviation of the noise, the root of `variance`."""
         return self.scale
 
 

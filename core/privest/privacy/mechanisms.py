@@ -64,7 +64,7 @@ class NoisySum:
 
     @property
     def variance(self) -> float:
-        """Of the noise on the sum, in any one direction."""
+        """Variance of the noise on the sum, in any one direction."""
         return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
 
     @property
@@ -146,7 +146,7 @@ class SubsampledSum:
 
     @property
     def cost(self) -> Cost:
-        """Of sums with Laplace noise, added up one by one, rounded up.
+        """Cost of sums with Laplace noise, added up one by one, rounded up.
 
         Raises:
             ValueError: Gaussian noise, which has a certificate of the whole run instead.
@@ -157,7 +157,7 @@ class SubsampledSum:
 
     @property
     def variance(self) -> float:
-        """Of the noise on the sum, in any one direction."""
+        """Variance of the noise on the sum, in any one direction."""
         return self.scale**2 * (self.size + 1 if self.noise == "laplace" else 1)
 
     @property
@@ -170,7 +170,11 @@ Release = NoisySum | SubsampledSum | Stream
 
 
 def amplified(epsilon: float, rate: float) -> float:
-    """log(1 + q(e^ε − 1)), rounded up: of an ε-private sum over batches of qn records (paper 004, (11))."""
+    """log(1 + q(e^ε − 1)), rounded up: the ε of an ε-private sum over batches of qn records.
+
+    References:
+        Kuru et al. (2022), (11); Balle, Barthe and Gaboardi (2018), Theorem 9.
+    """
     if epsilon > 700.0:  # where the exponential leaves float64, and the 1 − q left out is below rounding
         return (epsilon + log(rate) + 1e-12) * (1 + 1e-12)
     return log1p(rate * expm1(epsilon)) * (1 + 1e-12)
@@ -184,7 +188,7 @@ def unamplified(epsilon: float, rate: float) -> float:
 
 
 def _cost(mu: float, count: int) -> Cost:
-    """Of so many releases of this μ, rounded up."""
+    """Cost of so many releases of this μ, rounded up."""
     return Cost(nextafter(count * nextafter(mu * mu, inf), inf))
 
 

@@ -11,12 +11,12 @@ from privest.arrays import Array, lengths
 from privest.privacy.mechanisms import Noise, Scheme
 
 _BLOCK_BYTES = 2**20
-"""Of variates drawn in one call. Larger blocks leave the cache, and cost twice as much a variate."""
+"""Bytes of variates drawn in one call. Larger blocks leave the cache, and cost twice as much a variate."""
 _INDEX_BLOCK = 4096
 
 
 class NoiseSource(Protocol):
-    """Where a gate gets its noise; only tests bring their own."""
+    """A source of noise for a gate; only tests bring their own."""
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
         """One noise vector of length `size` (see `NoisySum`)."""

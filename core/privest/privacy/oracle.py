@@ -60,7 +60,7 @@ class Oracle(Protocol):
         Raises:
             ValueError: there are none.
         """
-        raise ValueError("streams are answered by the gate of one dataset alone")
+        raise ValueError("streams work on one dataset only")
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
         """Noisy mean of the clipped negative gradients at `point`, or of another statistic of the plan.

@@ -18,7 +18,7 @@ from privest.privacy.matrix_mechanism import Stream
 from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, amplified
 
 _HIGHEST_ORDER = 3000.0
-"""Of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
+"""Highest order of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
 
 _LARGEST = 500.0
 """An ε that nobody needs a second opinion on."""
@@ -26,7 +26,7 @@ _LARGEST = 500.0
 
 @dataclass(frozen=True)
 class Opinion:
-    """Of another accountant on a whole run, under replacement of one record; never what is charged.
+    """What another accountant says of a whole run, under replacement of one record; it is never charged.
 
     Attributes:
         accountant: its name and version, and the kind of its bounds.

@@ -21,17 +21,17 @@ from privest.privacy.cost import Cost
 from privest.privacy.mechanisms import Scheme, SubsampledRun, SubsampledSum
 
 _FLOAT: Any = np.longdouble
-"""Of compositions: its rounding, times the number of steps, limits how small a δ can be certified."""
+"""Type of composed masses: its rounding, times the number of steps, limits how small a δ can be certified."""
 
 _FFT_ERROR = 16
-"""Of a composed δ, for each step and in units of `_FLOAT`'s rounding: a hundred times what is seen."""
+"""Error allowed for each step of a composed δ, in units of `_FLOAT`'s rounding: 100 times what is seen."""
 
 _COVER = 2.0**-40
 _ROUNDING = 2.0**-45
 """Relative errors of a mass and of a normal tail: far above those of `ndtr`."""
 
 _CELLS = 6.0
-"""In a standard deviation μ/√steps of one step's loss. The grid adds at most cell²/4 to its square."""
+"""Cells in a standard deviation μ/√steps of one step's loss; the grid adds at most cell²/4 to its square."""
 
 _CELLS_PER_MU = 200.0
 _POINTS = 4000
@@ -60,7 +60,7 @@ class _Losses:
 
     @property
     def losses(self) -> Array:
-        """Where `above` lies."""
+        """The losses whose masses are in `above`."""
         return self.cell * np.arange(1.0, len(self.above) + 1)
 
     @property
@@ -246,7 +246,9 @@ def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) 
 def noises_for(
     scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], mu: float, slack: float
 ) -> tuple[SubsampledRun, ...]:
-    """The same of a run in parts, each given by its steps and by what its noise is relative to the others'.
+    """The run in parts of nearly the least noise that is certified to cost at most μ² with this slack.
+
+    Each part is given by its number of steps and by its noise relative to that of the others.
 
     Raises:
         ValueError: none can be certified.

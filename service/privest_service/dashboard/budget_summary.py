@@ -8,6 +8,7 @@ from fractions import Fraction
 from sqlalchemy import select
 from sqlalchemy.orm import Load, Session
 
+from privest.estimators.registry import ESTIMATORS
 from privest.privacy.calibration import epsilon_for
 from privest_service.dashboard.formatting import count
 from privest_service.database import now
@@ -127,8 +128,8 @@ def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
 
 
 def title(kind: str) -> str:
-    """What a kind of estimate is called in a table."""
-    return {"frechet-mean": "Fréchet mean", "robust-pca": "robust PCA"}.get(kind, kind.replace("-", " "))
+    """What a kind of estimate is called in a table; one that is no more is called by its name."""
+    return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
 
 
 def _lasts(history: Sequence[BudgetSnapshot]) -> timedelta | None:

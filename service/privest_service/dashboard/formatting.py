@@ -85,20 +85,6 @@ def decade(value: float) -> int:
 
 
 _NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
-ERRORS = {
-    "frechet-mean": ("Error to expect", "distance by which the noise alone moves the mean, root mean square"),
-    "robust-pca": ("Error to expect", "angles by which the noise alone turns the subspace, root mean square"),
-    "matrix-completion": (
-        "Error to expect",
-        "angles between the answer and the subspace, root mean square, for rows in it exactly",
-    ),
-    "logistic-regression": (
-        "Noise of the last release",
-        "on a coordinate, for features at most one long; errors of the coefficients come with the answer",
-    ),
-    "classifier-score": ("Error to expect", "of the score, by the noise alone, root mean square"),
-}
-"""What a plan of each kind foretells, and in which sense."""
 
 LONGEST = timedelta(days=3650)
 """That is told by its end."""

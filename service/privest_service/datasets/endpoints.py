@@ -209,9 +209,9 @@ def read_dummy(dataset_id: str, caller: ReadDep, services: ServicesDep) -> Dummy
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
     with services.database.read() as session:
         dataset = service.require(session, caller, dataset_id)
-    schema = SCHEMA.validate_json(dataset.dataset_schema)
+    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
     # Elsewhere: wide records take seconds and memory to make.
-    return DummyRows(rows=services.engine.call_worker(caller.id, service.dummy_rows, schema))
+    return DummyRows(rows=services.engine.call_worker(caller.id, service.dummy_rows, shape))
 
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))

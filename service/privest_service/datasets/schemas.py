@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from functools import partial
+from functools import partial, reduce
 from math import sqrt
-from typing import Annotated, Any, Literal
+from operator import or_
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -16,6 +17,8 @@ from pydantic import (
     model_validator,
 )
 
+from privest import manifolds
+from privest.manifolds.spd import SPD
 from privest.metadata import (
     DatasetMetadata,
     LabelledMetadata,
@@ -27,6 +30,7 @@ from privest.records import MOST_PLACES
 from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
+from privest_service.declarations import about, model, options
 from privest_service.inputs import Input, Point, like, limit_size
 from privest_service.ledger.schemas import Amount, Delta, Epsilon
 
@@ -34,69 +38,44 @@ _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
 
 
-class EuclideanSpace(Input):
-    """Vectors of `dim` numbers."""
+class ManifoldInput(Input):
+    """A manifold, by its name and its parameters."""
 
-    name: Literal["euclidean"]
-    dim: Annotated[int, Field(ge=1, le=10_000)]
-
-
-class SphereSpace(Input):
-    """Unit vectors of `dim` numbers."""
-
-    name: Literal["sphere"]
-    dim: Annotated[int, Field(ge=2, le=10_000)]
-
-
-class SPDSpace(Input):
-    """Symmetric positive definite matrices of `dim` rows."""
-
-    name: Literal["spd"]
-    dim: Annotated[int, Field(ge=1, le=200)]
-    metric: Literal["affine-invariant", "log-euclidean", "bures-wasserstein"] = "affine-invariant"
-
-
-class PoincareBallSpace(Input):
-    """Points of the open unit ball of `dim` dimensions, hyperbolic."""
-
-    name: Literal["poincare-ball"]
-    dim: Annotated[int, Field(ge=1, le=10_000)]
-
-
-class LorentzSpace(Input):
-    """Rows of `dim` + 1 numbers, time first, on the hyperboloid."""
-
-    name: Literal["lorentz"]
-    dim: Annotated[int, Field(ge=1, le=10_000)]
-
-
-class FramesSpace(Input):
-    """dim×rank matrices with orthonormal columns: frames (`stiefel`), or what they span (`grassmann`)."""
-
-    name: Literal["stiefel", "grassmann"]
-    dim: Annotated[int, Field(ge=1, le=10_000)]
-    rank: Annotated[int, Field(ge=1, le=100)]
+    name: str
 
     @model_validator(mode="after")
-    def _rank_fits(self) -> "FramesSpace":
-        if self.rank > self.dim:
-            raise ValueError("rank must be at most dim")
+    def _exists(self) -> "ManifoldInput":
+        manifolds.get(**self.model_dump())
         return self
 
 
-class ObliqueSpace(Input):
-    """dim×rank matrices with columns of unit length."""
+def _families() -> list[type[ManifoldInput]]:
+    """A model for each declaration of manifolds in core, with the names of those that share it."""
+    names: dict[Any, list[str]] = {}
+    for name in manifolds.MANIFOLDS:
+        names.setdefault(manifolds.declaration(name), []).append(name)
+    return [_family(declaration, tuple(alike)) for declaration, alike in names.items()]
 
-    name: Literal["oblique"]
-    dim: Annotated[int, Field(ge=2, le=10_000)]
-    rank: Annotated[int, Field(ge=1, le=100)]
+
+def _family(declaration: Any, names: tuple[str, ...]) -> type[ManifoldInput]:
+    family = declaration.__qualname__.partition(".")[0]
+    told = [_in_short(name) if len(names) == 1 else f"`{name}`: {_in_short(name)}" for name in names]
+    content = {"name": (Literal[names], ...)} | options(declaration)
+    return model(f"{family}Space", " ".join(told), content, ManifoldInput)
 
 
-Space = Annotated[
-    EuclideanSpace | SphereSpace | SPDSpace | PoincareBallSpace | LorentzSpace | FramesSpace | ObliqueSpace,
-    Field(discriminator="name"),
-    like({"name": "sphere", "dim": 3}),
-]
+def _in_short(name: str) -> str:
+    """The first paragraph on a manifold."""
+    build: Any = manifolds.MANIFOLDS[name]
+    return about(getattr(build, "__self__", build)).partition("\n\n")[0]
+
+
+if TYPE_CHECKING:
+    Space = ManifoldInput
+else:
+    Space = Annotated[
+        reduce(or_, _families()), Field(discriminator="name"), like({"name": "sphere", "dim": 3})
+    ]
 
 
 Label = Annotated[
@@ -183,10 +162,10 @@ class PointsSchema(Input):
 
     @model_validator(mode="after")
     def _transform_leads_there(self) -> "PointsSchema":
-        if self.raw and not (
-            isinstance(self.manifold, SPDSpace) and self.raw.made().dim == self.manifold.dim
-        ):
-            raise ValueError(f"raw records become matrices of spd with dim {self.raw.made().dim}")
+        if self.raw:
+            dim, space = self.raw.made().dim, self.shape(2).space
+            if not (isinstance(space, SPD) and space.shape == (dim, dim)):
+                raise ValueError(f"raw records become matrices of spd with dim {dim}")
         return self
 
     @model_validator(mode="after")

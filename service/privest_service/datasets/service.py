@@ -18,6 +18,7 @@ from anyio import CancelScope
 from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from privest.metadata import DatasetMetadata
 from privest_service.connections.schemas import NewConnection, NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.database import Database, now
@@ -472,18 +473,18 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
     charges.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
 
 
-def dummy_rows(schema: DatasetSchema) -> list[object]:
-    """Synthetic records; the schema is all they know.
+def dummy_rows(shape: DatasetMetadata) -> list[object]:
+    """Synthetic records; these public facts are all they know.
 
     Raises:
         Invalid: records are so wide that two of them are more than an answer should hold.
     """
-    width = prod(schema.shape(1).record)
+    width = prod(shape.record)
     if 2 * width > _DUMMY_NUMBERS:
         raise Invalid(
             f"records of {width} numbers are too wide to be shown, {_DUMMY_NUMBERS // 2} is the most: "
             'ask for an estimate with "dummy": true instead'
         )
     count = min(_DUMMY_ROWS, _DUMMY_NUMBERS // width)
-    rows = schema.shape(count).dummy(count, np.random.default_rng(0))
+    rows = shape.dummy(count, np.random.default_rng(0))
     return np.where(np.isnan(rows), np.array(None), rows).tolist()  # JSON has no NaN

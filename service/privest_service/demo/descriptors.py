@@ -1,8 +1,9 @@
 """Covariance descriptors of scikit-learn's digits, and what an owner can state of them without a look.
 
-A descriptor (`CovarianceDescriptors`, paper 000, Appendix C.1) is the covariance, over the 64 pixels of one
-image, of eight features: x, y, intensity, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the gradient. One
-image makes one matrix and nothing depends on a second image, so that replacing an image replaces one record.
+A descriptor (`CovarianceDescriptors`; Utpala et al. 2023, Appendix C.1) is the covariance, over the 64
+pixels of one image, of eight features: x, y, intensity, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the
+gradient. One image makes one matrix and nothing depends on a second image, so that replacing an image
+replaces one record.
 
 Two choices differ from the paper's:
 

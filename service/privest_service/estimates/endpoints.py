@@ -1,4 +1,4 @@
-"""Estimates, their plans, and jobs. The routes of each kind come from its entry in `kinds`."""
+"""Estimates, their plans, and jobs. The routes of each kind come from its entry in the `catalogue`."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.estimates import service, views
-from privest_service.estimates.kinds import KINDS, Kind
+from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
@@ -74,7 +74,8 @@ def _routes(kind: Kind) -> None:
     @router.post(
         f"/estimates/{kind.name}",
         name=f"estimate_{snake}",
-        description=f"{kind.title}, charged to the owner's budget. Waits as long as `Prefer: wait=N` says.",
+        description=f"{kind.estimator.summary}, charged to the owner's budget. Waits as long as "
+        "`Prefer: wait=N` says.",
         response_model=kind.job,
         responses=documented(
             NotFound,

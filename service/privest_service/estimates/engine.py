@@ -29,9 +29,9 @@ from privest_service.database import Database, now
 from privest_service.datasets.confinement import missing
 from privest_service.datasets.parsing import prepare
 from privest_service.datasets.store import Store
-from privest_service.estimates.kinds import run_job
 from privest_service.estimates.runners import runners
 from privest_service.estimates.runners.local import Processes
+from privest_service.estimates.tasks import run_job
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges

@@ -1,11 +1,11 @@
-"""Requests and answers about estimates; each kind's own part is in `kinds`."""
+"""Requests and answers about estimates; what is one estimator's own is made in `catalogue`."""
 
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Count, Id, Input, like
+from privest_service.inputs import Id, Input, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
@@ -101,14 +101,6 @@ About = Annotated[
     like({"id": "ds_1a2b3c"}, list),
 ]
 """What a question is about."""
-
-LocalSteps = Annotated[
-    Count,
-    Field(
-        exclude_if=lambda steps: steps == 1,
-        description="that each owner of several datasets takes by itself in a step, corrected for its drift",
-    ),
-]
 
 
 class EstimateRequest(Input):

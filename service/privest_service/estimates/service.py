@@ -13,6 +13,7 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -22,7 +23,7 @@ from privest_service.datasets.ingest import LEAST_RECORDS
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
-from privest_service.estimates.kinds import Kind, Plan, opinion_job, plan_job
+from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.schemas import (
     FINAL,
     DatasetPart,
@@ -33,6 +34,7 @@ from privest_service.estimates.schemas import (
     RequestedPrivacy,
     SecondOpinion,
 )
+from privest_service.estimates.tasks import opinion_job, plan_job
 from privest_service.jobs import idempotency
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job

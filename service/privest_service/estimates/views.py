@@ -9,9 +9,10 @@ from typing import get_args
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
 from privest.privacy.mechanisms import Release, SubsampledSum
-from privest_service.estimates.kinds import KINDS, Plan
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.schemas import (
     ChargeView,
     JobView,
@@ -113,7 +114,7 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
     """A plan as an analyst reads it."""
     kind = question.kind
     several = plan if isinstance(plan, Federated) else None
-    own = {name: getattr(several.course if several else plan, name) for name in kind.own_plan_fields}
+    own = {name: getattr(several.course if several else plan, name) for name in kind.estimator.shown}
     parts = zip(question.about, several.weights, several.parts, strict=True) if several else ()
     return kind.plan_view(
         **own,

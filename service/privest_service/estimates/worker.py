@@ -9,11 +9,12 @@ from math import ceil, floor, log2, prod
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.base import Plan
 from privest.estimators.federation import Federated
 from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
-from privest_service.estimates.kinds import OpenRows, Plan
+from privest_service.estimates.tasks import OpenRows
 
 _DUMMY_BYTES = 2**20
 """Of synthetic rows that differ, for each of up to a hundred datasets."""

@@ -320,7 +320,7 @@ def test_sampling_errors_are_those_of_weighted_records(metric):
 
     noises = [ScriptedNoise(), ScriptedNoise()]
     found = [
-        federation.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises)).score
+        federation.run(plan, classifier_score.run, gates_over(plan, [rows(), rows()], noises))
         for _ in range(300)
     ]
     told = np.mean([score.sampling_error for score in found])

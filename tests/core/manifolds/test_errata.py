@@ -1,4 +1,4 @@
-"""What paper 000 prints and this package does not build: each formula fails the law that ours keeps.
+"""What Utpala et al. 2023 print and this package does not build: each formula fails the law that ours keeps.
 
 The laws are those of `testing.manifold_laws`, run on a space with the printed formula in it. (Its clip is in
 `estimators/frechet_mean/test_frechet_mean_sensitivity.py`.)

@@ -408,7 +408,7 @@ def test_the_frechet_mean_across_owners_is_that_of_all_rows(space):
 
 
 def test_the_glad_subspace_across_owners_is_that_of_all_rows():
-    """Paper 001's loss on the Grassmann manifold; owners hold outliers in directions of their own."""
+    """Maunu et al. 2022's loss on the Grassmann manifold; owners hold outliers in directions of their own."""
     rng, space = np.random.default_rng(8), manifolds.get("grassmann", dim=6, rank=2)
     loss, truth = SubspaceDistance(6, 2), space.random_point(rng)
     data = [

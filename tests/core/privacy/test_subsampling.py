@@ -549,7 +549,7 @@ print(sorted(heavy & set(sys.modules)))
 
 
 def printed_bound_3(order, alpha, noise, epochs):
-    """The moment of a whole run by (3) of paper 000, for clips C₀ and C₁."""
+    """The moment of a whole run by (3) of Utpala et al. 2023, for clips C₀ and C₁."""
     n, steps = figure2.RECORDS, figure2.FREQUENCY * epochs
     clips = 2 * figure2.CLIP**2 / alpha + 28 * figure2.CLIP_CHANGE**2 / (1 - alpha)
     return steps * order * (order + 1) * clips / (n * noise) ** 2

@@ -13,8 +13,7 @@ from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import service, views
-from privest_service.estimates.kinds import KINDS
-from privest_service.estimates.kinds.kind import Kind
+from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.plan_cache import PlanCache
 from privest_service.estimates.schemas import EstimateRequest
 from privest_service.estimates.service import QueryTarget, ResolvedQuery

@@ -262,7 +262,7 @@ def test_bad_lists_are_refused_before_anything_is_charged(server: Server) -> Non
 
 
 def test_owners_who_take_steps_by_themselves(server: Server) -> None:
-    """Algorithm 1 of paper 002 over HTTP, on a subspace and on a sphere; a plan tells of every answer."""
+    """Algorithm 1 of Zhang et al. 2024 over HTTP, on a subspace and a sphere; a plan tells every answer."""
     them = three(server)
     how = {"loss": "squared", "local_steps": 5, "steps": 4}
     plan = them.plan(epsilon=1.0, **how).json()

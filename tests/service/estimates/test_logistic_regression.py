@@ -116,7 +116,7 @@ def test_spider_is_of_one_dataset(asked: tuple[Caller, str]) -> None:
     privacy = {"epsilon": 2.0, "delta": 1e-6}
     body = {"dataset": both, "privacy": privacy, "loss": "savage", "solver": "spider"}
     refused = problem(owner.post("/v1/estimates/logistic-regression/plan", json=body), 422, "invalid")
-    assert "of one dataset alone: name one" in refused["detail"]
+    assert "on one dataset only: name one" in refused["detail"]
 
 
 @only_on_sqlite

@@ -231,7 +231,9 @@ def test_dummy_rows_have_gaps_and_answer(server: Server) -> None:
     rows = owner.get(f"/v1/datasets/{dataset}/dummy").json()["rows"]
     known = [value is not None for row in rows for value in row]
     assert 0.2 < np.mean(known) < 0.4
-    assert rows == json.loads(json.dumps(dummy_rows(SCHEMA.validate_python(schema)), allow_nan=False))
+    assert rows == json.loads(
+        json.dumps(dummy_rows(SCHEMA.validate_python(schema).shape(2)), allow_nan=False)
+    )
     answer = owner.post(
         "/v1/estimates/matrix-completion",
         headers={"Idempotency-Key": "d", "Prefer": "wait=240"},

@@ -17,8 +17,8 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import endpoints
 from privest_service.estimates import service as estimates
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.endpoints import watch_job
-from privest_service.estimates.kinds import KINDS
 from privest_service.security.principals import Credential, Principal
 from testing.server import HANG_GUARD, SPD3, Server, body_of, csv_of, npy, problem, spd
 

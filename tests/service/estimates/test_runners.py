@@ -36,6 +36,8 @@ from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from privest.estimators.frechet_mean.frechet_mean import Mean
+from privest.estimators.registry import ESTIMATORS
 from privest.metadata import VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
@@ -48,11 +50,11 @@ from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
 from privest_service.estimates import engine as engine_module
 from privest_service.estimates import worker
+from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Claimed, Engine
-from privest_service.estimates.kinds import KINDS, OpenRows, plan_job, run_job
-from privest_service.estimates.kinds.frechet_mean import FrechetMeanEstimate
 from privest_service.estimates.runners import Runners, runners
 from privest_service.estimates.runners.local import Processes
+from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
 from privest_service.limits import PLANS
 from privest_service.problems import TooLarge, Unavailable
@@ -220,8 +222,8 @@ def test_what_is_no_number_is_no_answer(
     asked = kind.request.model_validate({"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}})
     shape = SCHEMA.validate_python(SPD3).shape(50)
     plan = plan_job(kind.name, kind.options(asked), [(shape, PrivacyTarget(1.0, 1e-6))])
-    lost = replace(kind, run=lambda *_: FrechetMeanEstimate(point=[[number]]))
-    monkeypatch.setitem(KINDS, kind.name, lost)
+    lost = replace(kind.estimator, run=lambda *_: Mean(np.array([[number]])))
+    monkeypatch.setitem(ESTIMATORS, kind.name, lost)
     monkeypatch.setattr(worker, "gates", lambda *_: [None])
     with pytest.raises(ValueError, match="not JSON compliant"):
         run_job(kind.name, plan, str(Store(tmp_path).run_token("job_1")), "rows.npy")

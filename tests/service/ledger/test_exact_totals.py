@@ -18,7 +18,7 @@ from privest.metadata import PointsMetadata, VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.database import Database
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 from testing.books import Books
@@ -47,7 +47,7 @@ def plan(kind: str, shape: str, epsilon: float, delta: float, body: tuple[tuple[
     request = found.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": epsilon, "delta": delta}} | dict(body)
     )
-    return found.plan(found.options(request), SHAPES[shape], PrivacyTarget(epsilon, delta))
+    return found.plan_for(found.options(request), [(SHAPES[shape], PrivacyTarget(epsilon, delta))])
 
 
 def draw(rng: np.random.Generator, share: np.ndarray) -> Any:

@@ -24,7 +24,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.formatting import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.jobs.models import IdempotencyKey
 from privest_service.ledger import charges
 from privest_service.ledger.export import MechanismLine, lines
@@ -88,7 +88,7 @@ def _plans() -> Iterator[tuple[str, Any]]:
         privacy = {"epsilon": target.epsilon, "delta": target.delta}
         request = kind.request.model_validate({"dataset": {"id": "ds_x"}, "privacy": privacy} | body)
         try:
-            yield name, kind.plan(kind.options(request), shape, target)
+            yield name, kind.plan_for(kind.options(request), [(shape, target)])
         except ValueError:
             continue
 

@@ -14,7 +14,7 @@ from sqlalchemy import select, text, update
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.estimates import service as estimates
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.catalogue import KINDS
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.openapi import document

@@ -3,12 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
 from privest.arrays import Array
+from privest.estimators.base import Estimator
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
@@ -23,11 +24,12 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
-from privest.manifolds import Embedded, Manifold
+from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
-from privest.optim.federated import owners_descent
+from privest.optim.federated import LocalSteps, owners_descent
 from privest.optim.gradient_descent import gradient_descent
+from privest.options import Doc, Option, Options
 from privest.privacy.budget import describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
@@ -36,50 +38,57 @@ from privest.privacy.statistic import AnyStatistic
 
 
 @dataclass(frozen=True)
-class FrechetMeanSpec:
-    """What an analyst may choose; whatever is None follows from public facts.
+class FrechetMeanSpec(Options):
+    """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
-    Attributes:
-        start: first iterate, nested lists; the public centre by default.
-        clip: C₀, bound on the distance by which one record pulls; the public radius by default.
-        step_size: η of every step.
-        steps: number of steps; of `rsvrg` the frequency m, steps in an epoch.
-        solver: `rgd` (full gradients), `rsgd` (random batches) or `rsvrg` (both).
-        rate: of `rsgd` and `rsvrg`, probability of a record to be in a batch.
-        sampling: of `rsgd` and `rsvrg`, how batches are drawn.
-        epochs: S of `rsvrg`.
-        restarts: K of `rsvrg`.
-        clip_change: C₁ of `rsvrg`, bound on a record's change of gradient since the anchor; C₀ by default.
-        full_noise: of `rsvrg`, whether full gradients get noise once an epoch or at every step.
-        local_steps: of `rgd` on compact submanifolds, that owners of several datasets take by themselves in
-            each step, corrected for their drift (paper 002, Algorithm 1).
-    """
-
-    start: list[Any] | None = None
-    clip: float | None = None
-    step_size: float | None = None
-    steps: int | None = None
-    solver: Solver | None = None
-    rate: float | None = None
-    sampling: Scheme = "poisson"
-    epochs: int | None = None
-    restarts: int | None = None
-    clip_change: float | None = None
-    full_noise: FullNoise = "epoch"
-    local_steps: int = 1
+    start: Annotated[
+        list[Any] | None, Option("first iterate, as nested lists; the public centre by default")
+    ] = None
+    clip: Annotated[
+        float | None,
+        Option(
+            "C₀, the distance by which one record pulls at most; the public radius by default", gt=0, le=1e6
+        ),
+    ] = None
+    step_size: Annotated[float | None, Option("η of every step", gt=0, le=100)] = None
+    steps: Annotated[int | None, Option("number of steps; of `rsvrg` in an epoch", ge=1)] = None
+    solver: Annotated[
+        Solver | None,
+        Option(
+            "full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients"
+        ),
+    ] = None
+    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
+    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
+    epochs: Annotated[int | None, Option("of `rsvrg`: number of epochs, S", ge=1)] = None
+    restarts: Annotated[int | None, Option("of `rsvrg`: number of restarts, K", ge=1)] = None
+    clip_change: Annotated[
+        float | None,
+        Option(
+            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default",
+            gt=0,
+            le=1e6,
+        ),
+    ] = None
+    full_noise: Annotated[
+        FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
+    ] = "epoch"
+    local_steps: LocalSteps = 1
 
 
 @dataclass(frozen=True)
-class ExpectedError:
-    """Geodesic distance by which noise alone moves the answer, where the clip does not bind.
+class MeanError:
+    """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
 
-    Attributes:
-        standard_deviation: root mean square distance.
-        radius_95: distance not exceeded with probability 0.95.
-    """
+    standard_deviation: Annotated[float, Doc("root mean square distance")]
+    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
-    standard_deviation: float
-    radius_95: float
+
+@dataclass(frozen=True)
+class Mean:
+    """The private mean."""
+
+    point: Annotated[Array, Doc("a point of the manifold, as nested lists")]
 
 
 @dataclass(frozen=True)
@@ -109,22 +118,22 @@ class FrechetMeanPlan:
     shape: PointsMetadata
     start: list[Any]
     center: list[Any]
-    radius: float
+    radius: Annotated[float, Doc("of the public ball in which the mean is sought")]
     clip: float
     step_size: float
     solver: Solver
     epochs: Epochs | None
     releases: tuple[Release, ...]
     cost: Cost
-    expected_error: ExpectedError
+    expected_error: MeanError
     mechanism: str
-    why: str
+    why: Annotated[str, Doc("this solver")]
     warnings: tuple[str, ...]
     local_steps: int = 1
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
 
     @property
@@ -153,8 +162,8 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
     clip_change = _positive(spec.clip_change, "clip_change") if spec.clip_change is not None else None
     most = MOST_STEPS if spec.solver in {"rsgd", "rsvrg"} else MOST_STEPS // 1000
-    if spec.steps is not None and not 1 <= spec.steps <= most:
-        raise ValueError(f"steps must be between 1 and {most}")
+    if spec.steps is not None and spec.steps > most:
+        raise ValueError(f"steps must be at most {most}")
 
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
@@ -221,7 +230,7 @@ def _warnings(
     shape: PointsMetadata,
     chosen: SolverPlan,
     clip_change: float | None,
-    expected: ExpectedError,
+    expected: MeanError,
 ) -> Iterator[str]:
     """What the analyst should know before the run."""
     clip, step = bounds.clip, chosen.schedule.step_size
@@ -278,11 +287,9 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     Raises:
         ValueError: an option of a solver that does not run.
     """
-    if spec.local_steps < 1:
-        raise ValueError("local_steps must be at least 1")
     if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
         raise ValueError(
-            "local_steps belongs to the solver rgd, on a sphere, stiefel, grassmann or oblique manifold"
+            f"local_steps belongs to the solver rgd, on one of the manifolds {', '.join(compact())}"
         )
     if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
         raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")
@@ -291,10 +298,32 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
         raise ValueError("epochs, restarts, clip_change and full_noise belong to the solver rsvrg")
 
 
-def _expected_error(deviation: float, last: Release, dim: int) -> ExpectedError:
+def _expected_error(deviation: float, last: Release, dim: int) -> MeanError:
     """The quantile by the law of the last step's noise."""
     if last.noise == "gaussian":
         ratio = sqrt(float(chdtri(dim, 0.05)) / dim)
     else:
         ratio = float(gammaincinv(last.size, 0.95)) / sqrt(last.size * (last.size + 1))
-    return ExpectedError(deviation, ratio * deviation)
+    return MeanError(deviation, ratio * deviation)
+
+
+def _answer(planned: FrechetMeanPlan, gate: Oracle) -> Mean:
+    return Mean(run(planned, gate))
+
+
+FRECHET_MEAN = Estimator(
+    name="frechet-mean",
+    schema_name="FrechetMean",
+    title="Fréchet mean",
+    summary="The private Fréchet mean of points on a manifold",
+    metadata=PointsMetadata,
+    spec=FrechetMeanSpec,
+    plan_type=FrechetMeanPlan,
+    error=MeanError,
+    answer=Mean,
+    plan=plan,
+    run=_answer,
+    shown=("solver", "why", "step_size", "radius"),
+    error_meaning="distance by which the noise alone moves the mean, root mean square",
+    is_heavy=lambda spec: spec.solver in ("rsgd", "rsvrg"),
+)

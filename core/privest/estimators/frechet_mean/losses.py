@@ -9,7 +9,7 @@ from privest.privacy.clipping import any_floats, clipped_sum, without_axis
 
 @dataclass(frozen=True)
 class SquaredDistance:
-    """f(w; x) = ½ dist(w, x)², whose negative gradient at w is log_w(x) (paper 000, Appendix C.1).
+    """f(w; x) = ½ dist(w, x)², whose negative gradient at w is log_w(x) (Utpala et al. 2023, Appendix C.1).
 
     Clipped at c, the loss becomes Huber's: quadratic up to distance c, linear beyond. The minimiser is
     the Fréchet mean itself where no record is further than c from it.
@@ -47,7 +47,7 @@ class SquaredDistanceChange:
     """How the negative gradient of ½ dist(·, x)² changes between an anchor and a point near it.
 
     In coordinates, which carry one tangent space into the other. It is clipped as a whole, so that a
-    record has one bound C₁ and not two (paper 000, Section 5, clips the two gradients apart: 4C₁).
+    record has one bound C₁ and not two (Utpala et al. 2023, Section 5, clips the two gradients apart: 4C₁).
     """
 
     manifold: Manifold

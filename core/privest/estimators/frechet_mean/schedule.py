@@ -29,14 +29,14 @@ class Schedule:
     error: float
     """Root mean square distance to the clipped mean that was predicted, from the worst start."""
     noise_error: float
-    """Its part that the noise alone makes, for records at a typical distance from their mean."""
+    """Part of `error` by the noise alone, for records at a typical distance from their mean."""
 
 
 def hessian_bounds(curvature: tuple[float, float], clip: float) -> tuple[float, float]:
     """Least and largest eigenvalue of the Hessian of ½dist², for records within `clip` of the point.
 
     With sectional curvature in [−k², K²] they are c·K/tan(c·K), at most 1, and c·k/tanh(c·k), at least 1
-    (Hessian comparison; the constant ζ of paper 000, Section 2). Records beyond the clip have a
+    (Hessian comparison; the constant ζ of Utpala et al. 2023, Section 2). Records beyond the clip have a
     Hessian between 0 and the same upper bound, so that steps below 2/upper are stable on any data.
     """
     low, high = 1.0, 1.0

@@ -21,7 +21,7 @@ def variance_reduced(
     full_noise: FullNoise,
     restarts: int,
 ) -> Array:
-    """DP-RSVRG (paper 000, Algorithm 11), run `restarts` times over (Algorithm 12).
+    """DP-RSVRG, run `restarts` times over.
 
     An epoch takes the full gradient at its anchor and then `frequency` steps along it plus the change of
     a batch's gradients since the anchor. With one run the last iterate is returned (output I); with
@@ -39,6 +39,9 @@ def variance_reduced(
 
     Returns:
         (*shape) the private point.
+
+    References:
+        Utpala et al. (2023), Algorithm 11, and Algorithm 12 for restarts.
     """
     for _ in range(restarts):
         chosen = gate.pick(epochs * frequency)

@@ -1,4 +1,4 @@
-"""Logistic regression by the descents of paper 004: their constants, releases and cost, and the run."""
+"""Logistic regression by accelerated descents (Kuru et al. 2022): constants, releases, cost and run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,17 +44,17 @@ METHODS: dict[DescentSolver, Method] = {
     "nag-opt": "nag",
     "masg-opt": "masg",
 }
-"""The steps that each takes."""
+"""Kind of step of each solver."""
 
 DESCENTS: tuple[str, ...] = get_args(DescentSolver)
 
 MOST_STEPS = 1_000
 _STEPS = 100
-"""Of solvers that divide the budget evenly and that nobody gave a number (paper 004, Section 5)."""
+"""Default number of steps of solvers that divide the budget evenly (Kuru et al. 2022, Section 5)."""
 
 _PARTS = 12
-"""Of a run on batches with Gaussian noise, each of one noise: a certificate is the product of a transform for
-each, and a part for every step would make plans slow. The variance left is 3 % above that of 24 parts."""
+"""Parts of a run on batches with Gaussian noise. Each part has one noise, and costs a transform when the run
+is certified, so that a part for every step would make plans slow. 24 parts would have 3 % less variance."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Descent:
         return Curvature(2 * self.penalty, self.loss.gradient_lipschitz + 2 * self.penalty)
 
     def schedule(self, count: int) -> Schedule:
-        """Of so many steps."""
+        """The schedule of so many steps."""
         scale = self.step_scale or 1.0
         return schedule_of(METHODS[self.solver], self.curvature, scale=scale, count=count)
 
@@ -159,7 +159,7 @@ class Descent:
 
     @property
     def _square(self) -> float:
-        """Of a row's gradient, in the mean: at most this where labels are as probable as the weights say."""
+        """Bound on a row's mean squared gradient, where labels are as probable as the weights say."""
         return 0.25 if self.loss.classes == 2 else 1.0 - 1.0 / self.loss.classes
 
     @property
@@ -184,7 +184,7 @@ class Descent:
 
 
 def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[SubsampledRun]:
-    """(30) of paper 004 for m < n; what the solution is off by is made up for in shares of ε."""
+    """The division (30) of Kuru et al. (2022) for m < n; shares of ε make up for the solution's error."""
     costs = law.cost(law.divide(weight, epsilon))
     shares = costs / costs.sum() * (epsilon * ROUNDING_GUARD)
     return [

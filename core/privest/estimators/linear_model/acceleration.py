@@ -1,4 +1,4 @@
-"""Gradient descent with momentum: DP-GD, DP-HB, DP-NAG and DP-MASG of paper 004, on noisy gradients."""
+"""Gradient descent with momentum on noisy gradients: DP-GD, DP-HB, DP-NAG and DP-MASG."""
 
 from collections.abc import Callable
 
@@ -16,6 +16,9 @@ def descend(schedule: Schedule, start: Array, gradient: Callable[[Array], Array]
 
     Returns:
         the last iterate.
+
+    References:
+        Kuru et al. (2022), (5), (6) and Section 4.
     """
     x = before = start
     ahead_of_itself = schedule.method != "hb"

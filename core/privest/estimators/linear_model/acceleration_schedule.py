@@ -1,7 +1,7 @@
-"""The steps of paper 004's solvers: lengths, momenta, stages, and what noise leaves in the last iterate.
+"""Steps of accelerated solvers: lengths, momenta, stages, and what noise leaves in the last iterate.
 
-For a Hessian with eigenvalues between μ and L, Theorems 4.1 and 4.3 bound the error of the last iterate by
-a_{T,0}E₀ + Σ a_{T,t}·v_t/2, with v_t the total variance of the noise of step t.
+For a Hessian with eigenvalues between μ and L, Theorems 4.1 and 4.3 of Kuru et al. (2022) bound the error of
+the last iterate by a_{T,0}E₀ + Σ a_{T,t}·v_t/2, with v_t the total variance of the noise of step t.
 """
 
 from dataclasses import dataclass, replace
@@ -47,7 +47,7 @@ class Schedule:
 
     @property
     def momenta(self) -> Array:
-        """(T,) β: of `hb` as in Section 3.2 of paper 004, of `nag` and `masg` as in Theorem 4.1."""
+        """(T,) β: of `hb` as in Section 3.2 of Kuru et al. (2022), of `nag` and `masg` as in Theorem 4.1."""
         if self.method == "gd":
             return np.zeros(len(self.lengths))
         if self.method == "hb":
@@ -79,7 +79,7 @@ class Schedule:
         return np.exp(logarithms[-1] - logarithms) * self.entering
 
     def first(self, count: int) -> "Schedule":
-        """The same of the first steps alone."""
+        """The schedule of the first `count` steps alone."""
         return replace(self, lengths=self.lengths[:count], stages=self.stages[:count])
 
 
@@ -109,7 +109,7 @@ def schedule_of(method: Method, curvature: Curvature, *, scale: float, count: in
 def best_count(schedule: Schedule, *, start: float, variance: float, pure: bool) -> int:
     """T′: the number of its steps with the least bound, where noise on full gradients is divided best.
 
-    That is (32) of paper 004, E_T ≤ a_{T,0}E₀ + v/2·(Σ a_t^⅓)³, or with Gaussian noise v/2·(Σ √a_t)².
+    The bound is E_T ≤ a_{T,0}E₀ + v/2·(Σ a_t^⅓)³ (Kuru et al. 2022, (32)), with Gaussian noise v/2·(Σ √a_t)².
 
     Args:
         schedule: steps to consider.

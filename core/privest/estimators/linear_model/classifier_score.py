@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.base import Estimator
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import (
     Score,
@@ -17,6 +18,7 @@ from privest.estimators.linear_model.noisy_scores import (
     usual_counts,
 )
 from privest.metadata import LabelledMetadata
+from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
@@ -31,34 +33,31 @@ _NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
-class ScoreSpec:
-    """What an analyst submits; all of it is public.
+class ScoreSpec(Options):
+    """A linear classifier to be scored: `coefficients` and `intercept` as a logistic regression answers them.
 
-    Attributes:
-        coefficients: d numbers for two classes, else a list of d for each, in the uploaded features' units.
-        intercept: a number for two classes, else one for each.
-        metric: `accuracy`, or `auc` (area under the ROC curve, of two classes).
+    They are public, and the score is for features in the units in which they were uploaded.
     """
 
-    coefficients: list[Any]
-    intercept: float | list[Any]
-    metric: Metric = "accuracy"
+    coefficients: Annotated[
+        list[Any], Option("a number for each feature; with more than two classes a list for each class")
+    ]
+    intercept: Annotated[float | list[Any], Option("a number; with more than two classes one for each class")]
+    metric: Annotated[
+        Metric, Option("share of right answers, or area under the ROC curve of two classes")
+    ] = "accuracy"
 
 
 @dataclass(frozen=True)
 class ScoreError:
-    """How far the noise alone moves the score: exact for accuracy, a forecast for the area under the curve.
+    """How far the noise alone moves the score: exact for accuracy, a forecast for the area.
 
-    The forecast is for classes of one size whose shares of the bins fall and rise evenly, an area of 5/6:
-    public facts do not tell more.
-
-    Attributes:
-        standard_deviation: of the noise.
-        radius_95: not exceeded with probability 0.95.
+    The forecast is for classes of one size whose scores overlap as far as an area of 5/6: public facts do not
+    tell more. The answer's `standard_error` does.
     """
 
     standard_deviation: float
-    radius_95: float
+    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
 
 @dataclass(frozen=True)
@@ -91,13 +90,13 @@ class ScorePlan:
         return self.spec.metric
 
     @property
-    def bins(self) -> int | None:
-        """Of scores, for either class; None for the accuracy."""
+    def bins(self) -> Annotated[int | None, Doc("of scores, for each class; null for accuracy")]:
+        """Number of bins of scores, for each class; None for the accuracy."""
         return None if self.metric == "accuracy" else self.releases[0].size // 2
 
     @property
     def steps(self) -> int:
-        """Of the whole run."""
+        """Number of steps of the whole run."""
         return len(self.releases)
 
     @property
@@ -107,16 +106,11 @@ class ScorePlan:
 
 
 @dataclass(frozen=True)
-class ClassifierScore:
-    """What a run answers.
+class ClassifierScore(Score):
+    """The private score of the classifier."""
 
-    Attributes:
-        score: by the metric that was asked for.
-        accuracy: that comes with an area under the curve, less exact than by itself; otherwise None.
-    """
-
-    score: Score
-    accuracy: Score | None
+    metric: Metric
+    accuracy: Annotated[Score | None, Doc("that comes with `auc`, less exact than asked for by itself")]
 
 
 def plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ScorePlan:
@@ -192,14 +186,24 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     counted, kept = planned.statistics[release.statistic], gate.share
     if not isinstance(counted, ScoreHistogram):
         deviation = planned.expected_error.standard_deviation
-        return ClassifierScore(share(float(noisy[0]), deviation, kept * release.n), None)
+        return _answer(planned, share(float(noisy[0]), deviation, kept * release.n))
     counts = release.n * noisy
     # n is public. What noise adds to the whole is taken off all bins alike: a projection, in least squares.
     # Counts below 0 stay. Cut off, or on the simplex, what noise leaves in empty bins would no longer cancel,
     # and draw the area towards 1/2 by as much as its standard error.
     counts += (release.n - counts.sum()) / release.size
     area = area_under_curve(counts, release, kept)
-    return ClassifierScore(area, accuracy(counts, counted.edges, release, kept))
+    return _answer(planned, area, accuracy(counts, counted.edges, release, kept))
+
+
+def _answer(planned: ScorePlan, score: Score, beside: Score | None = None) -> ClassifierScore:
+    return ClassifierScore(
+        value=score.value,
+        standard_error=score.standard_error,
+        sampling_error=score.sampling_error,
+        metric=planned.metric,
+        accuracy=beside,
+    )
 
 
 def classifier(spec: ScoreSpec, shape: LabelledMetadata) -> LinearScores:
@@ -260,3 +264,20 @@ def histogram(asked: LinearScores, shape: LabelledMetadata, allowed: PrivacyBudg
     if not np.isfinite(edges).all():
         raise ValueError("coefficients are too large for the schema's mean and scale")
     return ScoreHistogram(np.unique(np.append(edges, 0.0)))
+
+
+CLASSIFIER_SCORE = Estimator(
+    name="classifier-score",
+    schema_name="ClassifierScore",
+    title="classifier score",
+    summary="The private accuracy, or area under the ROC curve, of a submitted linear classifier",
+    metadata=LabelledMetadata,
+    spec=ScoreSpec,
+    plan_type=ScorePlan,
+    error=ScoreError,
+    answer=ClassifierScore,
+    plan=plan,
+    run=run,
+    shown=("metric", "bins"),
+    error_meaning="of the score, by the noise alone, root mean square",
+)

@@ -18,14 +18,14 @@ from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 _CLIP = 0.1
-"""Of gradients: all rows that are wrong, or right by less than log-odds of 2.2, pull alike."""
+"""Clip of gradients: all rows that are wrong, or right by log-odds below 2.2, pull alike."""
 
 _NOISE = 1.4
 """Standard deviation that all steps leave on a score: with more, noise decides; with less, the start."""
 
 _STEPS, _MOST_STEPS = 20, 1_000
 _PURE_STEPS = 5
-"""With δ = 0, where the noise grows with their number and not with its root."""
+"""Number of steps with δ = 0, where noise grows with that number and not with its root."""
 
 _LONGEST = 20.0
 """Step, in units of the clip: what is gone in one step cannot be corrected within it."""
@@ -56,7 +56,7 @@ class ClippedSolver:
 
     @property
     def loss(self) -> LogisticGradient:
-        """Whose gradients are clipped."""
+        """The statistic of gradients."""
         return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property
@@ -66,7 +66,7 @@ class ClippedSolver:
 
     @property
     def steps(self) -> int:
-        """That the way takes which the noise allows."""
+        """Number of steps; the noise limits how far they may go, and `_LONGEST` how far each goes."""
         allowed = self.budget
         if allowed.pure:
             return _PURE_STEPS

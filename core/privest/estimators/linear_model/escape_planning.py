@@ -23,19 +23,19 @@ further, and the more noise they bear."""
 
 _STEPS, _MOST_STEPS = 20, 200
 _PURE_STEPS = 5
-"""With δ = 0, where the noise grows with their number and not with its root."""
+"""Number of steps with δ = 0, where noise grows with that number and not with its root."""
 
 _LONGEST = 30.0
 """Step on a bounded loss, in units of 1/M: most of its way is through margins where it is nearly flat."""
 
 _HESSIAN_SHARE = 0.05
-"""Of μ² (or of ε), for the Hessian halfway."""
+"""Share of μ² (or of ε) for the Hessian halfway."""
 
 _LOUD = 0.1
 """Noise on its eigenvalues, in units of the largest that a row can have, with which it shows nothing."""
 
 _MOST_FEATURES = 2_000
-"""Of a Hessian, which has a number for every pair."""
+"""Most features with which a Hessian is released; it has a number for every pair."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class EscapeSolver(Nonconvex):
 
     @property
     def pulls(self) -> ClippedGradient:
-        """Of gradients."""
+        """The statistic of gradients."""
         return ClippedGradient(self.objective.size)
 
     @property
     def curvatures(self) -> ClippedHessian:
-        """Of Hessians."""
+        """The statistic of Hessians."""
         return ClippedHessian(self.objective.size, *self.objective.profile.curvatures)
 
     @property
@@ -91,7 +91,7 @@ class EscapeSolver(Nonconvex):
 
     @property
     def steps(self) -> int:
-        """As many as the way takes that the noise allows."""
+        """Number of steps; the noise limits how far they may go, and `_longest` how far each goes."""
         if self.budget.pure:
             return _PURE_STEPS
         # T steps of length η leave √T·η times the noise of one, which itself is √T times that of the whole.

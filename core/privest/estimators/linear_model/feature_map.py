@@ -36,14 +36,14 @@ class FeatureMap:
 
     @classmethod
     def of(cls, shape: LabelledMetadata, bound: float, *, intercept: bool) -> "FeatureMap":
-        """By the public facts of a shape."""
+        """The map that follows from public facts."""
         mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
         scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
         length = bound if shape.scale is None else sqrt(shape.dim)
         return cls(mean, scale, bound, _CONSTANT if intercept else 0.0, max(bound, length))
 
     def shifted(self, mean: Array, scale: Array) -> "FeatureMap":
-        """With each feature's mean and scale in units of the ones that it has here."""
+        """This map with other means and scales, given in units of the present ones."""
         return replace(self, mean=self.mean + self.scale * mean, scale=self.scale * scale)
 
     @property

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
+from privest.estimators.base import Estimator
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.logistic import ClassMoments
@@ -17,7 +18,6 @@ from privest.estimators.linear_model.newton_planning import released
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
-    NONCONVEX,
     SPREAD_SHARE,
     LinearSolver,
     Loss,
@@ -26,9 +26,11 @@ from privest.estimators.linear_model.solvers import (
     configured_solver,
     default_solver,
     informs,
+    solver_rules,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
+from privest.options import Doc, Option, Options
 from privest.privacy.budget import cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -41,65 +43,81 @@ _PENALTY = 0.01
 _BOUNDED_PENALTY = 0.001
 """Default λ of `logistic-nonconvex`: with more, too many weights go to 0."""
 
-_MOST_CURVED = 300
-"""Most features of `spider`, which adds up a Hessian for every record of a batch."""
-
 _MOST_NUMBERS = 50_000
 """Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
 
 
 @dataclass(frozen=True)
-class LogisticSpec:
-    """What an analyst may choose; whatever is None follows from public facts.
+class LogisticSpec(Options):
+    """A linear classifier to be estimated; of the choices, what is left out follows from public facts."""
 
-    Attributes:
-        solver: `newton` (of noisy moments, then of noisy gradients if there are records enough), `clipped`
-            (descent on clipped gradients, in steps as long as their noise allows), or a descent of paper 004:
-            `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps); `nag-opt`
-            and `masg-opt` divide the noise and count the steps by the bound on their error. Of another loss
-            than `logistic` it is `escape`: descent with a noisy Hessian on the way, to leave saddle points;
-            or `spider`, that of paper 003, which sees each record once and has its guarantee where there are
-            very many.
-        penalty: λ of λ|w|² for features in units of the norm bound; 0 by default for `newton`, else 0.01;
-            not of `clipped`. With `logistic-nonconvex` of λ Σ w²/(1 + w²), 0.001 by default; not of the
-            bounded losses.
-        steps: T; with `-opt` the most that are considered.
-        step_scale: c of step lengths c/L.
-        batch_size: m, of a descent's random batches: with δ = 0 their size, else their expected size; by
-            default all records.
-        intercept: whether there is one.
-        standardisation: of features by the public `mean` and `scale`; `private` takes these for the middle
-            and half the width of their bounds, and a fifth of the budget to learn better ones.
-        sampling_errors: whether to learn what sampling adds to the errors of coefficients. With `newton` that
-            is known in any case; of other solvers it takes a fifth of the budget.
-        loss: `logistic`; or, of two classes, one that is bounded, so that no wrong label can pull for ever:
-            `sigmoid` or `savage`; or `logistic-nonconvex`, with a penalty that is bounded instead.
-    """
-
-    solver: Solver | None = None
-    penalty: float | None = None
-    steps: int | None = None
-    step_scale: float | None = None
-    batch_size: int | None = None
-    intercept: bool = True
-    standardisation: Literal["public", "private"] = "public"
-    sampling_errors: bool = False
-    loss: Loss = "logistic"
+    solver: Annotated[
+        Solver | None,
+        Option(
+            "`newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent "
+            "on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in "
+            "stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the "
+            "steps by the bound on their error; by default `newton` where there are records enough, else "
+            "`clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, "
+            "which sees each record once and has its guarantee where there are very many"
+        ),
+    ] = None
+    penalty: Annotated[
+        float | None,
+        Option(
+            "λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for "
+            "descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
+            "of the bounded losses",
+            ge=0,
+            le=1e6,
+        ),
+    ] = None
+    steps: Annotated[int | None, Option("of a descent; with `-opt` the most of them", ge=1)] = None
+    step_scale: Annotated[float | None, Option("c of step lengths c/L", gt=0, le=1)] = None
+    batch_size: Annotated[
+        int | None,
+        Option("of a descent's random batches, expected or exact; by default all records", ge=1),
+    ] = None
+    intercept: Annotated[bool, Option("whether there is one")] = True
+    standardisation: Annotated[
+        Literal["public", "private"],
+        Option(
+            "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
+            "the width of bounds, and a fifth of the budget to learn better ones"
+        ),
+    ] = "public"
+    sampling_errors: Annotated[
+        bool,
+        Option(
+            "learn what the sampling of rows adds to the errors: with `newton` that is known in any case, of "
+            "other solvers it takes a fifth of the budget"
+        ),
+    ] = False
+    loss: Annotated[
+        Loss,
+        Option(
+            "`sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; "
+            "`logistic-nonconvex` has a bounded penalty; these three are for two classes",
+            omit_default=True,
+        ),
+    ] = "logistic"
 
 
 @dataclass(frozen=True)
 class ReleaseError:
-    """What is known of the error before any row is read.
+    """What is known of the error before any row is read; errors of coefficients come with them."""
 
-    Attributes:
-        standard_deviation: of the noise on every coordinate of the last mean that is released, for features
-            of length up to one. The standard errors of coefficients come with them.
-        accuracy: of `spider`: α, where some point of the run is expected to have |∇F| <= α and no curvature
-            below −√(ρα).
-    """
-
-    standard_deviation: float
-    accuracy: float | None = None
+    standard_deviation: Annotated[
+        float, Doc("of the noise on a coordinate of the last mean, features at most one long")
+    ]
+    accuracy: Annotated[
+        float | None,
+        Doc(
+            "of `spider`: α, where some point of the run is expected to have a gradient no longer than that, "
+            "and no curvature below −√(ρα) for the ρ of the loss",
+            omit_default=True,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -129,12 +147,12 @@ class LogisticPlan:
     cost: Cost
     expected_error: ReleaseError
     mechanism: str
-    why: str
+    why: Annotated[str, Doc("this solver")]
     warnings: tuple[str, ...]
 
     @property
     def steps(self) -> int:
-        """Of the whole run; of `spider`, which goes on while there are records, those that may see one."""
+        """Number of steps; for `spider`, which runs while there are records, of those that may see one."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -159,8 +177,18 @@ class LogisticPlan:
 
 
 @dataclass(frozen=True)
+class Spread:
+    """Of the coefficients and, last, the intercept; with more than two classes one for each class."""
+
+    standard_errors: Annotated[Array, Doc(axes=(1, 2))]
+    covariance: Annotated[
+        Array | None, Doc("left out where there would be more than 50,000 numbers", axes=(2, 3))
+    ]
+
+
+@dataclass(frozen=True)
 class LogisticRegression:
-    """A fitted classifier; scores above zero mean the second of two classes, the highest one of more.
+    """The private classifier, for features in the units in which they were uploaded.
 
     Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
     plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
@@ -168,21 +196,21 @@ class LogisticRegression:
     of `clipped` is a bound; of `escape` and `spider` it is what the steps added, of the latter those since it
     last left a saddle point, which curvature may since have made more of. The small batches of `spider` err
     by sampling more than all records do, which is in no error. Scores of the losses `sigmoid` and `savage`
-    tell sides and no chances. docs/benchmarks.md tells how often intervals hold.
-
-    Attributes:
-        coefficients: (d,), or (classes, d), in the units of the uploaded features.
-        intercept: () or (classes,).
-        classes: as strings.
-        noise: what the noise adds to the error.
-        sampling: and the sampling of rows, where that is known.
+    tell sides and no chances.
     """
 
-    coefficients: Array
-    intercept: Array
-    classes: tuple[str, ...]
-    noise: "Spread"
-    sampling: "Spread | None"
+    coefficients: Annotated[
+        Array, Doc("of the features; with more than two classes a list for each class", axes=(1, 2))
+    ]
+    intercept: Annotated[Array, Doc(axes=(0, 1))]
+    classes: Annotated[
+        tuple[str, ...], Doc("a positive score means the second of two, the highest one of more")
+    ]
+    noise: Annotated[Spread, Doc("what the noise adds to the errors, to first order")]
+    sampling: Annotated[
+        Spread | None,
+        Doc("and the sampling of rows, where that is known; the two are independent, and add"),
+    ]
 
     def predict_proba(self, features: Array) -> Array:
         """(n, classes) probabilities for (n, d) features."""
@@ -194,19 +222,6 @@ class LogisticRegression:
     def predict(self, features: Array) -> list[str]:
         """The likeliest class of each of (n, d) features."""
         return [self.classes[place] for place in np.argmax(self.predict_proba(features), axis=-1)]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Of coefficients and, after them, the intercept: (..., d + 1), a row for each class or one of two.
-
-    Attributes:
-        standard_errors: (..., d + 1).
-        covariances: (..., d + 1, d + 1); None where these would be more than 50,000 numbers.
-    """
-
-    standard_errors: Array
-    covariances: Array | None
 
 
 def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> LogisticPlan:
@@ -272,50 +287,9 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
     Raises:
         ValueError: one of these.
     """
-    for holds, rule in (*_solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
+    for holds, rule in (*solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
         if not holds:
             raise ValueError(rule)
-
-
-def _solver_rules(
-    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
-) -> tuple[tuple[bool, str], ...]:
-    """Which solver goes with which loss and data, each with what is said where it does not."""
-    return (
-        (
-            spec.loss == "logistic" or solver in NONCONVEX,
-            f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
-            "loss logistic",
-        ),
-        (
-            spec.loss != "logistic" or solver not in NONCONVEX,
-            f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
-        ),
-        (
-            solver != "spider" or target.delta > 0,
-            "spider needs a delta above 0, as its noise is Gaussian; escape does without",
-        ),
-        (
-            solver != "spider" or spec.standardisation == "public",
-            "private standardisation does not belong to spider, which sees a record once: ask for escape",
-        ),
-        (
-            solver != "spider" or shape.dim <= _MOST_CURVED,
-            f"spider takes at most {_MOST_CURVED} features; escape takes any number",
-        ),
-        (
-            spec.loss == "logistic" or len(shape.classes) == 2,
-            f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
-        ),
-        (
-            spec.loss == "logistic" or not spec.sampling_errors,
-            "sampling_errors are those of the loss logistic: of others they are not known",
-        ),
-        (
-            solver != "newton" or shape.dim <= MOST_FEATURES,
-            f"newton takes at most {MOST_FEATURES} features; the others take any number",
-        ),
-    )
 
 
 def _option_rules(
@@ -328,7 +302,6 @@ def _option_rules(
             spec.penalty is None or not bounded,
             f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
         ),
-        (spec.penalty is None or 0 <= spec.penalty <= 1e6, "penalty must be between 0 and a million"),
         (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
         (
             spec.loss != "logistic-nonconvex" or spec.penalty is None or spec.penalty >= 1e-9,
@@ -338,11 +311,10 @@ def _option_rules(
             spec.penalty is None or solver != "clipped",
             "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
         ),
-        (spec.steps is None or 1 <= spec.steps <= MOST_STEPS, f"steps must be between 1 and {MOST_STEPS}"),
-        (spec.step_scale is None or 0 < spec.step_scale <= 1, "step_scale must be above 0 and at most 1"),
+        (spec.steps is None or spec.steps <= MOST_STEPS, f"steps must be at most {MOST_STEPS}"),
         (
-            spec.batch_size is None or 1 <= spec.batch_size <= shape.n,
-            "batch_size must be at least 1 and at most the number of records",
+            spec.batch_size is None or spec.batch_size <= shape.n,
+            "batch_size must be at most the number of records",
         ),
         (
             descent or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
@@ -404,7 +376,7 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
 
 
 def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -> Callable[[int], Array]:
-    """Of weights fitted to n rows: the inverse of the information that rows hold on them."""
+    """Covariance by sampling of each column of weights: the inverse of the information in the rows."""
     moments = _moments(planned.configured_solver, planned.shape)
     _, moment = released(moments, release, gate, fit.feature_map, planned.penalty)
     model = ScoreModel(fit.weights, moment, mean_of(moment, fit.feature_map.last))
@@ -413,7 +385,7 @@ def _sampling(planned: LogisticPlan, fit: Fit, release: Release, gate: Oracle) -
 
 
 def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
-    """In the units of the uploaded features; one column's at a time, as all may not fit."""
+    """Errors in the units of the uploaded features, one column at a time, as all may not fit in memory."""
     columns, features = len(fit.weights), len(fit.feature_map.mean)
     errors = np.empty((columns, features + 1))
     kept: list[Array] = []
@@ -425,3 +397,23 @@ def _spread(fit: Fit, covariance: Callable[[int], Array]) -> Spread:
             kept.append(found)
     both = errors, np.stack(kept) if kept else None
     return Spread(*both) if columns > 1 else Spread(errors[0], kept[0] if kept else None)
+
+
+LOGISTIC_REGRESSION = Estimator(
+    name="logistic-regression",
+    schema_name="LogisticRegression",
+    title="logistic regression",
+    summary="A private linear classifier of labelled records",
+    metadata=LabelledMetadata,
+    spec=LogisticSpec,
+    plan_type=LogisticPlan,
+    error=ReleaseError,
+    answer=LogisticRegression,
+    plan=plan,
+    run=run,
+    shown=("solver", "why", "penalty"),
+    error_title="Noise of the last release",
+    error_meaning="on a coordinate, for features at most one long; errors of the coefficients come with the "
+    "answer",
+    is_heavy=lambda spec: spec.batch_size is not None,
+)

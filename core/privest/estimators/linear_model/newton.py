@@ -10,13 +10,13 @@ from scipy.special import expit, softmax
 from privest.arrays import Array, transposed
 
 _DAMPING = 0.7
-"""Of the noise's largest eigenvalue, under which an eigenvalue of the moment is no longer divided by."""
+"""Least eigenvalue of the moment to divide by, as a share of the noise's largest eigenvalue."""
 
 _MATCHING = 3
 """Steps to match moments."""
 
 _DRAWS = 2_000
-"""Of Gaussian scores, to average over."""
+"""Number of Gaussian scores to average over."""
 
 _WHOLE = 400
 """Size up to which the Hessian is solved whole, in the directions along which scores vary."""
@@ -25,10 +25,10 @@ _FURTHEST = 2.0
 """Root mean square by which a step may move a class's scores."""
 
 _SURE = 1e-6
-"""Of every row's label, at least, is open: where nothing is, errors would be nothing."""
+"""Least variance of a row's label, as errors would vanish without any."""
 
 _RARE = 1e-3
-"""Of the largest eigenvalue, to which others of the Hessian are lifted: some class may have few rows."""
+"""Least eigenvalue of the Hessian, as a share of the largest, as some class may have few rows."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class ScoreModel:
         return self.white_step(gradient @ self._whitening)
 
     def white_step(self, gradient: Array) -> Array:
-        """The same of a whitened gradient."""
+        """The step that a whitened gradient gives."""
         inside = gradient @ self._along
         outside = gradient - inside @ self._along.T
         solved: Array = np.einsum("kilj,lj->ki", self._within, inside) @ self._along.T
@@ -244,7 +244,7 @@ def _spread(chances: Array) -> Array:
 
 
 def _inverse(hessian: Array, columns: int) -> Array:
-    """Within the contrasts of columns, as what moves all classes alike moves no chances."""
+    """The inverse on contrasts of columns, as what moves all classes alike changes no probability."""
     values, vectors = np.linalg.eigh(hessian)
     if columns > 1:
         parts = vectors.reshape(columns, -1, len(values))

@@ -18,22 +18,23 @@ from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 TIGHT, _WIDE = 0.6, 3.0
-"""Of the usual length, to which rows are shortened: with much noise direction is what tells classes apart."""
+"""Least and largest length to which rows are shortened, over the usual one. With much noise, rows are
+shortened most, as their direction is what tells classes apart."""
 
 _LOUD = 0.03
 """Noise on the moment's eigenvalues from which on rows are shortened most."""
 
 _STEPS = 3
-"""On the data, after those on moments: without noise the third was exact to a hundredth wherever tried."""
+"""Newton steps on the data, after those on moments; without noise the third was exact to a hundredth."""
 
 _AVERAGED = 2
-"""Of the steps, at the end."""
+"""Number of last steps whose weights are averaged."""
 
 _WORTHWHILE = 0.005
 """Noise on the moment's eigenvalues below which such steps find more than they lose."""
 
 _HEAVY = 0.7
-"""And below which the second moment of two classes is worth a noise of its own."""
+"""Noise on the moment's eigenvalues below which two classes' second moment is worth noise of its own."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class NewtonSolver:
 
     @property
     def _columns(self) -> int:
-        """Of weights: one with two classes, else one for each."""
+        """Columns of weights: one with two classes, else one for each."""
         count = len(self.shape.classes)
         return 1 if count == 2 else count
 
@@ -74,7 +75,7 @@ class NewtonSolver:
 
     @property
     def steps(self) -> int:
-        """On the data."""
+        """Number of Newton steps on the data."""
         return _STEPS if self.noise_level < _WORTHWHILE else 0
 
     @property
@@ -96,7 +97,7 @@ class NewtonSolver:
 
     @property
     def loss(self) -> LogisticGradient:
-        """Of the steps."""
+        """The statistic of gradients."""
         return LogisticGradient(self.feature_map.size, len(self.shape.classes))
 
     @property

@@ -17,10 +17,10 @@ from privest.estimators.linear_model.acceleration_schedule import Schedule
 
 _POINTS = 20_000
 _WEAKEST = 1e-18
-"""Of a table of strengths; what interpolation is off by, the division is less than best by its square."""
+"""Number of points, and least strength, of a table. An error of interpolation costs only its square."""
 
 _LEAST_SHARE = 1e-12
-"""Of the largest."""
+"""Least share of a step, over the largest share."""
 
 _LEAST_WEIGHT = 1e-300
 """Weights of early steps leave float64 where a schedule is long."""
@@ -29,8 +29,8 @@ _LEAST_WEIGHT = 1e-300
 def best_shares(weight: Array, *, pure: bool) -> Array:
     """Shares of ε (pure) or of μ² over full gradients that minimise Σ a_t·v_t.
 
-    Laplace noise has v_t ∝ 1/ε_t², so that ε_t ∝ a_t^⅓ (Proposition 4.2 of paper 004). Gaussian noise has
-    v_t ∝ 1/μ_t², so that μ_t² ∝ √a_t: the division that the paper leaves as future work.
+    Laplace noise has v_t ∝ 1/ε_t², so that ε_t ∝ a_t^⅓ (Kuru et al. 2022, Proposition 4.2). Gaussian noise
+    has v_t ∝ 1/μ_t², so that μ_t² ∝ √a_t: the division that the paper leaves as future work.
     """
     roots = weight ** (1 / 3 if pure else 1 / 2)
     # Steps that nothing is left of have a share too: without any, their noise would leave float64.
@@ -42,7 +42,7 @@ def best_shares(weight: Array, *, pure: bool) -> Array:
 class BatchLaw:
     """What noise of strength y costs over random batches with a share q of the records.
 
-    `pure`: ε = log(1 + q(e^y − 1)) of fixed-size batches ((11) of paper 004), y the ε on a batch.
+    `pure`: ε = log(1 + q(e^y − 1)) of fixed-size batches (Kuru et al. 2022, (11)), y the ε on a batch.
     Otherwise μ² = 4q²·sinh(y) of Poisson batches, y = (C/σ)²: the variance of the privacy loss of small q. By
     it noise is divided; what that costs, a certificate of the whole run says.
     """
@@ -52,7 +52,7 @@ class BatchLaw:
 
     @property
     def power(self) -> int:
-        """By which variance falls with strength."""
+        """Power of the strength by which variance falls."""
         return 2 if self.pure else 1
 
     def cost(self, strength: Array) -> Array:

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Annotated
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.options import Doc
 from privest.privacy.mechanisms import NoisySum
 
 _WIDEST = 0.5
@@ -14,21 +16,27 @@ _WIDEST = 0.5
 
 @dataclass(frozen=True)
 class Score:
-    """A private score between 0 and 1.
-
-    Attributes:
-        value: as released.
-        standard_error: by the noise.
-        sampling_error: and by the sampling of rows, worked out from the noisy value; at most 0.5, like it.
-    """
+    """A private score between 0 and 1."""
 
     value: float
-    standard_error: float
-    sampling_error: float
+    standard_error: Annotated[
+        float,
+        Doc(
+            "by the noise; of an area to first order, and beside it bins draw an area towards 1/2 by about a "
+            "quarter as much"
+        ),
+    ]
+    sampling_error: Annotated[
+        float,
+        Doc(
+            "standard error by the sampling of rows, worked out from the noisy value; not in "
+            "`standard_error`, and not for a classifier that was fitted to these very rows"
+        ),
+    ]
 
 
 def usual_counts(bins: int, n: int) -> Array:
-    """Of two classes of one size, whose shares of the bins fall and rise evenly."""
+    """Counts by class and bin of two classes of one size, whose shares of the bins fall and rise evenly."""
     rising = (2 * np.arange(bins, dtype=np.float64) + 1) * (n / 2 / bins**2)
     return np.concatenate([rising[::-1], rising])
 

@@ -51,5 +51,5 @@ class Nonconvex:
 
     @property
     def excess(self) -> float:
-        """Of the objective at zero, where every row loses φ(0), above its least: no part is ever negative."""
+        """Bound on the objective at zero, where rows lose φ(0), less its least value, which is at least 0."""
         return _AT_ZERO[self.loss]

@@ -28,6 +28,9 @@ NONCONVEX = ("escape", "spider")
 MOST_FEATURES = 2_000
 """Most features of `newton`, whose release has a number for every pair of them."""
 
+_MOST_CURVED = 300
+"""Most features of `spider`, which adds up a Hessian for every record of a batch."""
+
 SPREAD_SHARE = 0.2
 """Share of ε or of μ² for private standardisation."""
 
@@ -80,3 +83,44 @@ def configured_solver(
     loss = LogisticGradient(feature_map.size, len(shape.classes))
     steps = (spec.steps, spec.step_scale, spec.batch_size)
     return Descent(solver, feature_map, loss, budget, penalty, *steps)
+
+
+def solver_rules(
+    spec: "LogisticSpec", shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
+) -> tuple[tuple[bool, str], ...]:
+    """Which solver goes with which loss and data, each with what is said where it does not."""
+    return (
+        (
+            spec.loss == "logistic" or solver in NONCONVEX,
+            f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
+            "loss logistic",
+        ),
+        (
+            spec.loss != "logistic" or solver not in NONCONVEX,
+            f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
+        ),
+        (
+            solver != "spider" or target.delta > 0,
+            "spider needs a delta above 0, as its noise is Gaussian; escape does without",
+        ),
+        (
+            solver != "spider" or spec.standardisation == "public",
+            "private standardisation does not belong to spider, which sees a record once: ask for escape",
+        ),
+        (
+            solver != "spider" or shape.dim <= _MOST_CURVED,
+            f"spider takes at most {_MOST_CURVED} features; escape takes any number",
+        ),
+        (
+            spec.loss == "logistic" or len(shape.classes) == 2,
+            f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
+        ),
+        (
+            spec.loss == "logistic" or not spec.sampling_errors,
+            "sampling_errors are those of the loss logistic: of others they are not known",
+        ),
+        (
+            solver != "newton" or shape.dim <= MOST_FEATURES,
+            f"newton takes at most {MOST_FEATURES} features; the others take any number",
+        ),
+    )

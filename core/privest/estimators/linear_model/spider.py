@@ -1,4 +1,4 @@
-"""Descent that leaves saddle points, on gradients kept up by their changes (paper 003, Algorithms 2, 3)."""
+"""Descent that leaves saddle points, on gradients kept up by their changes (Liu and Talwar 2025)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class Descent:
 
 
 def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Descent:
-    """Algorithm 3, until the records run out.
+    """SPIDER descent with escapes from saddle points, until the records run out.
 
     Where the paper leaves it open, or differs from itself:
 
@@ -123,6 +123,9 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
 
     Raises:
         ValueError: not one batch fits into the gate's records.
+
+    References:
+        Liu and Talwar (2025), Algorithms 2 and 3.
     """
     estimates = _Estimates(gate, schedule)
     points, gradients, begun, left = list[Array](), list[Array](), list[int](), list[int]()
@@ -154,7 +157,7 @@ def spider(gate: StreamOracle, *, start: Array, schedule: SpiderSchedule) -> Des
 def _escape(
     product: Callable[[Array], Array], gradient: Array, schedule: SpiderSchedule
 ) -> tuple[Array | None, int]:
-    """Algorithm 2: the way from the anchor to where it left the ball of radius Ξ, and how many steps it took.
+    """The way (Algorithm 2) from the anchor to where it left the ball of radius Ξ, and its number of steps.
 
     ζ of its line 5 is what the gate adds to products. A released Hessian, and the gradient, carry their noise
     already: it is what makes them leave the saddle, and no more is added.

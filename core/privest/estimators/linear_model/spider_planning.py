@@ -1,4 +1,4 @@
-"""A linear classifier by paper 003: gradients kept up by their changes, each record seen once in a run."""
+"""A linear classifier by gradients kept up by their changes, each record seen once (Liu and Talwar 2025)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class SpiderSolver(Nonconvex):
 
     @cached_property
     def planned(self) -> SpiderPlan:
-        """Its public constants.
+        """The public constants of the run.
 
         Raises:
             ValueError: not one batch fits; or float64 cannot carry this privacy.
@@ -45,7 +45,7 @@ class SpiderSolver(Nonconvex):
         return self.planned.statistics
 
     def releases(self) -> tuple[Stream, PrefixSums]:
-        """Of Hessians, then of gradients."""
+        """The stream of Hessians, then that of gradients."""
         return self.planned.releases
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:  # noqa: ARG002

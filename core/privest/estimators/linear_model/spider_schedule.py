@@ -1,4 +1,4 @@
-"""Public constants of a descent that leaves saddle points: Theorem 3.17 of paper 003 in plain constants."""
+"""Public constants of a descent that leaves saddle points (Liu and Talwar 2025, Theorem 3.17)."""
 
 from dataclasses import dataclass, replace
 from math import ceil, log, log1p, pi, sqrt
@@ -30,7 +30,7 @@ _LONGEST = 4096
 _ESCAPES: tuple[Escape, ...] = ("released", "products")
 
 _WITHIN = 1 - 1e-9
-"""Of μ, so that rounding up stays within it."""
+"""Factor on μ, so that the cost, rounded up, stays within it."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class SpiderPlan:
 
 @dataclass(frozen=True)
 class _Sizes:
-    """For one α."""
+    """Sizes that follow from one α."""
 
     batch: int
     hessian_batch: int

@@ -120,7 +120,7 @@ def select_candidate(
     The candidates leave out one direction of the frame each. Copies of them are refined by descent on the
     bounded loss from wide to narrow, in r + 1 numbers each. The noisy scores decide among all of them. So a
     direction is found out that holds many rows but is no part of the subspace: each row's pull is bounded,
-    where its distance alone is not (Maunu et al. 2023 leave such outliers open).
+    where its distance alone is not (Maunu et al. 2022 leave such outliers open).
 
     Args:
         frame: (dim, rank + 1) orthonormal columns.

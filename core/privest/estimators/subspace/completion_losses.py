@@ -12,7 +12,7 @@ _RIDGE = 1e-12
 
 
 def coefficients(basis: Array, columns: Array, mask: Array) -> Array:
-    """V(X): of each column, the combination of the basis nearest to its known entries (paper 002, (13)).
+    """V(X): the combinations of the basis nearest to each column's known entries (Zhang et al. 2024, (13)).
 
     Args:
         basis: X, (dim, rank) orthonormal columns.
@@ -33,7 +33,7 @@ def coefficients(basis: Array, columns: Array, mask: Array) -> Array:
 
 
 def gradient(basis: Array, columns: Array, mask: Array) -> Array:
-    """Of ½‖P_Ω(XV(X) − A)‖² in X: residuals on the known entries times coefficients, (dim, rank).
+    """Gradient of ½‖P_Ω(XV(X) − A)‖² in X: residuals on known entries times coefficients, (dim, rank).
 
     It is orthogonal to the basis by the normal equations, and so the Riemannian gradient both on the
     Stiefel and on the Grassmann manifold. V minimises, so how it moves with X adds nothing.
@@ -53,7 +53,7 @@ _FLOOR = 1e-3
 
 @dataclass(frozen=True)
 class CompletionGradient:
-    """Σ of negative Riemannian gradients of ½‖P_Ω(Xv − a)‖² (paper 002, (13)) over known parts a.
+    """Σ of negative Riemannian gradients of ½‖P_Ω(Xv − a)‖² (Zhang et al. 2024, (13)) over known parts a.
 
     The coefficients v are those of least squares, but for a ridge λ that keeps them short where the known
     entries leave them open: with the Gram matrix G of the basis on those entries, (G + λ)⁻¹Xᵀa, refined once

@@ -23,7 +23,7 @@ def descent(
     steps: Sequence[float],
     local_steps: int,
 ) -> Array:
-    """Descent on a gate's noisy gradients: by geodesics or, with local steps, Algorithm 1 of paper 002.
+    """Descent on a gate's noisy gradients: by geodesics or, with local steps, federated.
 
     Args:
         basis: (dim, rank) orthonormal columns to start from.
@@ -34,6 +34,9 @@ def descent(
 
     Returns:
         (dim, rank) orthonormal columns.
+
+    References:
+        Zhang et al. (2024), Algorithm 1, for local steps.
     """
     if local_steps == 1:
         return geodesic_descent(basis, steps=steps, gradient=lambda at: gate.mean(asked(at)))
@@ -42,7 +45,7 @@ def descent(
 
 
 def geodesic_descent(basis: Array, *, steps: Sequence[float], gradient: Callable[[Array], Array]) -> Array:
-    """GGD and its noisy and stochastic forms (paper 001, Section 2): V ← Exp_V(−η_k·noisy gradient).
+    """GGD and its noisy and stochastic forms: V ← Exp_V(−η_k·noisy gradient).
 
     Args:
         basis: (dim, rank) orthonormal columns to start from.
@@ -51,6 +54,9 @@ def geodesic_descent(basis: Array, *, steps: Sequence[float], gradient: Callable
 
     Returns:
         (dim, rank) orthonormal columns.
+
+    References:
+        Maunu et al. (2023), Section 2.
     """
     space = Grassmann(*basis.shape)
     for step in steps:

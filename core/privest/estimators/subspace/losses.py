@@ -10,7 +10,7 @@ from privest.arrays import Array, lengths, seen_by
 from privest.estimators.subspace.spherical import on_sphere
 
 _LEAST_RESIDUAL = 1e-12
-"""Below, a direction is rounding; the gradient of the absolute loss falls to zero there."""
+"""Residual below which a direction is rounding; the gradient of the absolute loss falls to zero there."""
 
 
 class RobustPenalty(Protocol):
@@ -23,7 +23,7 @@ class RobustPenalty(Protocol):
 
 @dataclass(frozen=True)
 class Absolute:
-    """ρ(d) = d: GLAD, geodesic least absolute deviations (paper 001, Section 1.1)."""
+    """ρ(d) = d: GLAD, geodesic least absolute deviations (Maunu et al. 2023, Section 1.1)."""
 
     def weight(self, residual: Array) -> Array:
         """1/d: a row pulls by |Vᵀx| ≤ 1. (The paper's (2.1) lacks the minus sign of this pull.)"""
@@ -44,16 +44,16 @@ class Redescending:
     scale: float
 
     def weight(self, residual: Array) -> Array:
-        """At most 1/d: a row pulls by less than |Vᵀx| ≤ 1."""
+        """(1/d)/(1 + (d/c)⁴): a row pulls by less than |Vᵀx| ≤ 1."""
         return 1.0 / (np.maximum(residual, _LEAST_RESIDUAL) * (1.0 + (residual / self.scale) ** 4))
 
 
 @dataclass(frozen=True)
 class Squared:
-    """ρ(d) = d²: PCA, and with rank 1 the leading eigenvector of paper 000, Section 6.3."""
+    """ρ(d) = d²: PCA, and with rank 1 the leading eigenvector of Utpala et al. (2023), Section 6.3."""
 
     def weight(self, residual: Array) -> Array:
-        """2: a row pulls by 2|Qx||Vᵀx| ≤ 1."""
+        """The constant 2: a row pulls by 2|Qx||Vᵀx| ≤ 1."""
         return np.full_like(residual, 2.0)
 
 
@@ -86,7 +86,7 @@ class Bounded:
 
 @dataclass(frozen=True)
 class SubspaceQuery:
-    """Where, and of which loss, a gradient is asked for.
+    """The basis and the loss for which a gradient is asked.
 
     Attributes:
         basis: (dim, rank) orthonormal columns.
@@ -114,7 +114,7 @@ def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class SubspaceDistance:
-    """Σ of negative gradients Qx·w(d)·(Vᵀx)ᵀ of a residual loss (paper 001, (2.1) with its sign).
+    """Σ of negative gradients Qx·w(d)·(Vᵀx)ᵀ of a residual loss (Maunu et al. 2023, (2.1) with its sign).
 
     Nothing larger than rows and basis is formed, so that thousands of columns are no burden.
 

@@ -7,10 +7,12 @@ completes it: `completion.coefficients(basis, column, mask) @ basis.T`.
 from dataclasses import dataclass
 from itertools import groupby
 from math import sqrt
+from typing import Annotated
 
 from scipy.special import chdtri
 
 from privest.arrays import Array
+from privest.estimators.base import Estimator
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
 from privest.estimators.subspace.descent import descent
@@ -18,6 +20,8 @@ from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.schedule import right_angles
 from privest.metadata import PartialVectorsMetadata
+from privest.optim.federated import LocalSteps
+from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
@@ -33,62 +37,51 @@ _LONGEST_RUN = 1e12
 """Products that a descent takes; more take minutes."""
 
 _STEPS = 12
-"""Of a descent that nobody gave a number: a long way from the start, and noise is averaged over some."""
+"""Default number of steps of a descent: enough to go a long way and to average noise."""
 
 _START = 0.3
-"""Of μ², for a start from which there is a descent: more than rows of the picture need, as others come."""
+"""Share of μ² for the start of a descent: more than rows of the assumed model need, as others come."""
 
 _LEAST_KNOWN = 1e-6
 """Share of known entries below which nothing is found, whatever it is."""
 
 _USEFUL = 0.25
-"""Of a square right angle in every direction: from a start expected to be worse no descent finds the way, and
-an answer that is gets a warning."""
+"""Share of a square right angle in every direction. From a start expected to be worse no descent is begun,
+and an answer expected to be worse gets a warning."""
 
 
 @dataclass(frozen=True)
-class MatrixCompletionSpec:
-    """What an analyst may choose; whatever is None follows from public facts.
+class MatrixCompletionSpec(Options):
+    """A subspace to be estimated, near which rows lie of which some entries are not known.
 
-    Attributes:
-        rank: r, dimension of the subspace.
-        steps: of the descent.
-        step_size: of its longest step.
-        local_steps: that owners of several datasets take by themselves in each of these, corrected for their
-            drift (paper 002, Algorithm 1).
+    Each row is divided by the length of its known part, so that none counts more than another. Of the
+    choices, what is left out follows from public facts. Completed rows are not released, as they would say
+    things of single records: whoever holds a row fits the basis to it by least squares on its known entries.
     """
 
-    rank: int
-    steps: int | None = None
-    step_size: float | None = None
-    local_steps: int = 1
+    rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
+    steps: Annotated[int | None, Option("of the descent", ge=1)] = None
+    step_size: Annotated[float | None, Option("of its longest step", gt=0, le=1000)] = None
+    local_steps: LocalSteps = 1
 
 
 @dataclass(frozen=True)
 class CompletionError:
     """Length of the vector of principal angles between the answer and the subspace, in radians.
 
-    For rows in the subspace exactly, evenly spread in it, of which about the declared share of entries is
-    known: public facts do not tell more. It has a part that is not noise: see `Picture.start_error`.
-
-    Attributes:
-        standard_deviation: root mean square.
-        radius_95: not exceeded with probability 0.95.
+    A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
+    entries is known: public facts do not tell more. Part of it is not noise.
     """
 
-    standard_deviation: float
-    radius_95: float
+    standard_deviation: Annotated[float, Doc("root mean square")]
+    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
 
 @dataclass(frozen=True)
 class Completion:
-    """The answer.
+    """The private subspace."""
 
-    Attributes:
-        basis: (dim, rank) orthonormal columns.
-    """
-
-    basis: Array
+    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
 
 
 @dataclass(frozen=True)
@@ -117,13 +110,13 @@ class MatrixCompletionPlan:
     cost: Cost
     expected_error: CompletionError
     mechanism: str
-    why: str
+    why: Annotated[str, Doc("a descent, or none")]
     warnings: tuple[str, ...]
     local_steps: int = 1
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -226,18 +219,17 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: P
     """
     steps, step_size = spec.steps, spec.step_size
     rules = (
-        (1 <= spec.rank < shape.dim, "rank must be at least 1 and below the number of columns"),
+        (spec.rank < shape.dim, "rank must be below the number of columns"),
         (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
         (shape.dim <= _WIDEST, f"matrix-completion takes at most {_WIDEST} columns"),
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "matrix-completion adds Gaussian noise: delta must be above 0"),
-        (spec.local_steps >= 1, "local_steps must be at least 1"),
-        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
+        (steps is None or steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}"),
         (
             (_STEPS if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
             f"steps times local_steps must be at most {_MOST_STEPS}",
         ),
-        (step_size is None or 1e-9 <= step_size <= 1e3, "step_size must be between 1e-9 and 1000"),
+        (step_size is None or step_size >= 1e-9, "step_size must be at least 1e-9"),
     )
     for holds, rule in rules:
         if not holds:
@@ -262,3 +254,20 @@ def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     start = hetero_pca(hollow, planned.rank)
     steps, local_steps = planned.step_sizes, planned.local_steps
     return Completion(descent(start, gate, asked=lambda at: at, steps=steps, local_steps=local_steps))
+
+
+MATRIX_COMPLETION = Estimator(
+    name="matrix-completion",
+    schema_name="MatrixCompletion",
+    title="matrix completion",
+    summary="The private subspace of rows with unknown entries",
+    metadata=PartialVectorsMetadata,
+    spec=MatrixCompletionSpec,
+    plan_type=MatrixCompletionPlan,
+    error=CompletionError,
+    answer=Completion,
+    plan=plan,
+    run=run,
+    shown=("why", "step_sizes"),
+    error_meaning="angles between the answer and the subspace, root mean square, for rows in it exactly",
+)

@@ -54,6 +54,6 @@ class OffDiagonalMoment:
 
     @cached_property
     def _upper(self) -> NDArray[np.intp]:
-        """Of each coordinate, its place in the flattened matrix."""
+        """Place in the flattened matrix of each coordinate."""
         rows, columns = np.triu_indices(self.dim, 1)
         return rows * self.dim + columns

@@ -22,7 +22,7 @@ def capped(values: Array, total: float) -> Array:
 def capped_entropic(logarithms: Array, total: float) -> Array:
     """The nearest vector in relative entropy with entries up to 1 and this sum: min(c·exp(logarithms), 1).
 
-    Where nothing exceeds 1 this is the renormalisation that paper 001 prints (Appendix A); else the
+    Where nothing exceeds 1 this is the renormalisation that Maunu et al. (2023) print (Appendix A); else the
     largest entries are 1, and c fits the others.
     """
     order = np.argsort(-logarithms)
@@ -46,7 +46,7 @@ def reaper(
     steps: Sequence[float],
     mirror: bool,
 ) -> Array:
-    """Noisy gradient descent on 0 ⪯ P ⪯ I, tr P = r (paper 001, Algorithms 1 and 2, in either form).
+    """Noisy gradient descent on 0 ⪯ P ⪯ I, tr P = r.
 
     Args:
         gradient: noisy mean of negative gradients at P, (dim, dim) symmetric.
@@ -57,6 +57,9 @@ def reaper(
 
     Returns:
         (dim, rank) the leading eigenvectors of the mean of the iterates.
+
+    References:
+        Maunu et al. (2023), Algorithms 1 and 2, by projection or by mirror steps.
     """
     p = np.eye(dim) * (rank / dim)
     mean = np.zeros((dim, dim))

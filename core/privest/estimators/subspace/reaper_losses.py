@@ -10,17 +10,17 @@ from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.estimators.subspace.spherical import on_sphere
 
 _LEAST_RESIDUAL = 1e-6
-"""Below, rounding begins to turn directions; the gradient falls to zero there."""
+"""Residual below which rounding begins to turn directions; the gradient falls to zero there."""
 
 _COVER = 1 + 1e-9
-"""Of a diameter: for directions turned by rounding, whose square is below 1e-12."""
+"""Factor on a diameter, for directions that rounding has turned; the square of that is below 1e-12."""
 
 
 @dataclass(frozen=True)
 class Reaper:
     """Σ of the negative gradients of ‖(I − P)x‖: the symmetric part of u·xᵀ, u the residual's direction.
 
-    A row's gradient has Frobenius norm at most |u||x| = 1 (paper 001, (4.1)).
+    A row's gradient has Frobenius norm at most |u||x| = 1 (Maunu et al. 2023, (4.1)).
 
     Attributes:
         dim: D, rows of P.
@@ -32,7 +32,7 @@ class Reaper:
 
     @cached_property
     def coordinates(self) -> SymmetricCoordinates:
-        """Of symmetric matrices."""
+        """Coordinates of symmetric matrices."""
         return SymmetricCoordinates(self.dim)
 
     @property

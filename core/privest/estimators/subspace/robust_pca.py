@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from scipy.special import chdtri
 
 from privest.arrays import Array, SymmetricCoordinates
+from privest.estimators.base import Estimator
 from privest.estimators.subspace.candidates import select_candidate
 from privest.estimators.subspace.descent import descent, principal
 from privest.estimators.subspace.losses import (
@@ -40,7 +41,15 @@ from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
-from privest.privacy.budget import BATCH, LEAST_RATE, cost_of_all, describe_mechanism, weak_delta
+from privest.optim.federated import LocalSteps
+from privest.options import Doc, Option, Options
+from privest.privacy.budget import (
+    BATCH,
+    LEAST_RATE,
+    cost_of_all,
+    describe_mechanism,
+    weak_delta,
+)
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
 from privest.privacy.oracle import Oracle
@@ -67,71 +76,73 @@ _USEFUL = 0.25
 
 
 @dataclass(frozen=True)
-class RobustPCASpec:
-    """What an analyst may choose; whatever is None follows from public facts.
+class RobustPCASpec(Options):
+    """A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
 
-    Attributes:
-        rank: r, dimension of the subspace.
-        loss: of a row's distance d from the subspace: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²),
-            `redescending` like d up to about c and flat beyond.
-        solver: `ggd` (full gradients), `sggd` (random batches), or four that relax the subspace to a matrix.
-        start: a public random subspace, the leading one of a noisy second moment, or that of a noisy sketch.
-        consensus: choose the start, by a bounded loss, among subspaces of one with a dimension more.
-        center: estimate a centre first, and take it off the rows; the subspace is then affine.
-        steps: of the descent.
-        step_size: of its first step.
-        scale: c of the last two losses, as a share of a row's length.
-        rate: of stochastic solvers, probability of a record to be in a batch.
-        sampling: of stochastic solvers, how batches are drawn.
-        local_steps: that owners of several datasets take by themselves in each of the `steps`, which are
-            rounds then, corrected for their drift (paper 002, Algorithm 1).
-        explained: estimate the share of variance along each direction of the answer.
+    Of the choices, what is left out follows from public facts.
     """
 
-    rank: int
-    loss: Loss = "redescending"
-    solver: Solver = "ggd"
-    start: Start | None = None
-    consensus: bool | None = None
-    center: bool = False
-    steps: int | None = None
-    step_size: float | None = None
-    scale: float | None = None
-    rate: float | None = None
-    sampling: Scheme = "poisson"
-    local_steps: int = 1
-    explained: bool = False
+    rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
+    loss: Annotated[
+        Loss,
+        Option(
+            "of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), "
+            "`redescending` like d up to c and flat beyond"
+        ),
+    ] = "redescending"
+    solver: Annotated[
+        Solver,
+        Option(
+            "full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the "
+            "subspace to a matrix"
+        ),
+    ] = "ggd"
+    start: Annotated[
+        Start | None,
+        Option("a public random subspace, or the leading one of a noisy second moment or sketch"),
+    ] = None
+    consensus: Annotated[
+        bool | None,
+        Option("choose the start, by a bounded loss, among subspaces of one with a dimension more"),
+    ] = None
+    center: Annotated[bool, Option("estimate a centre within `norm_bound` and take it off the rows")] = False
+    steps: Annotated[int | None, Option("of the descent", ge=1)] = None
+    step_size: Annotated[float | None, Option("of its first step", gt=0, le=1000)] = None
+    scale: Annotated[
+        float | None,
+        Option("c of the losses `bounded` and `redescending`, as a share of a row's length", gt=0, le=1000),
+    ] = None
+    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
+    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
+    local_steps: LocalSteps = 1
+    explained: Annotated[
+        bool,
+        Option("estimate also the share of variance along each direction, for 5 % of the budget"),
+    ] = False
 
 
 @dataclass(frozen=True)
 class SubspaceError:
     """Length of the vector of principal angles by which the noise turns the answer, in radians.
 
-    For half of the rows about the subspace, off it by a tenth of their length, and the others in no
-    direction: public facts do not tell more.
-
-    Attributes:
-        standard_deviation: root mean square.
-        radius_95: not exceeded with probability 0.95.
+    A forecast for half of the rows about the subspace, off it by a tenth of their length, and the others in
+    no direction: public facts do not tell more.
     """
 
-    standard_deviation: float
-    radius_95: float
+    standard_deviation: Annotated[float, Doc("root mean square")]
+    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
 
 @dataclass(frozen=True)
 class Subspace:
-    """The answer.
+    """The private subspace."""
 
-    Attributes:
-        basis: (dim, rank) orthonormal columns.
-        center: (dim,) of the affine subspace, if one was asked for.
-        explained: (rank,) shares of the spherical rows' variance along the columns, falling, if asked for.
-    """
-
-    basis: Array
-    center: Array | None
-    explained: Array | None
+    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
+    center: Annotated[Array | None, Doc("of the affine subspace, where one was asked for", axes=(1,))]
+    explained: Annotated[
+        Array | None,
+        Doc("shares of the spherical rows' variance along the columns, where they were asked for", axes=(1,)),
+    ]
 
 
 @dataclass(frozen=True)
@@ -176,13 +187,13 @@ class RobustPCAPlan:
     cost: Cost
     expected_error: SubspaceError
     mechanism: str
-    why: str
+    why: Annotated[str, Doc("this start")]
     warnings: tuple[str, ...]
     local_steps: int = 1
 
     @property
     def steps(self) -> int:
-        """Of the whole run: releases."""
+        """Number of releases of the whole run."""
         return sum(r.count for r in self.releases)
 
     @property
@@ -264,23 +275,23 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
     relaxed, stochastic = spec.solver in RELAXED, spec.solver in STOCHASTIC
     steps, step_size = spec.steps, spec.step_size
     rules = (
-        (1 <= spec.rank < shape.dim, "rank must be at least 1 and below the number of columns"),
+        (spec.rank < shape.dim, "rank must be below the number of columns"),
         (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
         (spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}"),
         (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
         (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
-        (steps is None or 1 <= steps <= _MOST_STEPS, f"steps must be between 1 and {_MOST_STEPS}"),
+        (steps is None or steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}"),
         (
-            spec.local_steps >= 1 and (spec.local_steps == 1 or not relaxed),
-            "local_steps must be at least 1, and belongs to the solvers ggd and sggd",
+            spec.local_steps == 1 or not relaxed,
+            "local_steps belongs to the solvers ggd and sggd",
         ),
-        (step_size is None or 1e-9 <= step_size <= 1e3, "step_size must be between 1e-9 and 1000"),
-        (1e-3 <= loss_scale(spec) <= 1e3, "scale must be between 0.001 and 1000"),
+        (step_size is None or step_size >= 1e-9, "step_size must be at least 1e-9"),
+        (loss_scale(spec) >= 1e-3, "scale must be at least 0.001"),
         (
             spec.scale is None or spec.loss in ("bounded", "redescending"),
             "scale belongs to the losses bounded and redescending",
         ),
-        (spec.rate is None or LEAST_RATE <= spec.rate <= 1, f"rate must be between {LEAST_RATE:g} and 1"),
+        (spec.rate is None or spec.rate >= LEAST_RATE, f"rate must be at least {LEAST_RATE:g}"),
         (
             stochastic or (spec.rate is None and spec.sampling == "poisson"),
             "rate and sampling belong to the stochastic solvers",
@@ -394,3 +405,21 @@ def _start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
         refine=lambda candidates: gate.mean(candidates, "tilt").reshape(rank + 1, rank + 1),
         scores=lambda candidates: gate.mean(candidates, "objective"),
     )
+
+
+ROBUST_PCA = Estimator(
+    name="robust-pca",
+    schema_name="RobustPCA",
+    title="robust PCA",
+    summary="The private subspace that most rows lie near",
+    metadata=VectorsMetadata,
+    spec=RobustPCASpec,
+    plan_type=RobustPCAPlan,
+    error=SubspaceError,
+    answer=Subspace,
+    plan=plan,
+    run=run,
+    shown=("solver", "start", "consensus", "why", "step_sizes"),
+    error_meaning="angles by which the noise alone turns the subspace, root mean square",
+    is_heavy=lambda spec: spec.solver in STOCHASTIC,
+)

@@ -13,17 +13,17 @@ _INLIERS = 0.5
 _SCATTER = 0.1
 
 _LONGEST = 0.5
-"""First step of a descent from a good start (paper 001 takes 1, and halves it every 50 steps)."""
+"""First step of a descent from a good start (Maunu et al. 2023 take 1, and halve it every 50 steps)."""
 
 _MOST_HALVINGS = 6
-"""Of the step: rows that lie on the subspace exactly pull as hard from near as from far, so that the error
-follows the step down (Theorem 5's restarts, without their breaks)."""
+"""Most halvings of the step. Rows that lie on the subspace exactly pull as hard from near as from far, so
+that the error follows the step down (the restarts of Maunu et al. 2023, Theorem 5, without their breaks)."""
 
 _SHORTEST_HALF = 3
-"""Steps in which a step may halve: fewer, and a descent stops before it arrives."""
+"""Least number of steps in which the step size halves; with fewer, a descent stops before it arrives."""
 
 _WORK = 3e8
-"""Entries of rows to be read by one descent that nobody gave a number of steps."""
+"""Entries of rows that a descent reads where the analyst gives no number of steps."""
 
 _STEPS = (12, 100)
 
@@ -46,7 +46,7 @@ def moment_error(deviation: float, dim: int, rank: int) -> float:
 
 
 def sketch_error(deviation: float, dim: int, rank: int, columns: int) -> float:
-    """The same for a sketch with k columns, which see √(k/D) of a row."""
+    """Square of the angle by which noise turns a sketch's subspace; its k columns see √(k/D) of a row."""
     signal = _INLIERS / rank * sqrt(columns / dim)
     return min(right_angles(rank), rank * (dim - rank) * (deviation / signal) ** 2)
 
@@ -97,11 +97,11 @@ def descent_error(error: float, steps: Sequence[float], noise: float, rank: int,
 
 
 PCA_STEPS = 6
-"""Of a descent on squared distances, each of length 1: the longest that no data makes swing."""
+"""Steps of a descent on squared distances, each of length 1, the longest that swings on no data."""
 
 
 def pca_error(error: float, steps: Sequence[float], noise: float, rank: int) -> float:
-    """As `descent_error`, for squared distances: a row's pull falls with the distance."""
+    """Square of the expected distance after PCA steps, in which a row's pull falls with its distance."""
     for step in steps:
         error = (1 - min(1.0, 2 * step * _INLIERS / rank)) ** 2 * error + (step * noise) ** 2
     return min(right_angles(rank), error)
@@ -119,7 +119,7 @@ def relaxed_count(noise: float) -> int:
 def relaxed_steps(
     count: int, noise: float, dim: int, rank: int, *, mirror: bool, first: float | None
 ) -> tuple[float, ...]:
-    """Lengths η/√k, as in paper 001, Section 5, which takes η = 8 everywhere.
+    """Lengths η/√k, as in Maunu et al. (2023), Section 5, who take η = 8 everywhere.
 
     Projected steps move in Frobenius norm, where gradients have length 1 and noise; those by mirror act
     on logarithms, against noise in spectral norm. The factors 2 and 16 are measured on haystacks.

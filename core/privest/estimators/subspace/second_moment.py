@@ -36,7 +36,7 @@ class SecondMoment:
 
     @cached_property
     def coordinates(self) -> SymmetricCoordinates:
-        """Of the matrix."""
+        """Coordinates of the matrix."""
         return SymmetricCoordinates(self.rank)
 
     @property

@@ -30,7 +30,7 @@ class Sketch:
         return self.dim * self.columns
 
     def diameter(self, clip: float) -> float:
-        """With c the clip, at most 1: 2c√(1 − c²) if c² ≤ 1/3, else √(2c² + ½(1 − c²)²).
+        """2c√(1 − c²) if c² ≤ 1/3, else √(2c² + ½(1 − c²)²), where c is the clip, at most 1.
 
         Of two matrices a·xuᵀ and b·yvᵀ the frame sees s ≥ a of x along u, and r ≥ b of y along v, units. They
         are a² + b² − 2ab(x·y)(u·v) apart in square. With t = |u·v| and what the frame does not see opposite,

@@ -25,7 +25,7 @@ from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import OwnerDep
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.service import require_job
 from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
@@ -62,7 +62,7 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: Id 
         request,
         "answers.html",
         jobs=jobs,
-        plans={job.id: KINDS[job.kind].plans.validate_json(job.plan) for job in jobs},
+        plans={job.id: stored_plan(job.kind, job.plan) for job in jobs},
         names=names,
         title=title,
         further=jobs[-1].id if len(jobs) == _PAGE else None,
@@ -79,8 +79,8 @@ def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep)
         about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
         dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
-    plan = KINDS[job.kind].plans.validate_json(job.plan)
-    answer = json.loads(job.result)
+    answer, plan = json.loads(job.result), stored_plan(job.kind, job.plan)
+    picture = _PICTURES.get(job.kind, _arrays)
     return render(
         request,
         "answer.html",
@@ -88,9 +88,8 @@ def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep)
         plan=plan,
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
-        pictures=_PICTURES[job.kind](answer, SCHEMA.validate_json(dataset.dataset_schema)),
+        pictures=picture(answer, SCHEMA.validate_json(dataset.dataset_schema)),
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
-        error=plan.expected_error,
     )
 
 
@@ -163,6 +162,20 @@ def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
     return [(told, intervals("score", names, values, lows, highs))]
 
 
+def _arrays(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+    """The vectors and matrices of any answer."""
+    pictures: Pictures = []
+    for name, value in answer.items():
+        try:
+            array = np.array(value, dtype=np.float64)
+        except (TypeError, ValueError):  # it is none
+            continue
+        if array.size and array.ndim in (1, 2):
+            draw = vector_bars if array.ndim == 1 else heat_map
+            pictures.append((f"{name[:1].upper()}{name[1:].replace('_', ' ')}.", draw(name, array)))
+    return pictures
+
+
 _PICTURES = {
     "frechet-mean": _mean,
     "robust-pca": _subspace,
@@ -170,3 +183,4 @@ _PICTURES = {
     "logistic-regression": _classifier,
     "classifier-score": _score,
 }
+"""How answers of some estimators are drawn; those of all others as plain arrays."""

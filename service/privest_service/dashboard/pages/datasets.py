@@ -2,13 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.registry import ESTIMATORS
+from privest.manifolds import MANIFOLDS, parameters
 from privest_service.dashboard.budget_summary import by_dataset
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import FilePage, Page, redirect, render
@@ -34,8 +36,32 @@ _PAGE = 100
 
 SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
-_MANIFOLDS = ("sphere", "spd", "euclidean", "poincare-ball", "lorentz", "stiefel", "grassmann", "oblique")
-_METRICS = ("affine-invariant", "log-euclidean", "bures-wasserstein")
+_LABELS = {"dim": "Dimension"}
+"""Of parameters of manifolds, where their name alone says too little."""
+
+
+def _parameters() -> list[dict[str, Any]]:
+    """What the form asks of manifolds: each parameter once, with what it means on which of them."""
+    fields: dict[str, dict[str, Any]] = {}
+    for manifold in MANIFOLDS:
+        for name, (hint, doc) in parameters(manifold).items():
+            field = fields.setdefault(name, {"of": [], "meanings": defaultdict(list), "values": []})
+            field["of"].append(manifold)
+            field["meanings"][doc.description].append(manifold)
+            field["values"] += get_args(hint) if get_origin(hint) is Literal else ()
+    found = list[dict[str, Any]]()
+    for name, field in fields.items():
+        of_all = len(field["of"]) == len(MANIFOLDS)
+        label = _LABELS.get(name, name.capitalize()) + ("" if of_all else f" ({', '.join(field['of'])})")
+        meanings = [f"{meaning} ({', '.join(of)})" for meaning, of in field["meanings"].items()]
+        hint = "; ".join(meanings)
+        found.append(
+            {"name": name, "label": label, "hint": hint, "values": field["values"], "required": of_all}
+        )
+    return found
+
+
+_PARAMETERS = _parameters()
 
 
 @router.get("")
@@ -92,8 +118,9 @@ def _form(
         status=problem.status if problem else 200,
         kind=kind,
         kinds=get_args(SchemaKind),
-        manifolds=_MANIFOLDS,
-        metrics=_METRICS,
+        manifolds=list(MANIFOLDS),
+        parameters=_PARAMETERS,
+        uses=[each.title for each in ESTIMATORS.values() if each.metadata.kind == kind],
         formats=get_args(Format),
         given=given,
         problem=problem,
@@ -145,12 +172,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}
     if kind == "points":
-        manifold: dict[str, Any] = {"name": fields.get("manifold", ""), **_numbers(fields, "dim", "rank")}
-        if manifold["name"] == "spd" and "metric" in fields:
-            manifold["metric"] = fields["metric"]
-        if manifold["name"] not in ("stiefel", "grassmann", "oblique"):
-            manifold.pop("rank", None)
-        declared |= {"manifold": manifold, **_numbers(fields, "center", "radius")}
+        declared |= {"manifold": _manifold(fields), **_numbers(fields, "center", "radius")}
     elif kind == "vectors":
         declared |= _numbers(fields, "dim", "norm_bound")
     elif kind == "partial-vectors":
@@ -163,6 +185,19 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
                 declared |= _numbers({name: f"[{fields[name]}]"}, name)
         declared |= _numbers(fields, "norm_bound")
     return checked(SCHEMA.validate_python, declared)
+
+
+def _manifold(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The manifold of a form, with those of the given parameters that it has.
+
+    Raises:
+        Invalid: a parameter is no number.
+    """
+    name = fields.get("manifold", "")
+    known = parameters(name) if name in MANIFOLDS else {}
+    words = [param for param, (hint, _) in known.items() if get_origin(hint) is Literal]
+    numbers = _numbers(fields, *(param for param in known if param not in words))
+    return {"name": name, **numbers, **{param: fields[param] for param in words if param in fields}}
 
 
 def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:

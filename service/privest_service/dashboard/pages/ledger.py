@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
+from privest.estimators.registry import ESTIMATORS
 from privest_service.dashboard import entries
 from privest_service.dashboard.budget_summary import analysts_of, share, share_of_charge, title
 from privest_service.dashboard.entries import Search
@@ -19,7 +20,7 @@ from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
-from privest_service.estimates.kinds import KINDS
+from privest_service.estimates.plans import stored_plan
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import exported
@@ -68,7 +69,7 @@ def read(
         analysts=analysts,
         names=analysts | {visitor.id: "you"},
         dataset_names=datasets,
-        kinds={name: title(name) for name in KINDS},
+        kinds={name: each.title for name, each in ESTIMATORS.items()},
         title=title,
         further=wanted.chosen | {"before": found.further},
     )
@@ -149,7 +150,7 @@ def entry(
         detail = entries.detail(session, account, seq, services.settings.signer)
         analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
     job = detail.job
-    plan = KINDS[job.kind].plans.validate_json(job.plan) if job else None
+    plan = stored_plan(job.kind, job.plan) if job else None
     limits = ledger.limits_of(account)
     told: dict[str, Any] = json.loads(detail.mechanism.content) if detail.mechanism else {}
     return render(

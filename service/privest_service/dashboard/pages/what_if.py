@@ -1,5 +1,6 @@
 """What if: a query planned and not asked, its cost against what is left, and its error as ε varies."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from math import exp, log
 from typing import Annotated, Any
@@ -8,18 +9,19 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
+from privest.estimators.base import Plan
+from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.budget_summary import share, share_of_charge, title
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
-from privest_service.dashboard.formatting import ERRORS
 from privest_service.dashboard.forms import from_json
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.session_auth import OwnerDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
-from privest_service.estimates.kinds import KINDS, Kind, Plan
+from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.service import ResolvedQuery
 from privest_service.inputs import checked
 from privest_service.ledger import entries, views
@@ -46,16 +48,8 @@ _AROUND = 16.0
 
 _POINTS = 9
 
-_RANK = 2
-"""Of a subspace, unless another is asked for: two directions make a picture."""
-
-_USUAL = {
-    "points": "frechet-mean",
-    "vectors": "robust-pca",
-    "partial-vectors": "matrix-completion",
-    "labelled": "logistic-regression",
-}
-"""Of a kind of dataset, what is mostly asked."""
+_USUAL = {kind.dataset_kind: kind.name for kind in reversed(KINDS.values())}
+"""What is mostly asked of a kind of dataset: the first estimator that takes it."""
 
 
 class Wish(BaseModel):
@@ -65,7 +59,6 @@ class Wish(BaseModel):
     kind: Choice = None
     epsilon: Annotated[float, Field(gt=0)] = 0.5
     delta: Annotated[float | None, BeforeValidator(or_none)] = None
-    rank: Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(or_none)] = None
     options: Annotated[str, Field(max_length=20_000)] = ""
 
 
@@ -81,9 +74,10 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
     chosen = next((each for each in own if each.id == wish.dataset), None)
+    asked = (wish.kind or _USUAL.get(chosen.kind, "")) if chosen else ""
     if chosen and problem is None:
         try:
-            planned = _planned(services, visitor, account, wish, chosen.kind)
+            planned = _planned(services, visitor, account, wish, asked, given)
         except Problem as error:
             problem = error
     limits = ledger.limits_of(account)
@@ -96,7 +90,8 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
         chosen=chosen,
         datasets=own,
         kinds=[kind for kind in KINDS.values() if chosen and kind.dataset_kind == chosen.kind],
-        usual=_USUAL,
+        asked=asked,
+        usual=_usual_options(KINDS[asked]) if asked in KINDS else {},
         title=title,
         spent=share(limits, account),
         problem=problem,
@@ -105,17 +100,22 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
 
 
 def _planned(
-    services: Services, visitor: Visitor, account: Account, wish: Wish, dataset_kind: str
+    services: Services,
+    visitor: Visitor,
+    account: Account,
+    wish: Wish,
+    asked: str,
+    given: Mapping[str, str],
 ) -> dict[str, Any]:
     """All that the page says of a plan.
 
     Raises:
         Problem: it cannot be planned.
     """
-    kind = KINDS.get(wish.kind or _USUAL[dataset_kind])
+    kind = KINDS.get(asked)
     if kind is None:
         raise Invalid(faults=[Fault(location="kind", rule=f"must be one of: {', '.join(KINDS)}")])
-    body = checked(kind.request.model_validate, _body(wish, kind))
+    body = checked(kind.request.model_validate, _body(wish, kind, given))
     with services.database.read() as session:
         question = estimates.resolve(session, visitor.principal, kind, body)
         dataset = session.get_one(Dataset, question.about[0].dataset_id)
@@ -141,7 +141,7 @@ def _planned(
         "times": min(map(_times, accounts, [charge] * len(accounts))) if cost else None,
         "gauge": gauge("gauge", spent, cost),
         "error": error,
-        "foretold": ERRORS[kind.name],
+        "foretold": (kind.estimator.error_title, kind.estimator.error_meaning),
         "radius": getattr(plan.expected_error, "radius_95", None),
         "most": most,
         "curve": error_curve("curve", curve, (plan.target.epsilon, error), most or None)
@@ -157,19 +157,30 @@ def _times(account: Account, charge: Charge) -> int:
     return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
 
 
-def _body(wish: Wish, kind: Kind) -> dict[str, Any]:
+def _usual_options(kind: Kind) -> dict[str, Any]:
+    """The options that a form asks for by themselves, with what they begin with."""
+    docs = {name: doc for name, (_, doc) in declared(kind.estimator.spec).items()}
+    return {
+        name: doc.usual for name, doc in docs.items() if isinstance(doc, Option) and doc.usual is not None
+    }
+
+
+def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
     """As it would be sent.
 
     Raises:
-        Invalid: the further options are no JSON object.
+        Invalid: an option is no number, or the further options are no JSON object.
     """
+    usual = _usual_options(kind)
+    for name in usual.keys() & given.keys():
+        if given[name].strip():
+            usual[name] = from_json(given[name], name, "must be a number, like 2")
     rule = 'must be a JSON object, like {"steps": 20}'
     options = from_json(wish.options, "options", rule) if wish.options.strip() else {}
     if not isinstance(options, dict):
         raise Invalid(faults=[Fault(location="options", rule=rule)])
     privacy = {"epsilon": wish.epsilon} | ({} if wish.delta is None else {"delta": wish.delta})
-    rank = {"rank": wish.rank or _RANK} if "rank" in kind.request.model_fields else {}
-    return {**rank, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
+    return {**usual, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
 
 
 def _curve(services: Services, question: ResolvedQuery, kind: Kind) -> list[tuple[float, float]]:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _PRELOADED = [
     "privest_service.estimates.worker",
-    "privest_service.estimates.kinds",
+    "privest_service.estimates.tasks",
     "privest_service.estimates.runners.local",
 ]
 """Loaded once, before workers are forked from it."""

@@ -224,7 +224,7 @@ def test_mutants_that_draw_too_little_noise_are_caught(options):
 
 
 class Apart(SquaredDistanceChange):
-    """The mutant of paper 000: both gradients clipped, then subtracted."""
+    """The mutant of Utpala et al. 2023: both gradients clipped, then subtracted."""
 
     def clipped_sum(self, point, rows, clip):
         at, anchor = (SquaredDistance(self.manifold).clipped_sum(p, rows, clip) for p in point)

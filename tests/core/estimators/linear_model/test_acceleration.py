@@ -1,4 +1,4 @@
-"""Descents of paper 004: their steps and the bounds on them, how noise is divided, and where they end."""
+"""Descents of Kuru et al. 2022: their steps and bounds on them, how noise is divided, where they end."""
 
 from dataclasses import replace
 from math import exp, log, sqrt
@@ -62,7 +62,7 @@ def test_the_weights_are_those_of_the_recursion(method, count):
     ("method", "scale", "count"), [("nag", 1.0, 136), ("nag", 0.1, 396), ("masg", 1.0, 89), ("masg", 0.1, 89)]
 )
 def test_the_authors_numbers_of_steps(method, scale, count):
-    """T′ of paper 004's experiments, with their own constants: not private, L is read off the data.
+    """T′ of Kuru et al. 2022's experiments, with their own constants: not private, L is read off the data.
 
     Features uniform in [0, 1]^20, S₁ = 40, E₀ = 10, which the authors' code doubles, as it halves the
     noise's part: both are in what is passed here.
@@ -108,7 +108,7 @@ def test_shares_minimise_what_they_are_to_minimise(method):
 
 
 def amplified_by_hand(strength, rate):
-    """(11) of paper 004, with S/(bm) for strength."""
+    """(11) of Kuru et al. 2022, with S/(bm) for strength."""
     return np.log((np.exp(strength) - 1) * rate + 1)
 
 

@@ -78,7 +78,7 @@ def test_the_accuracy_of_a_fitted_classifier_as_it_was_answered(count, delta):
     found = scored(rows, plan, None)
     true = accuracy_score(labels, np.array(fitted.predict(rows[:, :3])).astype(int))
     assert 0.6 < true < 1
-    assert found.score.value == pytest.approx(true, abs=12 * plan.expected_error.standard_deviation)
+    assert found.value == pytest.approx(true, abs=12 * plan.expected_error.standard_deviation)
     assert plan.expected_error.standard_deviation < 1e-3
     assert found.accuracy is None
 
@@ -105,11 +105,11 @@ def test_the_area_without_noise_is_that_of_the_scores_but_for_the_bins(kind, len
         plan = planned_for(rows, length * weights, length * intercept, "auc", epsilon)
         found = scored(rows, plan, ScriptedNoise())
         scores = rows[:, :-1] @ weights + intercept
-        off = found.score.value - roc_auc_score(rows[:, -1], scores)
+        off = found.value - roc_auc_score(rows[:, -1], scores)
         # Of the rows, as against their distribution, a bin's own order is chance.
-        chance = 0.2 * found.score.sampling_error
+        chance = 0.2 * found.sampling_error
         assert abs(off) < 1.2 / plan.bins**2 + chance
-        assert abs(off) < 0.4 * found.score.standard_error + chance
+        assert abs(off) < 0.4 * found.standard_error + chance
         assert found.accuracy is not None
         assert found.accuracy.value == pytest.approx(np.mean((scores > 0) == rows[:, -1]), abs=1e-9)
 
@@ -118,11 +118,11 @@ def test_without_public_scales_bins_are_for_log_odds():
     rows, weights, intercept = data(20_000)
     plan = planned_for(rows, weights, intercept, "auc", declared=False)
     true = roc_auc_score(rows[:, -1], rows[:, :-1] @ weights)
-    assert scored(rows, plan, ScriptedNoise()).score.value == pytest.approx(true, abs=0.005)
+    assert scored(rows, plan, ScriptedNoise()).value == pytest.approx(true, abs=0.005)
     assert any("scale" in warning for warning in plan.warnings)
     # Scores of another scale are in few bins, these in one: hence the warning.
     far = planned_for(rows, 1e-4 * weights, 0.1, "auc", declared=False)
-    assert scored(rows, far, ScriptedNoise()).score.value == 0.5
+    assert scored(rows, far, ScriptedNoise()).value == 0.5
     assert not planned_for(rows, weights, intercept, "auc").warnings
 
 
@@ -144,10 +144,10 @@ def test_standard_errors_are_those_of_repeated_runs(metric, delta, kind):
     true = scored(rows, plan, ScriptedNoise())
     noise = ScaledNoise(seed=8)
     runs = [scored(rows, plan, noise) for _ in range(times)]
-    pairs = [("score", true.score)] + ([("accuracy", true.accuracy)] if metric == "auc" else [])
+    pairs = [("score", true)] + ([("accuracy", true.accuracy)] if metric == "auc" else [])
     few, many = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], times, 0.95)
     for name, exact in pairs:
-        scores = [getattr(run, name) for run in runs]
+        scores = [run.accuracy if name == "accuracy" else run for run in runs]
         off = np.array([score.value for score in scores]) - exact.value
         stated = np.array([score.standard_error for score in scores])
         if metric == "accuracy" and delta == 0:
@@ -159,9 +159,9 @@ def test_standard_errors_are_those_of_repeated_runs(metric, delta, kind):
         assert spread_is(off / stated, 1.0)
         assert abs(off.mean()) < 5 * off.std() / sqrt(times)
     if metric == "accuracy":
-        assert {run.score.standard_error for run in runs} == {plan.expected_error.standard_deviation}
+        assert {run.standard_error for run in runs} == {plan.expected_error.standard_deviation}
     else:
-        ratio = plan.expected_error.standard_deviation / np.median([r.score.standard_error for r in runs])
+        ratio = plan.expected_error.standard_deviation / np.median([r.standard_error for r in runs])
         assert 0.3 < ratio < 1.6
 
 
@@ -206,7 +206,7 @@ def test_sampling_errors_are_those_of_fresh_rows(metric):
         plan = planned_for(rows, [1.5], 0.2, metric, 40.0)
         # One direction is every seed's, but for its sign.
         rows[:, -1] = np.random.default_rng(seed).random(300) < expit(1.5 * rows[:, 0])
-        found = scored(rows, plan, ScriptedNoise()).score
+        found = scored(rows, plan, ScriptedNoise())
         values.append(found.value)
         stated.append(found.sampling_error)
     # The spread of 400 is known to 3.5 %; Hanley's and McNeil's formula is for other laws by a few more.
@@ -224,12 +224,12 @@ def test_rows_that_tell_nothing_get_an_answer(metric, delta):
             plan = planned_for(hard, of, intercept, metric, 0.5, delta)
             for factor in (0.0, 1.0):
                 found = scored(hard, plan, ScaledNoise(factor, seed=3))
-                for score in filter(None, (found.score, found.accuracy)):
+                for score in filter(None, (found, found.accuracy)):
                     assert 0 <= score.value <= 1
                     assert 0 < score.standard_error < np.inf
                     assert 0 < score.sampling_error <= 0.5
     if metric == "auc":
-        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), ScriptedNoise()).score
+        found = scored(one_class, planned_for(one_class, weights, 0.0, "auc"), ScriptedNoise())
         assert (found.value, found.standard_error) == (0.5, 0.5)
 
 

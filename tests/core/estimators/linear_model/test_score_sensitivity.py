@@ -135,6 +135,6 @@ def test_rows_change_nothing_but_the_numbers(metric, delta):
     ):
         spy = RecordedNoise()
         found = classifier_score.run(planned, Gate(Records(rows), planned.statistics, planned.releases, spy))
-        assert 0 <= found.score.value <= 1
+        assert 0 <= found.value <= 1
         told.add(tuple(spy.drawn))
     assert len(told) == 1

@@ -1,4 +1,4 @@
-"""What paper 003 prints and this package does not build: each formula fails the law that ours keeps."""
+"""What Liu and Talwar 2025 print and we do not build: each formula fails the law that ours keeps."""
 
 from dataclasses import dataclass, replace
 from math import ceil, log

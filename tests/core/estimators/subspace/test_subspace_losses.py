@@ -72,7 +72,7 @@ LOSSES = [
 @pytest.mark.parametrize(("loss", "value"), LOSSES, ids=lambda x: repr(x) if hasattr(x, "weight") else "")
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics(dim, rank, loss, value, centred):
-    """With the sign that (2.1) of paper 001 lacks: a step along the sum goes down."""
+    """With the sign that (2.1) of Maunu et al. 2022 lacks: a step along the sum goes down."""
     rng = np.random.default_rng(dim)
     space = Grassmann(dim, rank)
     basis, rows = space.random_point(rng), rng.standard_normal((12, dim))
@@ -309,7 +309,7 @@ def test_projections_agree_with_a_general_solver(seed):
 
 
 def test_without_a_cap_the_entropic_projection_renormalises():
-    """Appendix A of paper 001, where nothing exceeds 1."""
+    """Appendix A of Maunu et al. 2022, where nothing exceeds 1."""
     logarithms = np.log([0.5, 0.4, 0.3, 0.2])
     np.testing.assert_allclose(capped_entropic(logarithms, 1), np.exp(logarithms) / 1.4, rtol=1e-12)
 

@@ -1,4 +1,4 @@
-"""Gradients and Hessians of a smooth loss and their changes, as leaves of streams: oracles of paper 003."""
+"""Gradients and Hessians of a smooth loss and their changes, as leaves of streams (Liu and Talwar 2025)."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -15,7 +15,7 @@ _BLOCK = 2**17
 
 @dataclass(frozen=True)
 class Leaf:
-    """Where a stream takes its next leaf, the mean over a batch.
+    """The point, or change of points, at which a stream takes its next leaf, a mean over a batch.
 
     Attributes:
         point: x, (d,).
@@ -35,9 +35,12 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Gradients:
-    """O₁ and O₂ of Algorithm 4: ∇f(x) clipped to G, or ∇f(x) − ∇f(y) clipped to M|x − y|, over their number.
+    """O₁ and O₂: ∇f(x) clipped to G, or ∇f(x) − ∇f(y) clipped to M|x − y|, over their number.
 
     Both are clipped to the bound of the stream as well, which is what privacy rests on.
+
+    References:
+        Liu and Talwar (2025), Algorithm 4.
     """
 
     loss: SmoothLoss
@@ -50,7 +53,7 @@ class Gradients:
         return self.loss.size
 
     def diameter(self, clip: float) -> float:
-        """By the triangle inequality."""
+        """Two vectors of length `clip` are at most 2·clip apart."""
         return 2 * clip
 
     @any_floats
@@ -67,7 +70,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class Hessians:
-    """O₃ and O₄: the same of Hessians, in Frobenius norm, with √r·M and √r·ρ|x − y| for bounds.
+    """O₃ and O₄: mean Hessians and their changes, clipped in Frobenius norm to √r·M and √r·ρ|x − y|.
 
     Attributes:
         loss: whose Hessians.
@@ -81,11 +84,11 @@ class Hessians:
 
     @property
     def size(self) -> int:
-        """Of a symmetric matrix in orthonormal coordinates."""
+        """Number of orthonormal coordinates of a symmetric matrix."""
         return SymmetricCoordinates(self.loss.size).size
 
     def diameter(self, clip: float) -> float:
-        """By the triangle inequality."""
+        """Two vectors of length `clip` are at most 2·clip apart."""
         return 2 * clip
 
     def clipped_sum(self, point: Leaf, rows: Array, clip: float) -> Array:
@@ -109,7 +112,7 @@ class Hessians:
 
 
 def _clipped_mean(vectors: Array, point: Leaf, clip: float, longest: float) -> Array:
-    """Over the batch that the point names, of vectors clipped to `longest`; zero if it did not move."""
+    """Mean over the point's batch of vectors clipped to `longest`; zero if the point did not move."""
     clip = min(clip, longest / point.records)
     if clip == 0.0:
         vectors, clip = np.zeros_like(vectors), 1.0

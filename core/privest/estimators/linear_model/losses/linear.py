@@ -16,7 +16,7 @@ from privest.estimators.linear_model.losses.scalar import GemanMcClure, ScalarLo
 from privest.privacy.clipping import any_floats
 
 _PENALTY = GemanMcClure(1.0)
-"""Of which w²/(1 + w²) is twice the value."""
+"""Penalty on a weight: w²/(1 + w²) is twice its value."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +79,7 @@ class LinearLoss(ABC):
         return own + np.diag(self.penalty_curvatures(point))
 
     def penalty_gradient(self, point: Array) -> Array:
-        """Of the penalty alone, which is public: (size,)."""
+        """Gradient of the penalty alone, which is public: (size,)."""
         return 2 * self.penalty * _PENALTY.slope(point)
 
     def penalty_curvatures(self, point: Array) -> Array:
@@ -108,7 +108,7 @@ class RegressionLoss(LinearLoss):
 
 @dataclass(frozen=True, eq=False)
 class LinearQuery:
-    """Where derivatives are taken.
+    """The loss and the weights at which derivatives are taken.
 
     Attributes:
         loss: of which.
@@ -159,7 +159,7 @@ class ClippedHessian:
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:
-        """Of the sum."""
+        """Coordinates of the summed matrix."""
         return SymmetricCoordinates(self.width)
 
     @property

@@ -13,7 +13,7 @@ from privest.estimators.linear_model.feature_map import FeatureMap
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Where gradients are taken.
+    """The classifier at which gradients are taken.
 
     Attributes:
         feature_map: what is seen of a row.
@@ -44,7 +44,7 @@ class LogisticGradient:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the weights."""
+        """Shape of the weights."""
         return (self.width,) if self.classes == 2 else (self.classes, self.width)
 
     @property
@@ -102,12 +102,12 @@ class ClassMoments:
 
     @cached_property
     def symmetric(self) -> SymmetricCoordinates:
-        """Of the second moment."""
+        """Coordinates of the second moment."""
         return SymmetricCoordinates(self.width)
 
     @property
     def columns(self) -> int:
-        """Of z: a sign with two classes, else a number for each."""
+        """Length of z: a sign with two classes, else a number for each class."""
         return 1 if self.classes == 2 else self.classes
 
     @property
@@ -155,12 +155,12 @@ class ClassMoments:
 
     @property
     def scale(self) -> float:
-        """By which the second moment is multiplied in the sum."""
+        """Factor on the second moment in the sum."""
         return sqrt(self.ratio * self.energy)
 
     @property
     def factor(self) -> float:
-        """By how much the second moment is larger than the Hessian at zero weights: 4, or K."""
+        """Ratio of the second moment to the Hessian at zero weights: 4, or K."""
         return 4.0 if self.classes == 2 else float(self.classes)
 
     def parts(self, mean: Array) -> tuple[Array, Array]:

@@ -104,7 +104,7 @@ SAVAGE = SigmoidPolynomialLoss((0.0, 0.0, -2.0, 2.0))
 
 @dataclass(frozen=True)
 class _OfResidual:
-    """Of a residual t = c·u.
+    """A loss of a residual t = c·u.
 
     Attributes:
         scale: c, in units of the residual.

@@ -82,7 +82,7 @@ class ScoreHistogram:
 
     @property
     def bins(self) -> int:
-        """Of either class."""
+        """Number of bins for either class."""
         return len(self.edges) + 1
 
     @property

@@ -1,4 +1,4 @@
-"""Where features lie within their public bounds, and how far they spread."""
+"""Mean and spread of features within their public bounds."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -50,7 +50,7 @@ class FeatureSpread:
         return (clip / np.maximum(lengths(both), clip)) @ both
 
     def parts(self, mean: Array, deviation: float) -> tuple[Array, Array]:
-        """Of a released mean with so much noise: mean and scale of every feature, in units of the bounds.
+        """Mean and scale of every feature, in units of the bounds, from a released mean.
 
         What noise could have made of a constant feature is no scale to divide by: three of its standard
         deviations are the least.

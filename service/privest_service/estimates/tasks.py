@@ -1,46 +1,38 @@
-"""The kinds of estimates: how a request becomes a plan, and how a worker runs it.
+"""What worker processes do: make a plan that takes long, ask another accountant, run a plan over rows.
 
-The web process plans; what only runs need (noise, rows, other accountants) is imported in workers.
+What only they need (noise, rows, other accountants) is imported here when it is needed, and by workers alone.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
-from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.records import Records
-from privest_service.estimates.kinds.classifier_score import CLASSIFIER_SCORE
-from privest_service.estimates.kinds.frechet_mean import FRECHET_MEAN
-from privest_service.estimates.kinds.kind import Kind, Plan
-from privest_service.estimates.kinds.logistic_regression import LOGISTIC_REGRESSION
-from privest_service.estimates.kinds.matrix_completion import MATRIX_COMPLETION
-from privest_service.estimates.kinds.robust_pca import ROBUST_PCA
+from privest_service.estimates.plans import Subjects, plan_for, run_plan, stored_plans
 from privest_service.estimates.schemas import SecondOpinion
-
-__all__ = ["KINDS", "Kind", "OpenRows", "Plan", "opinion_job", "plan_job", "run", "run_job"]
 
 OpenRows = Callable[[str, DatasetMetadata], Records]
 """Opens the rows in a file, of a public shape."""
 
-KINDS = {
-    kind.name: kind
-    for kind in (FRECHET_MEAN, ROBUST_PCA, MATRIX_COMPLETION, LOGISTIC_REGRESSION, CLASSIFIER_SCORE)
-}
+for _estimator in ESTIMATORS.values():  # once, in the process from which workers are forked
+    stored_plans(_estimator)
 
 
-def plan_job(
-    kind: str, options: dict[str, Any], about: Sequence[tuple[DatasetMetadata, PrivacyTarget]]
-) -> str:
+def plan_job(kind: str, options: dict[str, Any], about: Subjects) -> str:
     """Plan in a worker process what would take the web process too long.
+
+    Returns:
+        the plan as JSON.
 
     Raises:
         ValueError: a choice is out of range.
     """
-    found = KINDS[kind]
-    return found.plans.dump_json(found.plan_for(options, about)).decode()
+    estimator = ESTIMATORS[kind]
+    return stored_plans(estimator).dump_json(plan_for(estimator, options, about)).decode()
 
 
 def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
@@ -68,20 +60,20 @@ def run(kind: str, plan: str, run_token: str, *paths: str, records: OpenRows | N
         the estimate as JSON.
 
     Raises:
-        PermitGoneError: the rows were read for this job before, or its time is over; they are not touched.
+        RunTokenGoneError: the rows were read for this job before, or its time is over; they are not touched.
         ValueError: what gates released came to no finite answer.
     """
     from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
-    found = KINDS[kind]
-    planned = found.plans.validate_json(plan)
+    estimator = ESTIMATORS[kind]
+    planned = stored_plans(estimator).validate_json(plan)
     worker.use_up(run_token)
-    answer = found.run_plan(planned, worker.gates(paths, planned, records))
-    return json.dumps(answer.model_dump(), allow_nan=False, separators=(",", ":"))
+    answer = run_plan(estimator, planned, worker.gates(paths, planned, records))
+    return json.dumps(answer, allow_nan=False, separators=(",", ":"))
 
 
 def run_job(*job: str, records: OpenRows | None = None) -> str:
-    """The same at a public moment: the work of a worker process, as others see it."""
+    """Run a plan, and return at a public moment: the work of a worker process, as others see it."""
     from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
     with worker.padded():

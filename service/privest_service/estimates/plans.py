@@ -1,0 +1,67 @@
+"""Plans of any estimator, on one dataset or on several: how they are made, stored and run."""
+
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache, partial
+from typing import Any, cast
+
+import numpy as np
+from pydantic import TypeAdapter
+
+from privest.estimators import federation
+from privest.estimators.base import Estimator, Plan
+from privest.estimators.federation import Federated, Part
+from privest.estimators.registry import ESTIMATORS
+from privest.metadata import DatasetMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.oracle import Oracle
+
+AnyEstimator = Estimator[Any, Any, Any, Any]
+
+Subjects = Sequence[tuple[DatasetMetadata, PrivacyTarget]]
+"""The datasets of a question, each with the privacy of its records."""
+
+
+@cache
+def stored_plans(estimator: AnyEstimator) -> TypeAdapter[Any]:
+    """Reads and writes an estimator's plans: on one dataset, on several, and what each owner of those has."""
+    several: Any = Federated
+    either: Any = estimator.plan_type | several[estimator.plan_type] | Part
+    return TypeAdapter(either)
+
+
+def stored_plan(kind: str, plan: str) -> Plan | Part | None:
+    """A plan from its JSON; None where its estimator is no more."""
+    return stored_plans(ESTIMATORS[kind]).validate_json(plan) if kind in ESTIMATORS else None
+
+
+def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) -> Plan:
+    """The plan of a question on one dataset or several.
+
+    Raises:
+        ValueError: a choice is out of range, or the datasets do not go together.
+    """
+    try:
+        plan = partial(estimator.plan, estimator.spec(**options))
+        if len(about) == 1:
+            return plan(*about[0])
+        shapes, targets = zip(*about, strict=True)
+        return federation.plan(plan, shapes, targets)
+    except ArithmeticError:
+        raise ValueError(
+            "these choices are so small, so large or so far apart that float64 has no plan for them"
+        ) from None
+
+
+def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
+    """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
+    if isinstance(plan, Federated):
+        return _plain(federation.run(cast("Federated[Plan]", plan), estimator.run, gates))
+    return _plain(estimator.run(plan, *gates))
+
+
+def _plain(answer: Any) -> Any:
+    """An answer as JSON has it: dataclasses as objects, arrays as nested lists."""
+    if is_dataclass(answer):
+        return {field.name: _plain(getattr(answer, field.name)) for field in fields(answer)}
+    return answer.tolist() if isinstance(answer, np.ndarray | np.generic) else answer
