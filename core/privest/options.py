@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Option(Doc):
     le: float | None = field(default=None, kw_only=True)
     usual: int | float | str | None = field(default=None, kw_only=True)
 
-    def check(self, name: str, value: Any) -> None:
+    def check(self, name: str, value: object) -> None:
         """Refuse a number out of range; None and what is no number pass.
 
         Raises:
@@ -57,7 +57,7 @@ class Option(Doc):
         return " and ".join(f"{word} {bound:g}" for word, bound in words if bound is not None)
 
 
-def undressed(hint: Any) -> tuple[Any, Doc]:
+def undressed(hint: object) -> tuple[object, Doc]:
     """The type in a type hint, and what is declared of it; nothing where it bears no `Doc`."""
     if get_origin(hint) is not Annotated:
         return hint, Doc()
@@ -66,7 +66,7 @@ def undressed(hint: Any) -> tuple[Any, Doc]:
 
 
 @cache
-def declared(owner: Any) -> Mapping[str, tuple[Any, Doc]]:
+def declared(owner: object) -> Mapping[str, tuple[object, Doc]]:
     """The fields of a class, or the parameters of a function: their types, and what is declared of them."""
     hints = get_type_hints(owner, include_extras=True)
     return {name: undressed(hint) for name, hint in hints.items() if name != "return"}

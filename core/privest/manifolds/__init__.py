@@ -29,13 +29,13 @@ MANIFOLDS: dict[str, Callable[..., Manifold]] = {
 """What builds each manifold. Its parameters are declared where it is defined, as `Option`s of their types."""
 
 
-def declaration(name: str) -> Any:
+def declaration(name: str) -> Callable[..., object]:
     """The function whose parameters are those of the manifold called `name`: all of a family share one."""
-    build: Any = MANIFOLDS[name]
+    build = MANIFOLDS[name]
     return build.__init__ if isinstance(build, type) else build
 
 
-def parameters(name: str) -> Mapping[str, tuple[Any, Doc]]:
+def parameters(name: str) -> Mapping[str, tuple[object, Doc]]:
     """The parameters of the manifold called `name`: their types, and what is declared of them."""
     return declared(declaration(name))
 

@@ -1,0 +1,124 @@
+"""A whole estimator in one file: the noisy mean of vectors. It shows that nothing else is needed."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.base import Estimator
+from privest.metadata import VectorsMetadata
+from privest.options import Doc, Option, Options
+from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
+from privest.privacy.clipping import any_floats, clipped_sum
+from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
+
+
+@dataclass(frozen=True)
+class Row:
+    """The records themselves, each shortened to the clip."""
+
+    size: int
+    description = "the rows"
+
+    def diameter(self, clip: float) -> float:
+        """Two rows may be opposite."""
+        return 2.0 * clip
+
+    @any_floats
+    def clipped_sum(self, point: None, rows: Array, clip: float) -> Array:
+        """Σ of the shortened rows."""
+        return clipped_sum(rows, clip)
+
+
+@dataclass(frozen=True)
+class ToyMeanSpec(Options):
+    """A mean of vectors to be estimated."""
+
+    rounds: Annotated[int, Option("how often the sum is asked for", ge=1, le=100, usual=3)]
+    shrink: Annotated[float, Option("factor of the answer", gt=0, le=1)] = 1.0
+
+
+@dataclass(frozen=True)
+class ToyMeanError:
+    """How far the noise alone moves the mean."""
+
+    standard_deviation: Annotated[float, Doc("root mean square distance")]
+
+
+@dataclass(frozen=True)
+class ToyMean:
+    """The private mean."""
+
+    mean: Annotated[Array, Doc("a number for each column", axes=(1,))]
+
+
+@dataclass(frozen=True)
+class ToyMeanPlan:
+    """Everything about a run, before any row is read."""
+
+    target: PrivacyTarget
+    shape: VectorsMetadata
+    spec: ToyMeanSpec
+    releases: tuple[Release, ...]
+    cost: Cost
+    expected_error: ToyMeanError
+    mechanism: str
+    warnings: tuple[str, ...]
+
+    @property
+    def steps(self) -> int:
+        """Number of releases."""
+        return self.spec.rounds
+
+    @property
+    def shrink(self) -> Annotated[float, Doc("factor of the answer")]:
+        """Factor of the answer."""
+        return self.spec.shrink
+
+    @property
+    def statistics(self) -> dict[str, Row]:
+        """What the gate may sum for this plan."""
+        return {"row": Row(self.shape.dim)}
+
+
+def plan(spec: ToyMeanSpec, shape: VectorsMetadata, target: PrivacyTarget) -> ToyMeanPlan:
+    """Noise and exact cost of a private mean, from public facts alone."""
+    budget = PrivacyBudget.of(target, shape.n)
+    release = budget.release(Row(shape.dim), "row", shape.norm_bound, count=spec.rounds)
+    deviation = spec.shrink * release.deviation * (shape.dim / spec.rounds) ** 0.5
+    return ToyMeanPlan(
+        target=target,
+        shape=shape,
+        spec=spec,
+        releases=(release,),
+        cost=cost_of_all([release], target),
+        expected_error=ToyMeanError(deviation),
+        mechanism=describe_mechanism([release], {"row": Row(shape.dim)}),
+        warnings=tuple(weak_delta(target, shape.n)),
+    )
+
+
+def run(planned: ToyMeanPlan, gate: Oracle) -> ToyMean:
+    """The private mean: sees the plan and the gate's noisy answers, never a row."""
+    answers = [gate.mean(None, "row") for _ in range(planned.spec.rounds)]
+    return ToyMean(planned.spec.shrink * np.mean(answers, axis=0))
+
+
+TOY_MEAN = Estimator(
+    name="toy-mean",
+    schema_name="ToyMean",
+    title="toy mean",
+    summary="The private mean of vectors",
+    metadata=VectorsMetadata,
+    spec=ToyMeanSpec,
+    plan_type=ToyMeanPlan,
+    error=ToyMeanError,
+    answer=ToyMean,
+    plan=plan,
+    run=run,
+    shown=("shrink",),
+    error_meaning="distance by which the noise alone moves the toy mean, root mean square",
+)
