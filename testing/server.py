@@ -26,7 +26,6 @@ import numpy as np
 import psutil
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from privest_service.ledger.verify import verify
 
 from privest import manifolds
 from privest_service.database import Database
