@@ -1,7 +1,6 @@
 """Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from privest.manifolds.base import Embedded, Manifold
 from privest.manifolds.euclidean import Euclidean

@@ -43,17 +43,7 @@ from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
-<<<<<<< HEAD
 from privest.privacy.budget import BATCH, LEAST_RATE, cost_of_all, describe_mechanism, weak_delta
-=======
-from privest.privacy.budget import (
-    BATCH,
-    LEAST_RATE,
-    cost_of_all,
-    describe_mechanism,
-    weak_delta,
-)
->>>>>>> house
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
 from privest.privacy.oracle import Oracle
