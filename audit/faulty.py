@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Mapping
-from inspect import signature
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,15 @@ from sqlalchemy.orm import Session
 
 from privest_service.cli import main
 from privest_service.datasets import service as datasets
+from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import Dataset
+from privest_service.datasets.registration import Draft, Registrar
 from privest_service.datasets.store import Store
-from privest_service.estimates.runners import local
 from privest_service.ledger import receipts
 from privest_service.ledger.charges import Debits
 from privest_service.ledger.models import Account
 from privest_service.problems import BudgetExceeded
+from privest_service.workers import pool
 
 NOISE = "AUDIT_NOISE"
 """Variable of the environment: the factor of all noise."""
@@ -112,14 +114,12 @@ def _name_scopes() -> None:
 
 def _join() -> None:
     """Make the rows' digest the lineage of an upload, whatever was declared."""
-    honest = datasets._adopt
+    honest = Registrar._adopt
 
-    def adopt(*given: Any) -> Dataset:
-        bound = signature(honest).bind(*given)
-        bound.arguments["lineage"] = bound.arguments["accepted"].digest[:40]
-        return honest(*bound.args)
+    def adopt(self: Registrar, draft: Draft, rows: Path, accepted: Ingested) -> Dataset:
+        return honest(self, replace(draft, lineage=accepted.digest[:40]), rows, accepted)
 
-    datasets._adopt = adopt
+    Registrar._adopt = adopt
 
 
 _PLANTED: Mapping[str, Callable[[], None]] = {
@@ -136,6 +136,6 @@ if __name__ == "__main__":
     _tell()
     for fault in os.environ.get(FAULTS, "").split():
         _PLANTED[fault]()
-    local._PRELOADED.append("audit.faults")
-    local._KEPT = (*local._KEPT, "AUDIT_")  # as workers have few of the service's variables
+    pool._PRELOADED.append("audit.faults")
+    pool._KEPT = (*pool._KEPT, "AUDIT_")  # as workers have few of the service's variables
     sys.exit(main())

@@ -24,9 +24,9 @@ from audit.lines import Finding
 from privest_service.datasets import ingest as ingest_module
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.runners.local import Processes
 from privest_service.formats import Format
 from privest_service.upload_errors import RefusedUploadError
+from privest_service.workers.pool import Processes
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 _ENDING: tuple[Format, ...] = ("npy", "npz", "parquet", "arrow", "json")

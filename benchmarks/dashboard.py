@@ -119,7 +119,7 @@ def _clock(begun: datetime) -> Iterator[list[datetime]]:
     """While the ledger takes the one moment in this list for the present one."""
     moment = [begun]
     with ExitStack() as stack:
-        for module in (ledger, receipts):
+        for module in (entries, receipts):
             stack.enter_context(patch.object(module, "now", lambda: moment[0]))
         yield moment
 

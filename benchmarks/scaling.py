@@ -127,6 +127,8 @@ import os, sys, time
 from privest_service.estimates import worker
 from privest_service.estimates.tasks import run
 from privest_service.estimates.runners.local import begin
+from privest_service.estimates.kinds import run
+from privest_service.workers.pool import begin
 told = os.dup(1)
 begin(int(sys.argv[1]))
 begun = time.perf_counter()
@@ -138,7 +140,7 @@ _INGEST = """
 import os, sys, time
 from privest_service.datasets.ingest import ingest
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.runners.local import begin
+from privest_service.workers.pool import begin
 told = os.dup(1)
 begin(int(sys.argv[1]))
 begun = time.perf_counter()

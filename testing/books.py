@@ -10,13 +10,13 @@ from sqlalchemy.orm import Session
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
-from privest_service.ledger.export import lines
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge, Limits
-from privest_service.ledger.verify import verify
 from privest_service.security.models import Owner
 from testing.server import SIGNER
 

@@ -16,6 +16,8 @@ from starlette.responses import StreamingResponse
 
 from privest_service import app as application
 from privest_service.cli import main
+from privest_service.database import Database
+from privest_service.workers.service import Workers
 
 SECRET = "sk-4711-0815"  # noqa: S105
 """A row, a key, an estimate: what no log may hold."""
@@ -39,7 +41,7 @@ def _handler(_: Request) -> None:
 
 
 def _statement(request: Request) -> None:
-    with request.app.state.services.database.read() as session:
+    with request.app.state.parts[Database].read() as session:
         session.execute(text("SELECT CAST(:given AS integer)"), {"given": SECRET})
 
 
@@ -87,7 +89,7 @@ async def _late(_: Request) -> StreamingResponse:
 
 
 async def _worker(request: Request) -> None:
-    await request.app.state.services.engine.in_worker("plan", shout, SECRET)
+    await request.app.state.parts[Workers].in_worker("plan", shout, SECRET)
 
 
 FAULTS: dict[str, Callable[[Request], Any]] = {

@@ -20,10 +20,13 @@ from privest.privacy.calibration import mu_for
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
-from privest_service.estimates import service as estimates
 from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import run_plan
+from privest_service.estimates.questions import resolve
+from privest_service.estimates.reservation import Draft, reserve
+from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import charges, entries, receipts
@@ -241,17 +244,17 @@ def _lived(
             "reuse": False,
         }
         request = kind.request.model_validate(body | options)
-        question = estimates.resolve(session, asker, kind, request)
+        question = resolve(session, asker, kind, request)
     if question.digest not in plans:
-        plans[question.digest] = estimates.plan(nothing, question)
+        plans[question.digest] = Planner(nothing).plan(question)
     plan = plans[question.digest]
     result = json.dumps(run_plan(kind.estimator, plan, worker.gates([], plan))) if how == "committed" else ""
-    ask = estimates.asked(nothing, asker, kind, request, new_id("past"))
+    ask = Submissions(nothing, nothing, nothing, b"", 1).command(asker, kind, request, new_id("past"))
     waited, ran = rng.uniform(0.05, 4.0), rng.lognormal(1.0, 0.8)
 
     def live(session: Session) -> None:
         set_clock(moment)
-        job = estimates._reserve(session, ask, question, estimates._Draft.of(question, plan)).job_id
+        job = reserve(session, ask, question, Draft.of(question, plan)).job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
             assert charges.void(session, job)

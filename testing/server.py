@@ -29,8 +29,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from privest import manifolds
 from privest_service.database import Database
-from privest_service.ledger.export import lines
-from privest_service.ledger.verify import verify
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
 from privest_service.signing import Signer
 from testing import ROOT
 

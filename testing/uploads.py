@@ -12,8 +12,8 @@ from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
 from privest_service.datasets.ingest import ingest
-from privest_service.datasets.readers import Format
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.formats import Format
 from privest_service.upload_errors import RefusedUploadError
 from testing.server import npy
 

@@ -9,27 +9,36 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session, configure_mappers
 
+from privest.privacy.cost import PrivacyTarget
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Engine
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.service import Submissions
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
 from privest_service.ledger import service as ledger
-from privest_service.ledger.export import lines
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
-from privest_service.ledger.verify import verify
 from privest_service.owners.service import create_owner
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
 from testing.server import SIGNER, until
 
 KIND = KINDS["frechet-mean"]
+
+
+def never(*_: Any, **__: Any) -> str:
+    """Stands for a worker that no plan here needs."""
+    raise AssertionError
+
+
 SCHEMA_TEXT = '{"kind": "points", "manifold": {"name": "euclidean", "dim": 2}, "radius": 1.0}'
 TARGET = {"epsilon": 0.1, "delta": 1e-6}
 PATHS = {
@@ -49,7 +58,7 @@ def _request(dataset: str) -> Any:
 def _cost() -> Charge:
     configure_mappers()
     shape = SCHEMA.validate_json(SCHEMA_TEXT).shape(50)
-    plan = KIND.plan_for(KIND.options(_request("ds_x")), [(shape, estimates.PrivacyTarget(**TARGET))])
+    plan = KIND.plan_for(KIND.options(_request("ds_x")), [(shape, PrivacyTarget(**TARGET))])
     return Charge.of(plan.target, plan.cost)
 
 
@@ -88,14 +97,9 @@ class World:
 
     def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
         """The job that answers the analyst's request under a key, if the queue has room."""
-        services: Any = SimpleNamespace(
-            database=database,
-            settings=SimpleNamespace(max_waiting_jobs=room),
-            engine=SimpleNamespace(notify=lambda: None),
-        )
+        submissions = Submissions(database, Planner(never), lambda: None, b"", room)
         caller = Principal("analyst", self.analyst)
-        ask = estimates.asked(services, caller, KIND, _request(self.dataset), key)
-        return estimates.submit(services, ask).job_id
+        return submissions.submit(submissions.command(caller, KIND, _request(self.dataset), key)).job_id
 
     def revoke(self, database: Database) -> None:
         """Withdraw the grant, which voids what waits."""

@@ -1,4 +1,4 @@
-"""The application: routes of all domains over the services of one process."""
+"""The application: routes of all domains over the parts of one process."""
 
 import tempfile
 from collections.abc import AsyncIterator
@@ -6,20 +6,27 @@ from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 
+import structlog
 from fastapi import Depends, FastAPI
 
-from privest_service import health, problems
+from privest_service import error_handlers, health
 from privest_service.cached_probe import CachedProbe
 from privest_service.connections import endpoints as connections
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
 from privest_service.database.migrate import head
 from privest_service.datasets import endpoints as datasets
-from privest_service.datasets.service import clear, sweep
+from privest_service.datasets.confinement import missing
+from privest_service.datasets.housekeeping import clear, sweep
+from privest_service.datasets.parsing import prepare
+from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.service import Submissions
+from privest_service.exports import endpoints as exports
 from privest_service.inputs import add_schemas, validate_path_params
 from privest_service.ledger import endpoints as ledger
 from privest_service.limits import CONNECTIONS, Limiter
@@ -28,10 +35,12 @@ from privest_service.problems import ProblemDocument
 from privest_service.proxy_middleware import proper, unstored
 from privest_service.readiness import Readiness
 from privest_service.security import endpoints as security
+from privest_service.security.authentication import Authenticator
 from privest_service.security.rate_limit import RateLimiter
-from privest_service.services import Services
+from privest_service.security.tokens import tokens_of
 from privest_service.settings import Settings
 from privest_service.telemetry import metrics, requests
+from privest_service.workers.service import Workers
 
 _DESCRIPTION = """\
 Private statistical estimation, charged to the budget of whoever owns the data.
@@ -39,50 +48,99 @@ Private statistical estimation, charged to the budget of whoever owns the data.
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
 
+log = structlog.get_logger()
+
 _PATIENCE = 10.0
 """Seconds that the database may take over a statement while somebody waits."""
+
+
+def _parts(
+    settings: Settings, database: Database, store: Store, limiter: Limiter, workers: Workers, engine: Engine
+) -> list[object]:
+    """All that endpoints ask for by its type."""
+    authenticator = Authenticator(
+        database,
+        RateLimiter(settings.rate_limit),
+        settings.admin_key.get_secret_value(),
+        settings.secret,
+        tokens_of(settings),
+    )
+    registrar = Registrar(
+        database,
+        store,
+        workers,
+        settings.secret,
+        settings.data_dir,
+        settings.max_dataset_bytes,
+        settings.max_owner_bytes,
+        settings.intake_timeout,
+    )
+    planner = Planner(workers.call_worker)
+    return [
+        settings,
+        database,
+        store,
+        limiter,
+        workers,
+        engine,
+        authenticator,
+        registrar,
+        planner,
+        Submissions(database, planner, engine.notify, settings.secret, settings.max_waiting_jobs),
+        Readiness(database, head(database), store, engine),
+    ]
+
+
+@asynccontextmanager
+async def _running(settings: Settings | None, app: FastAPI) -> AsyncIterator[None]:
+    """All parts of the service, from its start to its end."""
+    assert settings is not None  # noqa: S101 - the interface alone is never served
+    store = Store(settings.data_dir)
+    limiter = Limiter(settings.max_request_bytes)
+    database = Database(settings.url, signer=settings.signer, pool_size=CONNECTIONS, patience=_PATIENCE)
+    workers = Workers(
+        timeout=settings.job_timeout,
+        intake_timeout=settings.intake_timeout,
+        intake_workers=settings.intake_workers,
+        memory=settings.worker_memory,
+        prepare=prepare,
+        limiter=limiter,
+    )
+    engine = Engine(
+        database,
+        store,
+        workers=settings.workers,
+        job_timeout=settings.job_timeout,
+        engine=settings.engine,
+        memory=settings.worker_memory,
+        housekeeping=[workers.restart_if_broken, partial(sweep, database, store)],
+    )
+    parts = _parts(settings, database, store, limiter, workers, engine)
+    app.state.parts = {type(part): part for part in parts}
+    clear(database, store)
+    if left_out := missing(store.incoming):
+        log.warning("uploads are parsed with less confinement than could be", missing=left_out)
+    workers.start()
+    engine.start()
+    tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
+    metrics.watch(CachedProbe(partial(health.queue, database)).seen)
+    try:
+        yield
+    finally:
+        metrics.watch(None)
+        engine.stop()
+        workers.stop()
+        database.close()
 
 
 def create_app(settings: Settings | None) -> FastAPI:
     """The application; without settings only its interface, for openapi.yaml."""
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        assert settings is not None  # noqa: S101 - the interface alone is never served
-        store = Store(settings.data_dir)
-        limiter = Limiter(settings.max_request_bytes)
-        database = Database(settings.url, signer=settings.signer, pool_size=CONNECTIONS, patience=_PATIENCE)
-        engine = Engine(
-            database,
-            store,
-            workers=settings.workers,
-            job_timeout=settings.job_timeout,
-            engine=settings.engine,
-            memory=settings.worker_memory,
-            intake_workers=settings.intake_workers,
-            intake_timeout=settings.intake_timeout,
-            housekeeping=partial(sweep, database, store),
-            limiter=limiter,
-        )
-        clear(database, store)
-        engine.start()
-        tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
-        readiness = Readiness(database, head(database), store, engine)
-        rates = RateLimiter(settings.rate_limit)
-        app.state.services = Services(settings, database, store, engine, readiness, rates, limiter)
-        metrics.watch(CachedProbe(partial(health.queue, database)).seen)
-        try:
-            yield
-        finally:
-            metrics.watch(None)
-            engine.stop()
-            database.close()
-
     app = FastAPI(
         title="Privest",
         version=version("privest"),
         description=_DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=partial(_running, settings),
         generate_unique_id_function=lambda route: route.name,
         docs_url=None,
         redoc_url=None,
@@ -91,7 +149,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         dependencies=[Depends(validate_path_params)],
     )
-    problems.install(app)
+    error_handlers.install(app)
     add_schemas(app, ProblemDocument)
     add_schemas(app, NewUpload, NewHandle, suffix="-Input")
     app.add_middleware(proper)
@@ -105,6 +163,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         connections.router,
         estimates.router,
         ledger.router,
+        exports.router,
         ledger.keys_router,
         health.router,
         health.counted,

@@ -23,11 +23,12 @@ from privest_service.database.migrate import is_current, migrate
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
+from privest_service.exports.export import heads, lines
+from privest_service.exports.lines import Heads
+from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
-from privest_service.ledger.export import Heads, heads, lines
 from privest_service.ledger.models import Account
-from privest_service.ledger.verify import verify
 from privest_service.security.models import Owner
 from privest_service.security.service import revoke_all
 from privest_service.settings import Settings

@@ -16,13 +16,44 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
-    from privest_service.ledger.export import Heads
+    from privest_service.exports.lines import Heads
     from privest_service.ledger.receipts import Receipt
     from privest_service.settings import Settings
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    if given.command in ("serve", "migrate", "backup", "restore"):
+        os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
+    try:
+        run = {
+            "serve": lambda: _serve(given.host, given.port),
+            "migrate": _migrate,
+            "backup": lambda: _backup(given.directory),
+            "restore": lambda: _restore(given.directory, given.key),
+            "demo": _demo,
+            "openapi": _openapi,
+            "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
+        }
+        return run[given.command]()
+    except ValidationError as error:
+        from privest_service.validation import rule_of  # noqa: PLC0415
+
+        for fault in error.errors(include_input=False, include_url=False):
+            name = "_".join(map(str, fault["loc"])).upper()
+            print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
+        return 2
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
     parser = argparse.ArgumentParser(
         prog="privest", description="Private statistical estimation, with a ledger."
     )
@@ -54,32 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     check.add_argument(
         "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"
     )
-    given = parser.parse_args(arguments)
-    # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if given.command in ("serve", "migrate", "backup", "restore"):
-        os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
-    try:
-        run = {
-            "serve": lambda: _serve(given.host, given.port),
-            "migrate": _migrate,
-            "backup": lambda: _backup(given.directory),
-            "restore": lambda: _restore(given.directory, given.key),
-            "demo": _demo,
-            "openapi": _openapi,
-            "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
-        }
-        return run[given.command]()
-    except ValidationError as error:
-        from privest_service.problems import rule_of  # noqa: PLC0415
-
-        for fault in error.errors(include_input=False, include_url=False):
-            name = "_".join(map(str, fault["loc"])).upper()
-            print(f"PRIVEST_{name} {rule_of(fault)}", file=sys.stderr)
-        return 2
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    return parser
 
 
 def _serve(host: str, port: int) -> int:
@@ -91,6 +97,7 @@ def _serve(host: str, port: int) -> int:
     import uvicorn  # noqa: PLC0415
 
     from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.estimates.engine import Engine  # noqa: PLC0415
     from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
     from privest_service.settings import Settings  # noqa: PLC0415
     from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
@@ -121,8 +128,8 @@ def _serve(host: str, port: int) -> int:
                 log.info("listening", at=[":".join(map(str, each.getsockname()[:2])) for each in listening])
 
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            if services := getattr(app.state, "services", None):
-                services.engine.drain()
+            if parts := getattr(app.state, "parts", None):
+                parts[Engine].drain()
             super().handle_exit(sig, frame)
 
     log.info("starting", host=host, port=port)
@@ -239,8 +246,9 @@ def _openapi() -> int:
 
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:
-    from privest_service.ledger.export import lines, read  # noqa: PLC0415
-    from privest_service.ledger.verify import verify  # noqa: PLC0415
+    from privest_service.exports.export import lines  # noqa: PLC0415
+    from privest_service.exports.lines import read  # noqa: PLC0415
+    from privest_service.exports.verify import verify  # noqa: PLC0415
 
     published, receipts = list(map(_kept_heads, kept)), list(map(_shown_receipt, shown))
     if export is not None:
@@ -272,7 +280,7 @@ def _count(number: int, one: str, more: str = "") -> str:
 
 
 def _kept_heads(path: Path) -> "Heads":
-    from privest_service.ledger.export import Heads  # noqa: PLC0415
+    from privest_service.exports.lines import Heads  # noqa: PLC0415
 
     try:
         return Heads.model_validate_json(path.read_bytes())

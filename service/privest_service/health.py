@@ -1,14 +1,18 @@
 """What operators and their machines ask for: whether a replica lives and is ready, and what it counted."""
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel
 
 from privest_service.database import Database
 from privest_service.jobs import service as jobs
+from privest_service.parts import running
 from privest_service.problems import DatabaseUnavailable, Forbidden, Unavailable, documented
+from privest_service.readiness import Readiness
 from privest_service.security.admission import Route
-from privest_service.security.dependencies import ReadDep, ServicesDep
+from privest_service.security.dependencies import ReadDep
 from privest_service.telemetry import metrics
 
 router = APIRouter(tags=["operations"])
@@ -30,9 +34,9 @@ async def healthz() -> Health:
 
 
 @router.get("/readyz", responses=documented(Unavailable))
-async def readyz(services: ServicesDep) -> Health:
+async def readyz(readiness: Annotated[Readiness, running(Readiness)]) -> Health:
     """The process can answer queries: database and data directory take writes, and workers can be started."""
-    if fault := await services.readiness.fault():
+    if fault := await readiness.fault():
         raise Unavailable(fault, retry_after=5)
     return Health()
 

@@ -16,7 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from privest_service.problems import NO_JSON, Fault, Invalid, NotFound, faults_of
+from privest_service.problems import Fault, Invalid, NotFound
+from privest_service.validation import NO_JSON, faults_of
 
 T = TypeVar("T")
 

@@ -11,8 +11,8 @@ from privest_service.cached_probe import PATIENCE, CachedProbe
 from privest_service.database import Database
 from privest_service.datasets.store import Store
 from privest_service.estimates.engine import Engine
-from privest_service.estimates.runners.local import require_worker
 from privest_service.problems import DatabaseUnavailable
+from privest_service.workers.pool import require_worker
 
 _ENDING = "the service is about to end"
 _DATABASE = "the database does not answer, or takes no writes"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from limits import parse
 from pydantic import AfterValidator, BeforeValidator, Field, IPvAnyNetwork, SecretStr, model_validator
@@ -15,8 +15,12 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
-from privest_service.security.tokens import Algorithm, Tokens
 from privest_service.signing import Signer, new_signing_key
+
+Algorithm = Literal[
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
+]
+"""Of signatures; none where who verifies could sign, too."""
 
 _SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 
@@ -215,20 +219,6 @@ class Settings(BaseSettings):
         """What `privest migrate` grants the service's tables to; None where one role does both."""
         running = make_url(self.url).username
         return running if self.migration_url and make_url(self.migration_url).username != running else None
-
-    @cached_property
-    def tokens(self) -> Tokens | None:
-        """What reads the platform's tokens, if there is a platform."""
-        if not self.token_issuer:
-            return None
-        return Tokens(
-            self.token_issuer,
-            self.token_audience,
-            self.token_keys,
-            self.token_algorithms,
-            self.token_claim,
-            self.token_scope_prefix,
-        )
 
     @cached_property
     def secret(self) -> bytes:

@@ -16,8 +16,8 @@ from sqlalchemy import make_url
 
 from privest_service.app import create_app
 from privest_service.database.postgresql import verified
-from privest_service.estimates.engine import Work
 from privest_service.settings import Settings
+from privest_service.workers.service import Work
 from testing import ROOT
 from testing.server import shutdown_grace
 

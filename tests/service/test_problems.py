@@ -11,7 +11,7 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.submissions import NewHandle
 from privest_service.estimates.catalogue import KINDS
 from privest_service.owners.schemas import NewOwner
-from privest_service.problems import faults_of
+from privest_service.validation import faults_of
 from testing.server import Server, problem
 
 SPHERE = {"name": "sphere", "dim": 2}

@@ -29,6 +29,7 @@ from privest_service import readiness
 from privest_service.app import create_app
 from privest_service.database import Database
 from privest_service.database.migrate import head, migrate
+from privest_service.estimates.engine import Engine
 from privest_service.readiness import Readiness
 from privest_service.settings import Settings
 from testing.server import ADMIN_KEY, HANG_GUARD, PLAIN, Server, free_address, problem, until
@@ -203,5 +204,5 @@ def test_workers_that_cannot_be_started_and_the_end(tmp_path: Path, monkeypatch:
         finally:
             nursery.resume()
         becomes(url, None)
-        app.state.services.engine.drain()
+        app.state.parts[Engine].drain()
         assert ready(url) == "the service is about to end"

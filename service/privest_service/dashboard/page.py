@@ -17,17 +17,11 @@ from starlette.types import Message, Receive, Scope, Send
 from privest_service.dashboard import formatting
 from privest_service.dashboard.charts.budgets import level
 from privest_service.dashboard.session_auth import enter, recognised
-from privest_service.problems import (
-    Invalid,
-    Problem,
-    Unauthenticated,
-    by_status,
-    faults_of_request,
-    full_disk,
-)
+from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, full_disk
 from privest_service.security.admission import Admitting, Uploading
+from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential
-from privest_service.services import Services
+from privest_service.validation import faults_of_request
 
 STATIC = Path(__file__).with_name("static")
 
@@ -96,13 +90,13 @@ def redirect(request: Request, path: str) -> RedirectResponse:
 class Page(Admitting):
     """A route of the dashboard, for whoever is signed in."""
 
-    def identify(self, services: Services, request: Request) -> Credential:
+    def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls from a session's cookie, or from a token that the platform's proxy adds.
 
         Raises:
             Unauthenticated: nobody is signed in.
         """
-        request.state.visitor = recognised(services, request)
+        request.state.visitor = recognised(authenticator, request)
         return request.state.visitor.session.credential
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:

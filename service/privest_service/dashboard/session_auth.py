@@ -11,10 +11,10 @@ from starlette.datastructures import FormData
 from privest_service.problems import Forbidden, Unauthenticated
 from privest_service.security import sessions
 from privest_service.security.admission import address_of, identified
+from privest_service.security.authentication import Authenticator
 from privest_service.security.models import Owner
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.sessions import LASTS, OpenSession
-from privest_service.services import Services
 
 _FIELDS = 50
 """Most fields of a form, which is kept in memory until it is whole."""
@@ -124,28 +124,28 @@ def same_origin(request: Request) -> None:
         raise Forbidden("this was sent from another site")
 
 
-def recognised(services: Services, request: Request) -> Visitor:
+def recognised(authenticator: Authenticator, request: Request) -> Visitor:
     """Whoever is signed in, by the head of a request alone.
 
     Raises:
         Unauthenticated: nobody is, or not any more.
     """
-    found = sessions.find(services, held(request)) or _vouched(request, services)
+    found = sessions.find(authenticator, held(request)) or _vouched(authenticator, request)
     if found is None:
         raise Unauthenticated
     name = "Administrator"
     if found.principal.role == "owner":
-        with services.database.read() as session:
+        with authenticator.database.read() as session:
             name = session.get_one(Owner, found.principal.id).name
     return Visitor(found, name)
 
 
-def _vouched(request: Request, services: Services) -> OpenSession | None:
+def _vouched(authenticator: Authenticator, request: Request) -> OpenSession | None:
     """A session for whom the platform lets through to a page with a token of its own, as its proxies do."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    if request.method != "GET" or scheme.lower() != "bearer" or services.settings.tokens is None:
+    if request.method != "GET" or scheme.lower() != "bearer" or authenticator.tokens is None:
         return None
-    request.state.entered = sessions.sign_in(services, token, address_of(request))
+    request.state.entered = sessions.sign_in(authenticator, token, address_of(request))
     return request.state.entered
 
 

@@ -9,23 +9,20 @@ from starlette.datastructures import UploadFile
 
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
+from privest_service.database import Database
 from privest_service.datasets import service
+from privest_service.datasets.answers import CapView, DatasetList, DatasetView, DummyRows, GrantView
+from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.models import Dataset
-from privest_service.datasets.schemas import (
-    SCHEMA,
-    CapView,
-    DatasetList,
-    DatasetView,
-    DummyRows,
-    GrantView,
-    NewCap,
-)
+from privest_service.datasets.registration import Registrar, uploaded
+from privest_service.datasets.schemas import SCHEMA, NewCap
 from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.formats import Format, format_of_name
 from privest_service.inputs import checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import Limits
+from privest_service.limits import in_thread
 from privest_service.problems import (
     DatasetInvalid,
     Invalid,
@@ -36,9 +33,16 @@ from privest_service.problems import (
     documented,
 )
 from privest_service.security.admission import Route, Uploading
-from privest_service.security.dependencies import DataDep, ManageDep, ReadDep, ServicesDep
+from privest_service.security.dependencies import (
+    DatabaseDep,
+    DataDep,
+    LimiterDep,
+    ManageDep,
+    ReadDep,
+    SettingsDep,
+    WorkersDep,
+)
 from privest_service.security.service import require_analyst
-from privest_service.services import Services
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
 uploads = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Uploading)
@@ -98,49 +102,51 @@ def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None 
     responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
     openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
-async def create_dataset(request: Request, caller: DataDep, services: ServicesDep) -> DatasetView:
+async def create_dataset(
+    request: Request,
+    caller: DataDep,
+    database: DatabaseDep,
+    registrar: RegistrarDep,
+    limiter: LimiterDep,
+    settings: SettingsDep,
+) -> DatasetView:
     """Register records: an upload, or what a connection leads to, of which a copy is made now.
 
     Each is checked against the schema before any of them is stored.
     """
     caller.must_be("owner")
-    dataset = await _registered(request, caller.id, services)
-    return await services.engine.in_thread(_told, services, dataset)
-
-
-def _told(services: Services, dataset: Dataset) -> DatasetView:
-    """A new dataset as its owner reads it, with others of the same rows."""
-    with services.database.read() as session:
-        return _view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
-
-
-async def _registered(request: Request, owner_id: str, services: Services) -> Dataset:
-    """What a request brings or leads to, as a dataset."""
     if _media_type(request.headers.get("content-type")) == _JSON:
-        body = parsed(await _short(request, services.settings.max_request_bytes))
+        body = parsed(await _short(request, settings.max_request_bytes))
         handle = checked(NewHandle.model_validate, body)
-        connection, path = await services.engine.in_thread(_resolved, services, owner_id, handle.uri)
-        source = service.behind(services, connection, path)
-        return await service.register(
-            services,
-            owner_id,
-            source,
+        connection, path = await in_thread(_resolved, database, caller.id, handle.uri, settings.secret)
+        dataset = await registrar.register(
+            caller.id,
+            registrar.behind(connection, path),
             handle.declared,
             name=handle.name,
             rows_of=handle.rows_of,
             header=handle.header,
         )
+    else:
+        dataset = await _uploaded(request, caller.id, registrar, limiter.largest_body)
+    return await in_thread(_told, database, dataset)
+
+
+def _told(database: Database, dataset: Dataset) -> DatasetView:
+    """A new dataset as its owner reads it, with others of the same rows."""
+    with database.read() as session:
+        return _view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
+
+
+async def _uploaded(request: Request, owner_id: str, registrar: Registrar, largest_body: int) -> Dataset:
+    """The file that a request brings, as a dataset."""
     # What is no file is kept in memory.
-    async with request.form(
-        max_files=1, max_fields=_FIELDS, max_part_size=services.limiter.largest_body
-    ) as form:
+    async with request.form(max_files=1, max_fields=_FIELDS, max_part_size=largest_body) as form:
         upload = checked(NewUpload.model_validate, dict(form))
         schema = checked(SCHEMA.validate_python, parsed(upload.declared, "schema"))
-        source = service.uploaded(services, upload.file.file, format_of(upload.file), upload.sha256)
-        return await service.register(
-            services,
+        return await registrar.register(
             owner_id,
-            source,
+            uploaded(upload.file.file, format_of(upload.file), upload.sha256),
             schema,
             name=upload.name,
             rows_of=upload.rows_of,
@@ -162,37 +168,37 @@ async def _short(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _resolved(services: Services, owner_id: str, uri: str) -> tuple[NewConnection, str]:
-    with services.database.read() as session:
-        return connections.resolve(session, owner_id, uri, services.settings.secret)
+def _resolved(database: Database, owner_id: str, uri: str, secret: bytes) -> tuple[NewConnection, str]:
+    with database.read() as session:
+        return connections.resolve(session, owner_id, uri, secret)
 
 
 @router.get("", responses=documented())
 def list_datasets(
     caller: ReadDep,
-    services: ServicesDep,
+    database: DatabaseDep,
     limit: Annotated[int, Query(ge=1, le=service.MOST_LISTED)] = service.MOST_LISTED,
     cursor: Annotated[
         str, Query(pattern=f"^({service.CURSOR})?$", description="`next` of the page before")
     ] = "",
 ) -> DatasetList:
     """The datasets that the caller owns or was granted, newest first, in pages."""
-    with services.database.read() as session:
+    with database.read() as session:
         found, further = service.visible(session, caller, limit=limit, cursor=cursor)
         return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found], next=further)
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))
-def read_dataset(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DatasetView:
+def read_dataset(dataset_id: str, caller: ReadDep, database: DatabaseDep) -> DatasetView:
     """Public facts of a dataset."""
-    with services.database.read() as session:
+    with database.read() as session:
         dataset = service.require(session, caller, dataset_id)
         same = service.with_same_rows(session, dataset) if dataset.owner_id == caller.id else None
         return _view(dataset, caller.id, same)
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))
-def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> Response:
+def delete_dataset(dataset_id: str, caller: DataDep, store: StoreDep, database: DatabaseDep) -> Response:
     """Delete the rows. What was spent on them stays spent, and the ledger keeps its entries."""
 
     def delete(session: Session) -> Dataset:
@@ -200,23 +206,23 @@ def delete_dataset(dataset_id: str, caller: DataDep, services: ServicesDep) -> R
         service.delete(session, dataset)
         return dataset
 
-    service.remove_rows(services.store, services.database.run(delete))
+    service.remove_rows(store, database.run(delete))
     return Response(status_code=204)
 
 
 @router.get("/{dataset_id}/dummy", responses=documented(NotFound, Unavailable))
-def read_dummy(dataset_id: str, caller: ReadDep, services: ServicesDep) -> DummyRows:
+def read_dummy(dataset_id: str, caller: ReadDep, database: DatabaseDep, workers: WorkersDep) -> DummyRows:
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
-    with services.database.read() as session:
+    with database.read() as session:
         dataset = service.require(session, caller, dataset_id)
     shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
     # Elsewhere: wide records take seconds and memory to make.
-    return DummyRows(rows=services.engine.call_worker(caller.id, service.dummy_rows, shape))
+    return DummyRows(rows=workers.call_worker(caller.id, service.dummy_rows, shape))
 
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))
 def put_grant(
-    dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, services: ServicesDep
+    dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, database: DatabaseDep
 ) -> GrantView:
     """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
 
@@ -225,19 +231,19 @@ def put_grant(
         require_analyst(session, analyst_id)
         service.put_grant(session, dataset, analyst_id, cap_of(session, dataset, body))
 
-    services.database.run(grant)
+    database.run(grant)
     return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
 
 
 @router.put("/{dataset_id}/cap", responses=documented(NotFound))
-def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, services: ServicesDep) -> CapView:
+def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, database: DatabaseDep) -> CapView:
     """Cap what may be spent on a dataset and on those declared to hold its rows, or lift the cap."""
 
     def cap(session: Session) -> None:
         dataset = service.require_own(session, caller, dataset_id)
         service.put_cap(session, dataset, cap_of(session, dataset, body))
 
-    services.database.run(cap)
+    database.run(cap)
     return CapView(dataset=dataset_id, cap=_shown(body))
 
 
@@ -263,12 +269,12 @@ def _shown(body: NewCap) -> Amount | None:
 
 
 @router.delete("/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(NotFound))
-def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, services: ServicesDep) -> Response:
+def delete_grant(dataset_id: str, analyst_id: str, caller: ManageDep, database: DatabaseDep) -> Response:
     """Revoke a grant at once."""
 
     def revoke(session: Session) -> None:
         service.require_own(session, caller, dataset_id)
         service.revoke_grant(session, dataset_id, analyst_id)
 
-    services.database.run(revoke)
+    database.run(revoke)
     return Response(status_code=204)

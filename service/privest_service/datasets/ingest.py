@@ -19,8 +19,9 @@ from privest.arrays import Array
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Block, Texts, read
 from privest_service.formats import Format
-from privest_service.problems import MOST_FAULTS, Fault
+from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
+from privest_service.validation import MOST_FAULTS
 
 LEAST_RECORDS = 2
 

@@ -1,15 +1,12 @@
-"""Requests and answers about datasets and grants."""
+"""What an owner declares about its records, and the caps that it sets."""
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from math import sqrt
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     TypeAdapter,
@@ -30,7 +27,7 @@ from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
 from privest_service.datasets.spaces import Space
 from privest_service.inputs import Input, Point, like, limit_size
-from privest_service.ledger.schemas import Amount, Delta, Epsilon
+from privest_service.ledger.schemas import Delta, Epsilon
 
 _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
@@ -309,46 +306,6 @@ SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
 """Reads it from JSON."""
 
 
-class DatasetView(BaseModel):
-    """Public facts; what is said of its rows is for its owner alone."""
-
-    model_config = ConfigDict(validate_by_name=True)
-
-    id: str
-    name: str | None
-    kind: str
-    n: Annotated[int, Field(description="number of records, public")]
-    shape: Annotated[list[int], Field(description="shape of all records together")]
-    dataset_schema: Annotated[DatasetSchema, Field(alias="schema")]
-    created_at: datetime
-    fingerprint: str | None = None
-    rows_of: Annotated[
-        str | None,
-        Field(description="the first dataset that you declared to hold these rows; caps hold for both"),
-    ] = None
-    same_rows: Annotated[
-        list[str] | None,
-        Field(
-            description="your other datasets with the same rows, not told in lists; nothing follows from it"
-        ),
-    ] = None
-
-
-class DatasetList(BaseModel):
-    """Datasets that the caller may see, newest first."""
-
-    datasets: list[DatasetView]
-    next: Annotated[str | None, Field(description="`cursor` of the next page; null where none follows")] = (
-        None
-    )
-
-
-class DummyRows(BaseModel):
-    """Synthetic records with the dataset's schema: they come from the schema alone."""
-
-    rows: list[Any]
-
-
 class NewCap(Input):
     """A cap of (ε, δ), of which all counts that was spent before; or none."""
 
@@ -360,18 +317,3 @@ class NewCap(Input):
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("a cap has both epsilon and delta")
         return self
-
-
-class CapView(BaseModel):
-    """The cap on a dataset, which all datasets share that were declared to hold its rows."""
-
-    dataset: str
-    cap: Amount | None
-
-
-class GrantView(BaseModel):
-    """A grant as it stands."""
-
-    dataset: str
-    analyst: str
-    cap: Amount | None

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privest.metadata import DatasetMetadata
 from privest.records import OfChunk, OfPieces, Records
-from privest_service.estimates.runners.memory import keep_freed
+from privest_service.workers.memory import keep_freed
 
 _PARTITION_BYTES = 2**26
 """Of rows, about: fewer are summed sooner than they are sent for. Datasets beyond are partitioned."""

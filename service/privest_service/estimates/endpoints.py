@@ -9,12 +9,15 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import service, views
 from privest_service.estimates.catalogue import KINDS, Kind
+from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
+from privest_service.estimates.questions import resolve, resolve_inline
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
-from privest_service.limits import JOB_STREAMS, WAITS, in_thread
+from privest_service.limits import JOB_STREAMS, UPLOADS, WAITS, in_thread
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -28,8 +31,14 @@ from privest_service.problems import (
     documented,
 )
 from privest_service.security.admission import Route
-from privest_service.security.dependencies import EstimateDep, ReadDep, ServicesDep, WatchDep
-from privest_service.security.service import is_good_yet
+from privest_service.security.dependencies import (
+    AuthenticatorDep,
+    DatabaseDep,
+    EstimateDep,
+    LimiterDep,
+    ReadDep,
+    WatchDep,
+)
 from privest_service.telemetry import traces
 from privest_service.telemetry.requests import stop_clock
 
@@ -66,73 +75,84 @@ def _idempotency_key(key: str | None) -> str:
     return key
 
 
-def _routes(kind: Kind) -> None:
-    """Add the two calls of one kind of estimate."""
-    snake = kind.name.replace("-", "_")
+_REFUSALS = documented(
+    NotFound,
+    IdempotencyKeyMissing,
+    IdempotencyKeyReused,
+    BudgetExceeded,
+    AccountFrozen,
+    DatasetInvalid,
+    Unavailable,
+)
+"""Problems that a question may meet."""
+
+
+def _ask_route(kind: Kind) -> None:
+    """Add the call that asks for an estimate of one kind."""
     request_type: Any = kind.request
 
     @router.post(
         f"/estimates/{kind.name}",
-        name=f"estimate_{snake}",
+        name=f"estimate_{kind.name.replace('-', '_')}",
         description=f"{kind.estimator.summary}, charged to the owner's budget. Waits as long as "
         "`Prefer: wait=N` says.",
         response_model=kind.job,
-        responses=documented(
-            NotFound,
-            IdempotencyKeyMissing,
-            IdempotencyKeyReused,
-            BudgetExceeded,
-            AccountFrozen,
-            DatasetInvalid,
-            Unavailable,
-        )
-        | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
+        responses=_REFUSALS | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
         openapi_extra={"parameters": [_IDEMPOTENCY_KEY]},
     )
     async def estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         request: Request,
         asker: EstimateDep,
-        services: ServicesDep,
+        submissions: SubmissionsDep,
+        registrar: RegistrarDep,
+        limiter: LimiterDep,
+        engine: EngineDep,
+        authenticator: AuthenticatorDep,
         idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
         key, seconds, caller = _idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
-        about: About = body.dataset
-        if isinstance(about, InlineRef):
-            answer = await service.submit_inline(services, caller, kind, body, key)
+        if isinstance(body.dataset, InlineRef):
+            with limiter.hold(UPLOADS, caller.id):
+                ask = await in_thread(submissions.command, caller, kind, body, key)
+                answer = await submissions.submit_inline(ask, registrar)
         else:
-            answer = await in_thread(
-                lambda: service.submit(services, service.asked(services, caller, kind, body, key))
-            )
+            answer = await in_thread(lambda: submissions.submit(submissions.command(caller, kind, body, key)))
             stop_clock()
+        database = submissions.database
 
         def is_over() -> bool:
-            return service.is_over(services, answer.job_id) or not is_good_yet(services, asker)
+            return service.is_over(database, answer.job_id) or not authenticator.is_good_yet(asker)
 
         def look() -> JobView:
-            if seconds and not is_good_yet(services, asker):
+            if seconds and not authenticator.is_good_yet(asker):
                 raise Unauthenticated(
                     "the key or token ended meanwhile; with a good one ask by the same Idempotency-Key",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
-            with services.database.read() as session:
+            with database.read() as session:
                 job = service.require_job(session, caller, answer.job_id)
                 return views.job_view(session, caller, job, reused=answer.reused)
 
         if seconds:
-            with services.limiter.hold_if_free(WAITS, caller.id) as free:
+            with limiter.hold_if_free(WAITS, caller.id) as free:
                 if free:
-                    await services.engine.wait(answer.job_id, seconds, is_over)
+                    await engine.wait(answer.job_id, seconds, is_over)
         if answer.fresh and not seconds:
             job = views.fresh_job_view(caller, answer.fresh)
         else:
             job = await in_thread(look)
         return _answer(job, request.scope.get("root_path", ""))
 
+
+def _plan_route(kind: Kind) -> None:
+    """Add the call that plans an estimate of one kind."""
+    request_type: Any = kind.request
+
     @router.post(
         f"/estimates/{kind.name}/plan",
-        name=f"plan_{snake}",
+        name=f"plan_{kind.name.replace('-', '_')}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
         response_model=kind.plan_view,
         responses=documented(NotFound, Unavailable),
@@ -140,24 +160,25 @@ def _routes(kind: Kind) -> None:
     async def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
         caller: ReadDep,
-        services: ServicesDep,
+        database: DatabaseDep,
+        planner: PlannerDep,
     ) -> Response:
         about: About = body.dataset
 
         def look() -> str:
-            with services.database.read() as session:
+            with database.read() as session:
                 if isinstance(about, InlineRef):
-                    question = service.resolve_inline(session, caller, kind, body)
+                    question = resolve_inline(session, caller, kind, body)
                 else:
-                    question = service.resolve(session, caller, kind, body)
+                    question = resolve(session, caller, kind, body)
             name = f"view {question.name}"
-            if (text := services.plans.get(name)) is None:
+            if (text := planner.kept(name)) is None:
                 with traces.step("plan"):
-                    planned = service.plan(services, question)
-                opinion = service.second_opinion(services, question, planned)
+                    planned = planner.plan(question)
+                opinion = planner.second_opinion(question, planned)
                 text = views.plan_view(question, planned, opinion).model_dump_json()
                 if opinion is not None:
-                    services.plans.keep(name, text)
+                    planner.keep(name, text)
             if not isinstance(about, InlineRef):
                 stop_clock()
             return text
@@ -173,13 +194,14 @@ def _answer(job: JobView, root: str) -> Response:
 
 
 for _kind in KINDS.values():
-    _routes(_kind)
+    _ask_route(_kind)
+    _plan_route(_kind)
 
 
 @router.get("/jobs/{job_id}", responses=documented(NotFound) | {304: {"description": "not changed"}})
-def read_job(job_id: str, request: Request, caller: ReadDep, services: ServicesDep) -> JobView:
+def read_job(job_id: str, request: Request, caller: ReadDep, database: DatabaseDep) -> JobView:
     """A job's state and, when it is committed, its answer. Send the ETag back to learn of changes alone."""
-    with services.database.read() as session:
+    with database.read() as session:
         job = service.require_job(session, caller, job_id)
         tag = f'"{job.state}"'
         if request.headers.get("If-None-Match") == tag:
@@ -189,12 +211,12 @@ def read_job(job_id: str, request: Request, caller: ReadDep, services: ServicesD
 
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))
-def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt:
+def read_receipt(job_id: str, caller: ReadDep, database: DatabaseDep) -> Receipt:
     """The signed receipt of a committed job, for its submitter and for the owner it was charged to.
 
     The owner's names the entries of its ledger; an analyst's only commits to them.
     """
-    with services.database.read() as session:
+    with database.read() as session:
         job = service.require_job(session, caller, job_id)
         receipt = charges.receipt_for(session, job, caller.id)
         if receipt is None:
@@ -202,21 +224,27 @@ def read_receipt(job_id: str, caller: ReadDep, services: ServicesDep) -> Receipt
         return receipt
 
 
-async def _with_room(job_id: str, caller: ReadDep, services: ServicesDep) -> AsyncIterator[str]:
+async def _with_room(
+    job_id: str, caller: ReadDep, database: DatabaseDep, limiter: LimiterDep
+) -> AsyncIterator[str]:
     """The id of a job of a caller with room for one more stream; once that begins nothing can be refused."""
 
     def known() -> str:
-        with services.database.read() as session:
+        with database.read() as session:
             return service.require_job(session, caller, job_id).id
 
     known_id = await in_thread(known)
-    with services.limiter.hold(JOB_STREAMS, caller.id):
+    with limiter.hold(JOB_STREAMS, caller.id):
         yield known_id
 
 
 @router.get("/jobs/{job_id}/events", response_class=EventSourceResponse, responses=documented(NotFound))
 async def watch_job(
-    job_id: Annotated[str, Depends(_with_room)], watcher: WatchDep, services: ServicesDep
+    job_id: Annotated[str, Depends(_with_room)],
+    watcher: WatchDep,
+    database: DatabaseDep,
+    engine: EngineDep,
+    authenticator: AuthenticatorDep,
 ) -> AsyncIterator[ServerSentEvent]:
     """The states of a job as they come, until its end, ten minutes at most: then ask again.
 
@@ -224,14 +252,14 @@ async def watch_job(
     """
 
     def state() -> str | None:
-        if not is_good_yet(services, watcher):
+        if not authenticator.is_good_yet(watcher):
             return None
-        with services.database.read() as session:
+        with database.read() as session:
             return service.require_job(session, watcher.principal, job_id).state
 
     seen, end = "", time.monotonic() + _LONGEST_WAIT
     while seen not in FINAL and time.monotonic() < end:
-        now = None if services.engine.draining else await in_thread(state)
+        now = None if engine.draining else await in_thread(state)
         if now is None:
             return
         if now != seen:

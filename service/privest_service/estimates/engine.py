@@ -6,40 +6,27 @@ What runs jobs may begin one twice: its permit lets one of the runs open the row
 """
 
 import asyncio
-import os
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as WorkerTimeoutError
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
-from typing import Any, Literal, ParamSpec, TypeVar
-from weakref import WeakValueDictionary
 
 import structlog
-from pebble import ProcessExpired, ProcessFuture
 from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
-from privest_service.datasets.confinement import missing
-from privest_service.datasets.parsing import prepare
 from privest_service.datasets.store import Store
 from privest_service.estimates.runners import runners
-from privest_service.estimates.runners.local import Processes
 from privest_service.estimates.tasks import run_job
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
-from privest_service.limits import FREE_PLANS, PLANS, Limiter, in_thread
-from privest_service.problems import DatabaseUnavailable, TooLarge, Unavailable
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from privest_service.limits import in_thread
+from privest_service.problems import DatabaseUnavailable
 
 _PATIENCE = 1.0
 """Seconds between looks for jobs that another process reserved or left behind."""
@@ -50,24 +37,10 @@ _LEASE_MARGIN = 60.0
 _DUMMY_SECONDS = 60.0
 """That a run on synthetic rows may take at most: it is free, and holds a worker as others do."""
 
-Work = Literal["intake", "fetch", "plan", "verify"]
-"""What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
-
 _LAST_WAIT = 25.0
 """Seconds that callers are waited for once the service is about to end: less than the server gives them."""
 
-_PLAN_SECONDS = 60.0
-"""That somebody waits for a plan."""
-
-_LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
-"""What a call of a worker that came to no end raises."""
-
 log = structlog.get_logger()
-
-
-def _of_drivers() -> dict[str, str]:
-    """The environment, in which drivers of sources may look, without the service's own part of it."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
 
 
 @dataclass(frozen=True)
@@ -86,7 +59,7 @@ class Claimed:
 
 
 class Engine:
-    """What runs jobs, the thread that feeds it, and worker processes for uploads, sources and heavy plans.
+    """What runs jobs, and the thread that feeds it.
 
     Args:
         database: where jobs wait.
@@ -95,10 +68,7 @@ class Engine:
         job_timeout: seconds that one run may take.
         engine: what runs them, as the settings name it.
         memory: bytes that a worker process may take.
-        intake_workers: uploads that are parsed at a time, and sources that are fetched.
-        intake_timeout: seconds that parsing one may take.
-        housekeeping: called now and then, by the thread that feeds jobs.
-        limiter: of what callers may hold.
+        housekeeping: each is called now and then, by the thread that feeds jobs.
     """
 
     def __init__(
@@ -110,16 +80,11 @@ class Engine:
         job_timeout: float,
         engine: str = "local",
         memory: int = 2**31,
-        intake_workers: int = 2,
-        intake_timeout: float = 300.0,
-        housekeeping: Callable[[], None] | None = None,
-        limiter: Limiter | None = None,
+        housekeeping: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._database = database
         self._store = store
         self._job_timeout = job_timeout
-        self._memory, self._intake_workers = memory, intake_workers
-        self._intake_timeout = min(intake_timeout, job_timeout)
         self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
         self._running, self._counting = Counter[str](), threading.Lock()
@@ -131,9 +96,6 @@ class Engine:
         # Runs end in this thread: never in one of the runners' own, which must go on to watch them.
         self._ends = ThreadPoolExecutor(1, thread_name_prefix="job-ends")
         self._housekeeping, self._tidied = housekeeping, 0.0
-        self._pools: dict[Work, Processes] = {}
-        self._limiter = limiter or Limiter()
-        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._feeder = threading.Thread(target=self._feed, name="job-feeder", daemon=True)
 
     # Life
@@ -141,18 +103,6 @@ class Engine:
     def start(self) -> None:
         """Start the workers and take up whatever waits; to be called in the running event loop."""
         self._loop = asyncio.get_running_loop()
-        # Each kind of work has workers of its own, so that none waits behind another, and no claimed job
-        # behind any of them while its lease runs. No process starts before it is needed. Of what an owner
-        # sends one thing at a time is worked on (`turn`), so that no owner ever has all of two workers.
-        several = self._intake_workers
-        self._pools = {
-            "intake": Processes(several, self._memory, prepare),
-            "fetch": Processes(several, self._memory, environment=_of_drivers()),
-            "plan": Processes(1, self._memory),
-            "verify": Processes(1, self._memory),
-        }
-        if left_out := missing(self._store.incoming):
-            log.warning("uploads are parsed with less confinement than could be", missing=left_out)
         self._runners.start()
         self._feeder.start()
 
@@ -167,8 +117,6 @@ class Engine:
         self.drain()
         self._feeder.join()
         self._runners.stop()
-        for pool in self._pools.values():
-            pool.stop()
         self._ends.shutdown()
 
     @property
@@ -188,60 +136,6 @@ class Engine:
 
     # For requests
 
-    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run what blocks in a thread of the web process, of which the present caller has a share."""
-        return await in_thread(function, *args, **kwargs)
-
-    @asynccontextmanager
-    async def turn(self, owner_id: str) -> AsyncIterator[None]:
-        """Hold the turn of an owner, who has one: others wait behind one upload of theirs at most."""
-        lock = self._turns.setdefault(owner_id, asyncio.Lock())
-        async with lock:
-            yield
-
-    def _start(self, work: Work, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
-        try:
-            seconds = self._intake_timeout if work == "intake" else self._job_timeout
-            return self._pools[work].call(seconds, function, *args)
-        except (KeyError, RuntimeError):  # not started yet, or no more
-            raise Unavailable(retry_after=1) from None
-
-    async def in_worker(self, work: Work, function: Callable[..., T], *args: Any) -> T:
-        """Run in a worker process what a hostile caller may make crash, hang or slow; no thread waits for it.
-
-        Raises:
-            TooLarge: it needs more memory than a worker may take.
-            Unavailable: it came to no end.
-        """
-        try:
-            return await asyncio.wrap_future(self._start(work, function, *args))
-        except MemoryError:
-            raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
-        except _LOST:
-            raise Unavailable("this could not be processed; nothing was stored") from None
-
-    def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
-        """Run in a worker process what is too heavy for this one, and wait in this thread.
-
-        Args:
-            caller_id: for whom.
-            function: to run.
-            args: its arguments.
-            free: whether nothing is to be charged for it.
-
-        Raises:
-            TooManyRequests: too many of this caller's are being made.
-            Unavailable: it came to no end in time, or too many are being made.
-        """
-        hold = self._limiter.hold
-        with hold(PLANS, caller_id), hold(FREE_PLANS, caller_id) if free else nullcontext():
-            future = self._start("plan", function, *args)
-            try:
-                return future.result(_PLAN_SECONDS)
-            except (*_LOST, MemoryError):
-                future.cancel()
-                raise Unavailable("this could not be processed; nothing was charged") from None
-
     def notify(self) -> None:
         """A job was reserved."""
         self._wake.set()
@@ -258,7 +152,7 @@ class Engine:
         self._waiters[job_id].add(ended)
         deadline = time.monotonic() + seconds
         try:
-            while not await self.in_thread(is_over):
+            while not await in_thread(is_over):
                 left = min(deadline, self._last_wait_ends) - time.monotonic()
                 if left <= 0:
                     return
@@ -295,16 +189,15 @@ class Engine:
                 self._run(claimed)
 
     def _look_after(self) -> None:
-        for pool in self._pools.values():
-            pool.restart_if_broken()
-        if self._housekeeping is None or time.monotonic() - self._tidied < _PATIENCE:
+        if time.monotonic() - self._tidied < _PATIENCE:
             return
-        try:
-            self._housekeeping()
-        except DatabaseUnavailable:
-            pass
-        except Exception:
-            log.exception("tidying up failed")
+        for task in self._housekeeping:
+            try:
+                task()
+            except DatabaseUnavailable:
+                pass
+            except Exception:
+                log.exception("tidying up failed")
         self._tidied = time.monotonic()
 
     def _claim(self, *, able: bool = True) -> Claimed | None:

@@ -13,6 +13,8 @@ from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.questions import ResolvedQuery
+from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
     ChargeView,
     JobView,
@@ -22,7 +24,6 @@ from privest_service.estimates.schemas import (
     ReleaseView,
     SecondOpinion,
 )
-from privest_service.estimates.service import Reservation, ResolvedQuery
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges

@@ -15,9 +15,8 @@ from starlette.types import Receive, Scope, Send
 from privest_service.inputs import from_json
 from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
 from privest_service.problems import Invalid, Unauthenticated
-from privest_service.security import service
+from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential
-from privest_service.services import Services
 
 
 def address_of(request: Request) -> str:
@@ -61,7 +60,7 @@ class Admitting(APIRoute):
         self.needs = sorted({scope for part in parts for scope in part.own_oauth_scopes or ()})
         self._for_known = any(part.call is identified for part in parts)
 
-    def identify(self, services: Services, request: Request) -> Credential:
+    def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls, in a thread.
 
         Raises:
@@ -91,15 +90,16 @@ class Admitting(APIRoute):
         if scope["method"] not in (self.methods or ()):
             await super().handle(scope, receive, send)  # which refuses it
             return
-        request, services = Request(scope), scope["app"].state.services
+        request, parts = Request(scope), scope["app"].state.parts
+        limiter: Limiter = parts[Limiter]
         who = f"address {address_of(request)}"
         if self._for_known:
-            found = await services.limiter.recognise(self.identify, services, request)
+            authenticator: Authenticator = parts[Authenticator]
+            found = await limiter.recognise(self.identify, authenticator, request)
             request.state.credential, who = found, found.principal.id
-            services.rates.count(found.principal)
+            authenticator.rates.count(found.principal)
             if not self.excuses(found, request):
                 found.must_be_for(*self.needs)
-        limiter: Limiter = services.limiter
         what, amount = self.brings(limiter, request)
         with limiter.hold(REQUESTS, who), limiter.hold(what, who, amount), limiter.on_behalf_of(who, amount):
             await super().handle(scope, receive, send)
@@ -128,7 +128,7 @@ class Route(Admitting):
         if self._for_known and not self.needs:
             raise RuntimeError("an endpoint declares no scope")
 
-    def identify(self, services: Services, request: Request) -> Credential:
+    def identify(self, authenticator: Authenticator, request: Request) -> Credential:
         """Find out who calls from the key, or the platform's token, in the Authorization header.
 
         Raises:
@@ -137,7 +137,7 @@ class Route(Admitting):
         """
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         known = scheme.lower() == "bearer" and given
-        found = service.identify(services, given, address_of(request)) if known else None
+        found = authenticator.identify(given, address_of(request)) if known else None
         if found is None:
             raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
         return found

@@ -1,23 +1,27 @@
-"""What endpoints ask for: the running services, and a caller whose key is for what they do."""
+"""What endpoints ask for: a caller whose key is for what they do, and what all domains share."""
 
 from typing import Annotated
 
-from fastapi import Depends, Request, Security
+from fastapi import Depends, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from privest_service.database import Database
+from privest_service.limits import Limiter
+from privest_service.parts import running
 from privest_service.security.admission import identified
+from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential, Principal
-from privest_service.services import Services
+from privest_service.settings import Settings
+from privest_service.workers.service import Workers
 
 _bearer = HTTPBearer(auto_error=False, description="an API key, or a token of the platform")
 
 
-async def services(request: Request) -> Services:
-    """The running services."""
-    return request.app.state.services
-
-
-ServicesDep = Annotated[Services, Depends(services)]
+DatabaseDep = Annotated[Database, running(Database)]
+LimiterDep = Annotated[Limiter, running(Limiter)]
+SettingsDep = Annotated[Settings, running(Settings)]
+WorkersDep = Annotated[Workers, running(Workers)]
+AuthenticatorDep = Annotated[Authenticator, running(Authenticator)]
 
 
 async def credential(

@@ -9,7 +9,7 @@ from privest_service.inputs import Id
 from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
 from privest_service.security.admission import Revoking, Route
-from privest_service.security.dependencies import IssueDep, ManageDep, ReadDep, ServicesDep
+from privest_service.security.dependencies import DatabaseDep, IssueDep, ManageDep, ReadDep
 from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
@@ -35,17 +35,17 @@ def me(caller: ReadDep) -> PrincipalView:
 
 
 @router.post("/analysts", status_code=201, responses=documented())
-def create_analyst(body: NewAnalyst, caller: ManageDep, services: ServicesDep) -> CreatedAnalyst:
+def create_analyst(body: NewAnalyst, caller: ManageDep, database: DatabaseDep) -> CreatedAnalyst:
     """Make an analyst."""
     caller.must_be("admin")
-    with services.database.write() as session:
+    with database.write() as session:
         analyst, key = service.create_analyst(session, body.name)
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
 @router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(NotFound))
 def issue_owner_key(
-    owner_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
+    owner_id: str, issuer: IssueDep, database: DatabaseDep, body: NewKey | None = None
 ) -> IssuedKey:
     """One more key for an owner, for a part of its work, or in place of the one that issues it.
 
@@ -57,12 +57,12 @@ def issue_owner_key(
         require_owner(session, owner_id)
         return _issued(session, "owner", owner_id, issuer, body)
 
-    return services.database.run(issue)
+    return database.run(issue)
 
 
 @router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(NotFound))
 def issue_analyst_key(
-    analyst_id: str, issuer: IssueDep, services: ServicesDep, body: NewKey | None = None
+    analyst_id: str, issuer: IssueDep, database: DatabaseDep, body: NewKey | None = None
 ) -> IssuedKey:
     """One more key for an analyst, likewise."""
     _must_be_analyst(issuer.principal, analyst_id)
@@ -71,7 +71,7 @@ def issue_analyst_key(
         service.require_analyst(session, analyst_id)
         return _issued(session, "analyst", analyst_id, issuer, body)
 
-    return services.database.run(issue)
+    return database.run(issue)
 
 
 def _issued(
@@ -93,22 +93,22 @@ _Cursor = Annotated[Id | None, Query(description="`next` of the page before")]
 
 @router.get("/owners/{owner_id}/keys", responses=documented(NotFound))
 def list_owner_keys(
-    owner_id: str, caller: ReadDep, services: ServicesDep, limit: _Limit = 1000, cursor: _Cursor = None
+    owner_id: str, caller: ReadDep, database: DatabaseDep, limit: _Limit = 1000, cursor: _Cursor = None
 ) -> KeyList:
     """The keys of an owner: what they are for and until when, never the keys themselves."""
     caller.must_be_owner(owner_id)
-    with services.database.read() as session:
+    with database.read() as session:
         require_owner(session, owner_id)
         return _listed(session, owner_id, limit, cursor)
 
 
 @router.get("/analysts/{analyst_id}/keys", responses=documented(NotFound))
 def list_analyst_keys(
-    analyst_id: str, caller: ReadDep, services: ServicesDep, limit: _Limit = 1000, cursor: _Cursor = None
+    analyst_id: str, caller: ReadDep, database: DatabaseDep, limit: _Limit = 1000, cursor: _Cursor = None
 ) -> KeyList:
     """The keys of an analyst."""
     _must_be_analyst(caller, analyst_id)
-    with services.database.read() as session:
+    with database.read() as session:
         service.require_analyst(session, analyst_id)
         return _listed(session, analyst_id, limit, cursor)
 
@@ -126,18 +126,18 @@ def _told(key: ApiKey) -> dict[str, Any]:
 
 
 @revoking.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
+def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, database: DatabaseDep) -> Response:
     """Revoke a key of an owner at once, with every key that it issued. Any key may revoke itself."""
     caller.must_be_owner(owner_id)
-    services.database.run(lambda session: service.revoke_key(session, owner_id, key_id))
+    database.run(lambda session: service.revoke_key(session, owner_id, key_id))
     return Response(status_code=204)
 
 
 @revoking.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, services: ServicesDep) -> Response:
+def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, database: DatabaseDep) -> Response:
     """Revoke a key of an analyst at once, with every key that it issued. Any key may revoke itself."""
     _must_be_analyst(caller, analyst_id)
-    services.database.run(lambda session: service.revoke_key(session, analyst_id, key_id))
+    database.run(lambda session: service.revoke_key(session, analyst_id, key_id))
     return Response(status_code=204)
 
 

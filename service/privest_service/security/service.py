@@ -1,6 +1,5 @@
-"""Analysts and keys: made, rotated, revoked, recognised."""
+"""Analysts and keys: made, rotated, revoked, found."""
 
-import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
@@ -10,18 +9,9 @@ from sqlalchemy.orm import Session
 from privest_service.database import Moment, now
 from privest_service.database.tables import new_id
 from privest_service.problems import Invalid, NotFound, Unauthenticated
-from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key, well_formed
+from privest_service.security.authentication import IS_GOOD
+from privest_service.security.keys import SCOPES, Role, as_text, digest, new_key
 from privest_service.security.models import Analyst, ApiKey, Owner
-from privest_service.security.principals import Credential, Principal
-from privest_service.security.tokens import Told
-from privest_service.services import Services
-
-IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > bindparam("now"))
-"""Of a key: that it was not revoked and has not ended, `now`."""
-
-_BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at).where(
-    ApiKey.digest == bindparam("digest"), IS_GOOD
-)
 
 _REVOKE = (
     update(ApiKey)
@@ -33,8 +23,6 @@ _REVOKE = (
 
 _AT_ONCE = 500
 """Keys whose own are looked for in one statement."""
-
-_IS_GOOD_YET = select(ApiKey.id).where(ApiKey.id == bindparam("key"), IS_GOOD)
 
 
 def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
@@ -157,58 +145,3 @@ def require_analyst(session: Session, analyst_id: str) -> Analyst:
     if analyst := session.get(Analyst, analyst_id):
         return analyst
     raise NotFound
-
-
-def identify(services: Services, given: str, address: str) -> Credential | None:
-    """Whose key or token this is; None where it opens nothing.
-
-    Raises:
-        TooManyRequests: too many from this address opened nothing.
-        Unavailable: it is a token, and the platform's keys are not to be had.
-    """
-    # Nobody guesses a key of ours or a signature, so none is refused for what others do at its address.
-    guess = not well_formed(given) and not _is_token(services, given)
-    if guess:
-        services.rates.check_failures(address)
-    found = _holder(services, given)
-    if guess and found is None:
-        services.rates.guessed_wrong(address)
-    return found
-
-
-def is_good_yet(services: Services, credential: Credential) -> bool:
-    """Whether what was good when a request came is so still: some are answered long after."""
-    if credential.key_id is not None:
-        return services.database.first(_IS_GOOD_YET, key=credential.key_id, now=now()) is not None
-    return credential.until is None or credential.until > now()
-
-
-def _is_token(services: Services, given: str) -> bool:
-    return services.settings.tokens is not None and given.count(".") == 2  # in keys there is one
-
-
-def _holder(services: Services, given: str) -> Credential | None:
-    admin_key = services.settings.admin_key.get_secret_value()
-    if secrets.compare_digest(given.encode(), admin_key.encode()):
-        return Credential(Principal("admin", "admin"))
-    if services.settings.tokens and _is_token(services, given):
-        told = services.settings.tokens.read(given)
-        return _of_token(services, told) if told else None
-    if not well_formed(given):
-        return None
-    found = services.database.first(_BY_DIGEST, digest=digest(given), now=now())
-    if found is None:
-        return None
-    principal = Principal(found.role, found.principal_id)  # pyright: ignore[reportArgumentType]
-    return Credential(principal, frozenset(found.scopes.split()), found.id, found.expires_at)
-
-
-def _of_token(services: Services, told: Told) -> Credential | None:
-    """The owner or analyst of whom a token tells, if there is one."""
-    roles: tuple[tuple[Role, type[Owner | Analyst]], ...] = (("owner", Owner), ("analyst", Analyst))
-    with services.database.read() as session:
-        for role, table in roles:
-            if session.get(table, told.principal_id):
-                principal = Principal(role, told.principal_id)
-                return Credential(principal, told.scopes, until=told.until)
-    return None

@@ -15,11 +15,10 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import now
 from privest_service.problems import Forbidden
-from privest_service.security import service
+from privest_service.security.authentication import IS_GOOD, Authenticator
 from privest_service.security.keys import as_text
 from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.principals import Credential, Principal
-from privest_service.services import Services
 
 LASTS = timedelta(hours=12)
 """However much a session is used."""
@@ -50,13 +49,15 @@ class OpenSession:
         return hmac.compare_digest(self.token.encode(), token.encode())
 
 
-def sign_in(services: Services, key: str, address: str, *, instead_of: str = "") -> OpenSession | None:
+def sign_in(
+    authenticator: Authenticator, key: str, address: str, *, instead_of: str = ""
+) -> OpenSession | None:
     """A fresh session for whoever holds the key or token; None where it opens nothing.
 
     Those that have ended are forgotten on the way.
 
     Args:
-        services: of this process.
+        authenticator: recognises the key.
         key: or token.
         address: from where it came.
         instead_of: the session that the browser held, which ends.
@@ -66,10 +67,10 @@ def sign_in(services: Services, key: str, address: str, *, instead_of: str = "")
         TooManyRequests: not so often, or too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
-    credential = service.identify(services, key, address)
+    credential = authenticator.identify(key, address)
     if credential is None:
         return None
-    services.rates.count(credential.principal)  # before anything is written
+    authenticator.rates.count(credential.principal)  # before anything is written
     if credential.principal.role == "analyst":
         raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
     opened = OpenSession(secrets.token_urlsafe(32), credential)
@@ -83,22 +84,22 @@ def sign_in(services: Services, key: str, address: str, *, instead_of: str = "")
                 digest=_digest(opened.id),
                 role=opened.principal.role,
                 principal_id=opened.principal.id,
-                key=credential.key_id or (_TOKEN if credential.until else _admin_mark(services)),
+                key=credential.key_id or (_TOKEN if credential.until else authenticator.admin_mark),
                 scopes=as_text(credential.scopes),
                 expires_at=min(now() + LASTS, credential.until or datetime.max.replace(tzinfo=UTC)),
             )
         )
 
-    services.database.run(note)
+    authenticator.database.run(note)
     return opened
 
 
-def find(services: Services, session_id: str) -> OpenSession | None:
+def find(authenticator: Authenticator, session_id: str) -> OpenSession | None:
     """The session of this id; None once it has ended."""
-    with services.database.read() as session:
+    with authenticator.database.read() as session:
         found = session.execute(
             select(SignIn, ApiKey.id)
-            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, service.IS_GOOD))
+            .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, IS_GOOD))
             .where(SignIn.digest == _digest(session_id), SignIn.expires_at > bindparam("now")),
             {"now": now()},
         ).one_or_none()
@@ -107,9 +108,9 @@ def find(services: Services, session_id: str) -> OpenSession | None:
     signed_in, key_id = found
     principal = Principal(signed_in.role, signed_in.principal_id)  # pyright: ignore[reportArgumentType]
     if signed_in.key == _TOKEN:
-        good = services.settings.tokens is not None
+        good = authenticator.tokens is not None
     else:
-        good = signed_in.key == (_admin_mark(services) if principal.role == "admin" else key_id)
+        good = signed_in.key == (authenticator.admin_mark if principal.role == "admin" else key_id)
     credential = Credential(principal, frozenset(signed_in.scopes.split()))
     return OpenSession(session_id, credential) if good else None
 
@@ -121,9 +122,3 @@ def sign_out(session: Session, session_id: str) -> None:
 
 def _digest(session_id: str) -> str:
     return hashlib.sha256(session_id.encode()).hexdigest()
-
-
-def _admin_mark(services: Services) -> str:
-    """By which sessions know the administrator's key: a plain hash of what a person chose can be guessed."""
-    key = services.settings.admin_key.get_secret_value()
-    return hmac.new(services.settings.secret, b"privest admin " + key.encode(), hashlib.sha256).hexdigest()

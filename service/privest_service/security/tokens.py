@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal, TypeGuard
+from typing import Any, TypeGuard
 
 import structlog
 from joserfc import jwt
@@ -20,11 +20,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 from privest_service.cached_probe import CachedProbe
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
-
-Algorithm = Literal[
-    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
-]
-"""Of signatures; none where who verifies could sign, too."""
+from privest_service.settings import Algorithm, Settings
 
 _PATIENCE = 60.0
 """Seconds between two looks for keys at least, however many tokens name unknown ones."""
@@ -64,6 +60,20 @@ class Told:
     principal_id: str
     until: datetime
     scopes: frozenset[str]
+
+
+def tokens_of(settings: Settings) -> "Tokens | None":
+    """What reads the platform's tokens, if the settings name a platform."""
+    if not settings.token_issuer:
+        return None
+    return Tokens(
+        settings.token_issuer,
+        settings.token_audience,
+        settings.token_keys,
+        settings.token_algorithms,
+        settings.token_claim,
+        settings.token_scope_prefix,
+    )
 
 
 class Tokens:

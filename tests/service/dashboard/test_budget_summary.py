@@ -23,7 +23,7 @@ from privest_service.dashboard import budget_summary, entries
 from privest_service.dashboard.budget_summary import BudgetSnapshot
 from privest_service.dashboard.entries import Search
 from privest_service.database import Database
-from privest_service.datasets.service import sweep
+from privest_service.datasets.housekeeping import sweep
 from privest_service.datasets.store import Store
 from privest_service.ledger import charges
 from privest_service.ledger.models import Account, Entry
@@ -166,7 +166,7 @@ def served(tmp_path: Path, new_database: Any) -> Iterator[tuple[Database, httpx.
     until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_GUARD) as client:
-        yield app.state.services.database, client, port
+        yield app.state.parts[Database], client, port
     server.should_exit = True
     thread.join(HANG_GUARD)
 

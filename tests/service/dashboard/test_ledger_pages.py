@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 from sqlalchemy import select, text
 
 from privest_service.cli import main
+from privest_service.exports.verify import verify_file
 from privest_service.jobs.models import Job
-from privest_service.ledger.verify import verify_file
 from testing.browser import Visitor
 from testing.scenes import Desk, Hospital, answered, books, dataset_called, owner_called
 from testing.server import Server

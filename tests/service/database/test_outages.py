@@ -24,9 +24,9 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from privest_service.database import Database
-from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import Ingested
 from privest_service.datasets.models import Dataset
+from privest_service.datasets.registration import Draft, Registrar
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.problems import DatabaseUnavailable
@@ -303,16 +303,12 @@ def test_rows_stay_where_nobody_knows_whether_they_were_noted(database: Database
         database.run(work)
         raise DatabaseUnavailable
 
-    services: Any = SimpleNamespace(
-        store=store,
-        settings=SimpleNamespace(max_owner_bytes=1, secret=b""),
-        database=SimpleNamespace(run=lost),
-    )
+    losing: Any = SimpleNamespace(run=lost)
+    nobody: Any = None
+    registrar = Registrar(losing, store, nobody, b"", tmp_path, 1, 1, 1.0)
     schema = SCHEMA.validate_json(SCHEMA_TEXT)
     with pytest.raises(DatabaseUnavailable):
-        datasets._adopt(
-            services, draft, "ds_1", world.owner, schema, Ingested(50, "rows"), None, "ds_1", False
-        )
+        registrar._adopt(Draft("ds_1", world.owner, schema, "ds_1", None, False), draft, Ingested(50, "rows"))
     with database.read() as session:
         assert session.get(Dataset, "ds_1") is not None
     assert store.path(world.owner, "ds_1").exists()

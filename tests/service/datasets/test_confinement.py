@@ -21,9 +21,9 @@ import pytest
 from privest_service.datasets import confinement, parsing
 from privest_service.datasets.parsing import ROWS, UPLOAD, parse
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates.runners.local import Processes
 from privest_service.formats import Format
 from privest_service.upload_errors import RefusedUploadError
+from privest_service.workers.pool import Processes
 from testing import ROOT, confined
 from testing.server import npy, until
 from testing.uploads import FORMATS, rows_as, table_as
@@ -121,7 +121,7 @@ def test_workers_know_nothing_of_the_services_environment() -> None:
     script = """
 import sys
 from privest_service.datasets import parsing
-from privest_service.estimates.runners.local import Processes
+from privest_service.workers.pool import Processes
 from testing import confined
 if __name__ == "__main__":
     for given in ({}, {"environment": {"SOME": "thing"}}):

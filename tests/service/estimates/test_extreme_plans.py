@@ -1,6 +1,5 @@
 """Questions of extreme choices that the interface allows: each has a plan, or is refused in words."""
 
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -12,11 +11,12 @@ from privest.estimators.federation import Federated
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
-from privest_service.estimates import service, views
+from privest_service.estimates import views
 from privest_service.estimates.catalogue import KINDS, Kind
-from privest_service.estimates.plan_cache import PlanCache
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.estimates.reservation import Draft
 from privest_service.estimates.schemas import EstimateRequest
-from privest_service.estimates.service import QueryTarget, ResolvedQuery
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid
 
@@ -116,11 +116,11 @@ def _declared(kind: str) -> st.SearchStrategy[dict[str, Any]]:
             )
 
 
-def _services() -> Any:
+def _planner() -> Planner:
     def at_once(_: str, function: Any, *args: Any, **__: Any) -> Any:
         return function(*args)
 
-    return SimpleNamespace(plans=PlanCache(), engine=SimpleNamespace(call_worker=at_once))
+    return Planner(at_once)
 
 
 def _planned(kind: Kind, data: st.DataObject) -> None:
@@ -146,13 +146,13 @@ def _planned(kind: Kind, data: st.DataObject) -> None:
     )
     question = ResolvedQuery("anl_1", kind, subjects, kind.options(request))
     try:
-        plan = service.plan(_services(), question)
+        plan = _planner().plan(question)
     except Invalid:
         return
     for part in plan.parts if isinstance(plan, Federated) else (plan,):
         Charge.of(part.target, part.cost)
     assert kind.plans.validate_json(kind.plans.dump_json(plan)) == plan
-    service._Draft.of(question, plan)
+    Draft.of(question, plan)
     views.plan_view(question, plan, None).model_dump_json()
 
 
@@ -200,5 +200,5 @@ def test_what_float64_cannot_hold_is_refused_in_words(
         "anl_1", kind, (QueryTarget("ds_1", "own_1", shape, PrivacyTarget(epsilon, 1e-6)),), options
     )
     with pytest.raises(Invalid, match="invalid") as refused:
-        service.plan(_services(), question)
+        _planner().plan(question)
     assert told in str(refused.value.detail)

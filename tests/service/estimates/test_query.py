@@ -16,9 +16,10 @@ from privest import manifolds
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.estimates import endpoints
-from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.endpoints import watch_job
+from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.estimates.service import Submissions
 from privest_service.security.principals import Credential, Principal
 from testing.server import HANG_GUARD, SPD3, Server, body_of, csv_of, npy, problem, spd
 
@@ -160,12 +161,14 @@ def test_a_stream_of_states_ends_with(ends: str, monkeypatch: pytest.MonkeyPatch
 
     engine: Any = SimpleNamespace(draining=False)
     monkeypatch.setattr(endpoints, "in_thread", now)
-    services: Any = SimpleNamespace(engine=engine)
+    nobody: Any = None
     if ends == "the time":
         monkeypatch.setattr(endpoints, "_LONGEST_WAIT", 0.3)
 
     async def watched() -> AsyncIterator[str | None]:
-        async for event in watch_job("job_1", Credential(Principal("owner", "own_1")), services):
+        async for event in watch_job(
+            "job_1", Credential(Principal("owner", "own_1")), nobody, engine, nobody
+        ):
             yield event.data
             engine.draining = ends == "the service"
 
@@ -427,8 +430,9 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
     request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)
     nothing: Any = None
-    ask = estimates.asked(nothing, Principal("analyst", "an_x"), found, request, "k")
+    submissions = Submissions(nothing, nothing, nothing, b"", 1)
+    ask = submissions.command(Principal("analyst", "an_x"), found, request, "k")
     assert ask.digest.startswith(body)
-    subject = estimates.QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
-    asked = estimates.ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
+    subject = QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
+    asked = ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
     assert asked.digest.startswith(question)

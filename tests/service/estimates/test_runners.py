@@ -43,8 +43,9 @@ from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest_service import settings
 from privest_service.database import Database
-from privest_service.datasets import service as datasets
 from privest_service.datasets.confinement import missing
+from privest_service.datasets.parsing import prepare
+from privest_service.datasets.registration import Arrived, Registrar
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
@@ -53,11 +54,13 @@ from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.runners import Runners, runners
-from privest_service.estimates.runners.local import Processes
 from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
-from privest_service.limits import PLANS
+from privest_service.limits import PLANS, Limiter, in_thread
 from privest_service.problems import TooLarge, Unavailable
+from privest_service.workers import service as workers_module
+from privest_service.workers.pool import Processes
+from privest_service.workers.service import Workers
 from testing import ROOT, confined, remote_jobs
 from testing.dask_cluster import Cluster
 from testing.server import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
@@ -300,7 +303,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
     world.submit(database, "k")
     monkeypatch.setattr(engine_module, "_PATIENCE", 0.0)
     engine = Engine(
-        database, Store(tmp_path), workers=2, job_timeout=600.0, housekeeping=lambda: done.append("tidied")
+        database, Store(tmp_path), workers=2, job_timeout=600.0, housekeeping=[lambda: done.append("tidied")]
     )
     claim = engine._claim
 
@@ -330,36 +333,38 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
 # Uploads and plans
 
 
-def in_engine(
-    database: Database,
-    directory: Path,
-    use: Callable[[Engine], Coroutine[None, None, None]],
-    job_timeout: float = 30.0,
-    **how: float,
+def in_workers(
+    use: Callable[[Workers], Coroutine[None, None, None]], timeout: float = 30.0, **how: Any
 ) -> None:
-    """Use an engine as the web process does, in its event loop."""
+    """Use workers as the web process does, in its event loop."""
 
     async def life() -> None:
-        engine = Engine(database, Store(directory), workers=1, job_timeout=job_timeout, **how)
-        engine.start()
+        workers = Workers(timeout=timeout, **how)
+        workers.start()
         try:
-            await use(engine)
+            await use(workers)
         finally:
-            await asyncio.to_thread(engine.stop)
+            await asyncio.to_thread(workers.stop)
 
     asyncio.run(life())
 
 
-@on_one_database
+def registrar_of(database: Database, store: Store, workers: Workers, room: int, timeout: float) -> Registrar:
+    """One with room for so many bytes."""
+    return Registrar(database, store, workers, b"s" * 32, store.incoming, room, room, timeout)
+
+
 def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     released = tmp_path / "released"
     until_released = ["sh", "-c", f"until [ -e {released} ]; do sleep 0.05; done"]
 
-    async def use(engine: Engine) -> None:
+    limiter = Limiter()
+
+    async def use(workers: Workers) -> None:
         async def planned(whose: str, work: Callable[..., object], *given: object) -> object:
-            return await engine.in_thread(engine.call_worker, whose, work, *given, free=False)
+            return await in_thread(workers.call_worker, whose, work, *given, free=False)
 
         async def refused(work: Callable[..., object], *given: object) -> str:
             with pytest.raises(Unavailable) as told:
@@ -370,26 +375,25 @@ def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
         waiting = [
             asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
         ]
-        await asyncio.to_thread(until, lambda: engine._limiter._held[PLANS, ""] == len(callers))
+        await asyncio.to_thread(until, lambda: limiter._held[PLANS, ""] == len(callers))
         more = await asyncio.gather(*(refused(os.getpid) for _ in range(40)))
         assert set(more) == {"too many plans"}
-        assert await engine.in_worker("intake", os.getpid)
-        assert await engine.in_worker("fetch", os.getpid)
+        assert await workers.in_worker("intake", os.getpid)
+        assert await workers.in_worker("fetch", os.getpid)
         assert not any(each.done() for each in waiting)
         released.touch()
         assert await asyncio.gather(*waiting) == [0] * len(callers)
         # What is given up holds neither a place nor the worker.
         with monkeypatch.context() as soon:
-            soon.setattr(engine_module, "_PLAN_SECONDS", 0.5)
+            soon.setattr(workers_module, "_PLAN_SECONDS", 0.5)
             assert await refused(time.sleep, 2 * HANG_GUARD) == "this could not be processed"
         assert await planned("somebody", os.getpid)
 
-    in_engine(database, tmp_path, use)
+    in_workers(use, limiter=limiter)
 
 
-@on_one_database
 def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charges(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ended: Future[str] = Future()
     started = list[Future[str]]()
@@ -398,14 +402,15 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
         started.append(ended)
         return ended
 
-    engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0)
-    monkeypatch.setattr(engine, "_start", start)
+    limiter = Limiter()
+    workers = Workers(timeout=30.0, limiter=limiter)
+    monkeypatch.setattr(workers, "_start", start)
     with ThreadPoolExecutor(12) as pool:
 
         def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
             """Why, of so many at once; the others go on."""
             before = len(started)
-            asked = [pool.submit(engine.call_worker, caller_id, str, free=free) for _ in range(times)]
+            asked = [pool.submit(workers.call_worker, caller_id, str, free=free) for _ in range(times)]
             until(lambda: len(started) - before + sum(each.done() for each in asked) == times)
             return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
 
@@ -418,71 +423,67 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
             assert refused("a third", 1, free=False) == [all_]
         finally:
             ended.set_result("")
-    assert not engine._limiter._held
+    assert not limiter._held
 
 
 @on_one_database
 def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_path: Path) -> None:
-    async def use(engine: Engine) -> None:
-        ended = list[str]()
+    async def use(workers: Workers) -> None:
+        registrar, ended = registrar_of(database, Store(tmp_path), workers, 0, 1.0), list[str]()
 
         async def upload(owner: str) -> None:
-            async with engine.turn(owner):
-                await engine.in_worker("intake", time.sleep, 0.1)
+            async with registrar.turn(owner):
+                await workers.in_worker("intake", time.sleep, 0.1)
             ended.append(owner)
 
         await asyncio.gather(*map(upload, "aaaab"))
-        assert ended == ["a", "b", "a", "a", "a"]
-        assert not engine._turns
+        assert sorted(ended) == [*"aaaab"]
+        assert ended.index("b") < 2  # behind one upload of the other owner at most
+        assert not registrar._turns
 
-    in_engine(database, tmp_path, use)
+    in_workers(use)
 
 
 @on_one_database
 def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path: Path) -> None:
     """Two of one owner never hold both intake processes; the slow one ends when the test lets it."""
     store, ended = Store(tmp_path), tmp_path / "ended"
-    settings = SimpleNamespace(
-        max_owner_bytes=2**30, max_dataset_bytes=2**30, intake_timeout=600.0, secret=b"s" * 32
-    )
     rows, slow = npy(spd(60)), [tmp_path / name for name in ("first", "second")]
 
-    async def use(engine: Engine) -> None:
-        services: Any = SimpleNamespace(store=store, engine=engine, settings=settings, database=database)
+    async def use(workers: Workers) -> None:
+        registrar = registrar_of(database, store, workers, 2**30, 600.0)
         schema = SCHEMA.validate_python(SPD3)
 
         async def hostile(number: int) -> None:
-            async with engine.turn("a"):
-                await engine.in_worker("intake", remote_jobs.waits, str(slow[number]), str(ended))
+            async with registrar.turn("a"):
+                await workers.in_worker("intake", remote_jobs.waits, str(slow[number]), str(ended))
 
-        async def source(arrived: Path) -> datasets.Arrived:
+        async def source(arrived: Path) -> Arrived:
             arrived.write_bytes(rows)
-            return datasets.Arrived("npy")
+            return Arrived("npy")
 
         world = World.make(database)
         held = [asyncio.create_task(hostile(number)) for number in range(2)]
         while not slow[0].exists():
             await asyncio.sleep(0.01)
         for _ in range(3):
-            assert (await datasets.register(services, world.owner, source, schema)).n == 60
+            assert (await registrar.register(world.owner, source, schema)).n == 60
         assert not slow[1].exists()
         assert not any(task.done() for task in held)
         ended.touch()
         await asyncio.gather(*held)
         assert slow[1].exists()
 
-    in_engine(database, tmp_path, use, 600.0)
+    in_workers(use, 600.0, intake_timeout=600.0)
 
 
-@on_one_database
-def test_uploads_have_a_time_limit_of_their_own(database: Database, tmp_path: Path) -> None:
+def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
     """It ends the one that takes too long and nothing else, and is never longer than that of jobs."""
-    engine = Engine(database, Store(tmp_path), workers=1, job_timeout=30.0, intake_timeout=90.0)
-    assert engine._intake_timeout == 30.0
+    assert Workers(timeout=30.0, intake_timeout=90.0)._intake_timeout == 30.0
 
-    async def use(engine: Engine) -> None:
+    async def use(workers: Workers) -> None:
         both = [
-            asyncio.create_task(engine.in_worker(work, remote_jobs.waits, str(tmp_path / work), ""))
+            asyncio.create_task(workers.in_worker(work, remote_jobs.waits, str(tmp_path / work), ""))
             for work in ("intake", "fetch")
         ]
         with pytest.raises(Unavailable):
@@ -493,14 +494,11 @@ def test_uploads_have_a_time_limit_of_their_own(database: Database, tmp_path: Pa
         (tmp_path / "fetch").unlink()
         await both[1]
 
-    in_engine(database, tmp_path, use, 600.0, intake_timeout=0.5)
+    in_workers(use, 600.0, intake_timeout=0.5)
 
 
-@on_one_database
-def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(
-    database: Database, tmp_path: Path
-) -> None:
-    """As `test_confinement`, in the engine's own worker, where one owner's rows and the secrets lie."""
+def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(tmp_path: Path) -> None:
+    """As `test_confinement`, in the service's own worker, where one owner's rows and the secrets lie."""
     if missing(tmp_path):
         pytest.skip("this machine offers less")
     store = Store(tmp_path)
@@ -511,14 +509,16 @@ def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(
     folder = store.incoming / "ds_own"
     folder.mkdir(mode=0o700)
 
-    async def use(engine: Engine) -> None:
+    async def use(workers: Workers) -> None:
         with socket.create_server(("127.0.0.1", 0)) as listener:
             about = os.getpid(), listener.getsockname()[1]
             for file in (others, tmp_path / "secret"):
-                found = await engine.in_worker("intake", confined.try_all, str(folder), [], str(file), *about)
+                found = await workers.in_worker(
+                    "intake", confined.try_all, str(folder), [], str(file), *about
+                )
                 assert found["ways"] == []
 
-    in_engine(database, tmp_path, use)
+    in_workers(use, prepare=prepare)
 
 
 def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -543,22 +543,20 @@ def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -
 def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     database: Database, tmp_path: Path
 ) -> None:
-    """The engine is not started, so that each registration ends behind its source."""
+    """The workers are not started, so that each registration ends behind its source."""
     store = Store(tmp_path)
-    engine = Engine(database, store, workers=1, job_timeout=30.0)
-    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, intake_timeout=30.0, secret=b"")
-    services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
+    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
     held = list[int]()
 
-    async def source(arrived: Path) -> datasets.Arrived:
+    async def source(arrived: Path) -> Arrived:
         arrived.write_bytes(bytes(10))
         await asyncio.sleep(0.01)
         held.append(sum(path.stat().st_size for path in store.incoming.glob("*/upload")))
-        return datasets.Arrived("npy")
+        return Arrived("npy")
 
     async def refused(*owners: str) -> set[type]:
         schema = SCHEMA.validate_python(SPD3)
-        tried = [datasets.register(services, owner, source, schema) for owner in owners]
+        tried = [registrar.register(owner, source, schema) for owner in owners]
         return {type(each) for each in await asyncio.gather(*tried, return_exceptions=True)}
 
     assert asyncio.run(refused(*"aaaa")) == {Unavailable}
@@ -578,9 +576,7 @@ def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
 ) -> None:
     """A parser may have left files without number in it; also if the caller goes away meanwhile."""
     store, arriving = Store(tmp_path), asyncio.Event()
-    engine = Engine(database, store, workers=1, job_timeout=30.0)
-    limits = SimpleNamespace(max_owner_bytes=100, max_dataset_bytes=100, intake_timeout=30.0, secret=b"")
-    services: Any = SimpleNamespace(store=store, engine=engine, settings=limits)
+    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
     threads = list[tuple[str, int]]()
 
     def noted(where: Any, name: str) -> None:
@@ -592,14 +588,14 @@ def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
 
         monkeypatch.setattr(where, name, note)
 
-    async def source(arrived: Path) -> datasets.Arrived:
+    async def source(arrived: Path) -> Arrived:
         arriving.set()
         await asyncio.Event().wait()
-        return datasets.Arrived("npy")
+        return Arrived("npy")
 
     async def left() -> None:
         async with anyio.create_task_group() as group:
-            group.start_soon(datasets.register, services, "a", source, SCHEMA.validate_python(SPD3))
+            group.start_soon(registrar.register, "a", source, SCHEMA.validate_python(SPD3))
             await arriving.wait()
             assert list(store.incoming.iterdir())
             group.cancel_scope.cancel()

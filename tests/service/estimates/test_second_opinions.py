@@ -5,11 +5,12 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib.metadata import version
+from typing import Any
 
 import psutil
 import pytest
 
-from privest_service.estimates.plan_cache import PlanCache
+from privest_service.estimates import planning
 from testing.server import Caller, Server
 
 CHOICES = [{}, {"solver": "rsgd"}, {"solver": "rsvrg", "sampling": "fixed"}]
@@ -77,18 +78,20 @@ def test_it_is_null_where_the_worker_is_lost_and_not_for_ever(start_server) -> N
     assert again | {"second_opinion": None} == answer.json()
 
 
-def test_what_is_remembered_has_an_end() -> None:
-    kept = PlanCache(room=10)
-    assert kept.get("a") is None
-    assert kept.keep("a", "1234") == "1234"
-    kept.keep("b", "5678")
-    kept.keep("a", "123")  # anew: the youngest
-    kept.keep("c", "4567")
-    assert [kept.get(name) for name in "abc"] == ["123", None, "4567"]
-    kept.keep("d", "x" * 11)
-    assert [kept.get(name) for name in "abcd"] == [None] * 4
-    kept.keep("a", "x" * 10)
-    assert kept.get("a") == "x" * 10
+def test_what_is_remembered_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "_ROOM", 10)
+    nobody: Any = None
+    planner = planning.Planner(nobody)
+    assert planner.kept("a") is None
+    planner.keep("a", "1234")
+    planner.keep("b", "5678")
+    planner.keep("a", "123")  # anew: the youngest
+    planner.keep("c", "4567")
+    assert [planner.kept(name) for name in "abc"] == ["123", None, "4567"]
+    planner.keep("d", "x" * 11)  # more than all may be
+    assert [planner.kept(name) for name in "abcd"] == ["123", None, "4567", None]
+    planner.keep("a", "x" * 10)
+    assert [planner.kept(name) for name in "abcd"] == ["x" * 10, None, None, None]
 
 
 def test_the_web_process_does_not_import_it(server: Server) -> None:

@@ -19,8 +19,8 @@ import pytest
 from sqlalchemy import select, update
 
 from privest_service.database import Database, now
-from privest_service.estimates.runners import local
 from privest_service.jobs.models import Job, Transition
+from privest_service.workers import pool as worker_pool
 from testing.server import (
     HANG_GUARD,
     SPD3,
@@ -165,23 +165,23 @@ class Stuck:
 
 
 def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "_STALLED", 1.0)
-    processes = local.Processes(1, 2**31)
+    monkeypatch.setattr(worker_pool, "_STALLED", 1.0)
+    processes = worker_pool.Processes(1, 2**31)
     lost, waiting = processes.call(60.0, print, Stuck()), processes.call(60.0, abs, -1)
     until(lambda: (processes.restart_if_broken(), lost.done() and waiting.done())[1])
     for call in (lost, waiting):
         with pytest.raises(BrokenProcessPool):
             call.result()
-    monkeypatch.setattr(local, "_STALLED", 60.0)
+    monkeypatch.setattr(worker_pool, "_STALLED", 60.0)
     assert processes.call(HANG_GUARD, abs, -1).result(HANG_GUARD) == 1
     busy = processes.call(60.0, time.sleep, 2.5)
     until(busy.running)
-    monkeypatch.setattr(local, "_STALLED", 1.0)
+    monkeypatch.setattr(worker_pool, "_STALLED", 1.0)
     processes.stop()  # waits for what is under way
     assert busy.done()
     assert busy.exception() is None
 
-    processes = local.Processes(1, 2**31)
+    processes = worker_pool.Processes(1, 2**31)
     lost = processes.call(60.0, print, Stuck())
     processes.stop()  # and not for what never will be
     with pytest.raises(BrokenProcessPool):

@@ -25,13 +25,14 @@ from privest_service.dashboard.formatting import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS
+from privest_service.exports.export import lines
+from privest_service.exports.lines import MechanismLine
+from privest_service.exports.verify import verify
 from privest_service.jobs.models import IdempotencyKey
 from privest_service.ledger import charges
-from privest_service.ledger.export import MechanismLine, lines
 from privest_service.ledger.mechanisms import cost_again, mechanism
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge, Limits
-from privest_service.ledger.verify import verify
 from testing.books import Books, held
 from testing.server import SIGNER
 

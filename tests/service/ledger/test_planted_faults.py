@@ -20,11 +20,14 @@ from sqlalchemy.orm.exc import StaleDataError
 from privest_service import backup
 from privest_service.database import Database, now
 from privest_service.datasets import store
+from privest_service.exports import chains, keys, verify
+from privest_service.exports import receipts as checks
+from privest_service.exports.export import ended, heads, lines
+from privest_service.exports.lines import End, Heads, Line, ReceiptLine
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
-from privest_service.ledger import charges, entries, verify
+from privest_service.ledger import charges, entries, receipts
 from privest_service.ledger import service as ledger
-from privest_service.ledger.export import End, Heads, Line, ReceiptLine, ended, heads, lines
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
@@ -276,7 +279,7 @@ def a_receipt_names_the_debits_of_its_job(database: Database) -> None:
     one, two = (at for at, line in enumerate(told) if isinstance(line, ReceiptLine) and _owners(line))
     entries = told[one].receipt.statement.entries
     forged = told[two].receipt.statement.model_copy(update={"entries": entries})
-    told[two] = ReceiptLine(receipt=SIGNER._signed(forged))
+    told[two] = ReceiptLine(receipt=receipts._signed(SIGNER, forged))
     assert any("does not name" in fault for fault in verify.verify(ended(told, SIGNER), [_KEY]).faults)
 
 
@@ -497,7 +500,7 @@ def _without(scope: str) -> Plant:
 
 
 def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
-    for module in (entries, verify):
+    for module in (entries, chains):
         patch.setattr(module, "moved", lambda spent, amount: min(spent + amount, INFORMATIVE_CAP))
 
 
@@ -532,15 +535,15 @@ def _cut_ledgers_pass(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _voids_of_anything(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(verify._Jobs, "faults_of", lambda *_: iter(()))
+    patch.setattr(checks.Jobs, "faults_of", lambda *_: iter(()))
 
 
 def _receipts_of_anything(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(verify._Receipts, "_named", lambda *_: iter(()))
+    patch.setattr(checks.Receipts, "_named", lambda *_: iter(()))
 
 
 def _analysts_without_receipts(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(verify._Jobs, "faults", lambda *_: iter(()))
+    patch.setattr(checks.Jobs, "faults", lambda *_: iter(()))
 
 
 def _heads_untold(patch: pytest.MonkeyPatch, _: Database) -> None:
@@ -556,7 +559,7 @@ def _heads_of_a_backup_unread(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _keys_without_end(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(verify.Trusted, "holds", lambda *_: True)
+    patch.setattr(keys.Trusted, "holds", lambda *_: True)
 
 
 def _folders_unlinked(patch: pytest.MonkeyPatch, _: Database) -> None:

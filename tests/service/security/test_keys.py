@@ -13,16 +13,17 @@ from sqlalchemy import select, text, update
 
 from privest_service.database import Database, now
 from privest_service.database.tables import new_id
-from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.openapi import document
 from privest_service.problems import Invalid, Unauthenticated
+from privest_service.security.authentication import Authenticator
 from privest_service.security.keys import SCOPES
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential, Principal
-from privest_service.security.service import is_good_yet, issue_key, keys_of, revoke_key
+from privest_service.security.service import issue_key, keys_of, revoke_key
 from testing.server import HANG_GUARD, PLAIN, SPD3, Caller, Server, body_of, npy, problem, spd, until
 
 
@@ -329,7 +330,8 @@ def under_way(owner: Caller, dataset: str, key: str) -> Iterator[str]:
     """A free job that goes on until nobody looks any more, and what it is asked for under a key."""
     kind, nothing = KINDS["frechet-mean"], cast("Any", None)
     request = kind.request.model_validate(body_of(dataset, 0.1))
-    asked = estimates.asked(nothing, Principal("owner", owner.id), kind, request, key)
+    submissions = Submissions(nothing, nothing, nothing, b"", 1)
+    asked = submissions.command(Principal("owner", owner.id), kind, request, key)
     job = Job(
         id=new_id("job"),
         kind=kind.name,
@@ -372,7 +374,8 @@ def test_what_waits_or_watches_under_a_key_ends_with_it(server: Server) -> None:
 def test_a_token_is_good_until_its_end(seconds: int | None, good: bool) -> None:
     end = None if seconds is None else now() + timedelta(seconds=seconds)
     nothing: Any = None
-    assert is_good_yet(nothing, Credential(Principal("owner", "own_x"), until=end)) is good
+    authenticator = Authenticator(nothing, nothing, "", b"")
+    assert authenticator.is_good_yet(Credential(Principal("owner", "own_x"), until=end)) is good
 
 
 def test_streams_of_a_caller_are_few(server: Server) -> None:

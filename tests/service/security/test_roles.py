@@ -20,6 +20,8 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges, entries
@@ -337,11 +339,8 @@ def within(database: Database) -> SimpleNamespace:
         datasets.put_grant(session, dataset, analyst.id, Limits.none("gdp"))
         account = ledger.owner_account(session, owner.id).id
     kind = KINDS["frechet-mean"]
-    services = SimpleNamespace(
-        database=database,
-        settings=SimpleNamespace(max_waiting_jobs=10),
-        engine=SimpleNamespace(notify=lambda: None),
-    )
+    nobody: Any = None
+    submissions = Submissions(database, Planner(nobody), lambda: None, b"", 10)
     request = kind.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": 0.1, "delta": 1e-6}, "reuse": True}
     )
@@ -349,8 +348,8 @@ def within(database: Database) -> SimpleNamespace:
         database=database,
         analyst=analyst.id,
         account=account,
-        submit=lambda key: estimates.submit(
-            services, estimates.asked(services, Principal("analyst", analyst.id), kind, request, key)
+        submit=lambda key: submissions.submit(
+            submissions.command(Principal("analyst", analyst.id), kind, request, key)
         ),
     )
 

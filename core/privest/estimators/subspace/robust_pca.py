@@ -41,13 +41,7 @@ from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
 from privest.options import Doc
-from privest.privacy.budget import (
-    BATCH,
-    LEAST_RATE,
-    cost_of_all,
-    describe_mechanism,
-    weak_delta,
-)
+from privest.privacy.budget import BATCH, LEAST_RATE, cost_of_all, describe_mechanism, weak_delta
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle

@@ -82,14 +82,6 @@ def burn_down(
     for point in _steepest(points):
         dot = tag("circle", cx=x(point.at), cy=y(_kept(point.left)), r=size, class_="mark")
         marks.append(linked(dot, point.href, point.label))
-    first = [key("—", "left", first=True), f" {left_percent(last)} left"]
-    if ahead:
-        first += [key("···", "forecast"), f" gone by {day(ahead)} at this pace"]
-    second = [
-        key("– –", "basic", first=True),
-        " if ε were added up",
-        f": gone {day(gone.at)}" if gone else "",
-    ]
     return chart(
         name,
         "Budget left over time",
@@ -99,10 +91,22 @@ def burn_down(
         WIDE,
         _BOTTOM + 58,
         *marks,
-        text(0, 17, *first),
-        text(0, 43, *second, class_="muted"),
+        *_keys(last, ahead, gone),
         wide=True,
     )
+
+
+def _keys(left: float, ahead: datetime | None, gone: BurnPoint | None) -> list[Markup]:
+    """What the lines of the chart mean, in two lines of text."""
+    first = [key("—", "left", first=True), f" {left_percent(left)} left"]
+    if ahead:
+        first += [key("···", "forecast"), f" gone by {day(ahead)} at this pace"]
+    second = [
+        key("– –", "basic", first=True),
+        " if ε were added up",
+        f": gone {day(gone.at)}" if gone else "",
+    ]
+    return [text(0, 17, *first), text(0, 43, *second, class_="muted")]
 
 
 def _kept(left: float) -> float:

@@ -9,12 +9,13 @@ from privest_service.dashboard.budget_summary import share
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.session_auth import FormDep, admin
 from privest_service.database import now
+from privest_service.estimates.dependencies import EngineDep
 from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep, SettingsDep
 from privest_service.security.models import Owner
 from privest_service.security.service import require_owner
 
@@ -26,7 +27,9 @@ _PAGE = 50
 @router.get("")
 def read(
     request: Request,
-    services: ServicesDep,
+    database: DatabaseDep,
+    engine: EngineDep,
+    settings: SettingsDep,
     after: Id = "",
     frozen: bool = False,
 ) -> Response:
@@ -46,7 +49,7 @@ def read(
     )
     if frozen:
         statement = statement.where(Owner.frozen_by.is_not(None))
-    with services.database.read() as session:
+    with database.read() as session:
         rows = session.execute(statement.order_by(Owner.id).limit(_PAGE)).all()
         counted = jobs.in_states(session, "reserved", "claimed")
         overdue = len(jobs.overdue(session, now()))
@@ -59,20 +62,20 @@ def read(
         ],
         further=rows[-1][0].id if len(rows) == _PAGE else None,
         frozen=frozen,
-        engine=services.engine,
-        settings=services.settings,
+        engine=engine,
+        settings=settings,
         jobs=counted,
         overdue=overdue,
     )
 
 
 @router.post("/owners/{owner_id}/freeze")
-def freeze(request: Request, owner_id: str, services: ServicesDep, form: FormDep) -> Response:
+def freeze(request: Request, owner_id: str, database: DatabaseDep, form: FormDep) -> Response:
     """Stop all queries of an owner, or let them go on."""
 
     def change(session: Session) -> None:
         require_owner(session, owner_id)
         ledger.set_frozen(session, owner_id, form.get("frozen") == "yes", by="admin")
 
-    services.database.run(change)
+    database.run(change)
     return redirect(request, "/admin")

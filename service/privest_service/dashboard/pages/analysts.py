@@ -20,6 +20,7 @@ from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.pages.overview import bar
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
+from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.endpoints import cap_of
 from privest_service.datasets.models import Dataset, Grant
@@ -29,9 +30,8 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import Fault, Invalid, NotFound, Problem
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.service import require_analyst
-from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/analysts", route_class=Page)
 
@@ -56,22 +56,22 @@ class GrantRow:
 def read(
     request: Request,
     visitor: OwnerDep,
-    services: ServicesDep,
+    database: DatabaseDep,
     page: Annotated[int, Query(ge=0, lt=10**6)] = 0,
 ) -> Response:
     """The grants in force, and who spent what."""
-    return _page(request, visitor, services, dict(request.query_params), None, page)
+    return _page(request, visitor, database, dict(request.query_params), None, page)
 
 
 def _page(
     request: Request,
     visitor: Visitor,
-    services: Services,
+    database: Database,
     given: dict[str, str],
     problem: Problem | None,
     page: int = 0,
 ) -> Response:
-    with services.database.read() as session:
+    with database.read() as session:
         seen = page_version(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         names, (own, _) = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
@@ -136,7 +136,7 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
 
 
 @router.post("")
-def grant(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
     given = texts(form)
 
@@ -153,9 +153,9 @@ def grant(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, fo
         datasets.put_grant(session, dataset, given["analyst"], cap_of(session, dataset, _cap(given)))
 
     try:
-        services.database.run(change)
+        database.run(change)
     except Invalid as problem:
-        return _page(request, visitor, services, given, problem)
+        return _page(request, visitor, database, given, problem)
     return redirect(request, "/analysts")
 
 
@@ -172,7 +172,7 @@ def _cap(given: dict[str, str]) -> NewCap:
 
 
 @router.post("/revoke")
-def revoke(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def revoke(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """End a grant at once."""
     dataset_id, analyst_id = (identifier(form, name) for name in ("dataset", "analyst"))
 
@@ -180,5 +180,5 @@ def revoke(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, f
         datasets.require_own(session, visitor.principal, dataset_id)
         datasets.revoke_grant(session, dataset_id, analyst_id)
 
-    services.database.run(change)
+    database.run(change)
     return redirect(request, "/analysts")

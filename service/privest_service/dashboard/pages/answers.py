@@ -31,7 +31,7 @@ from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/answers", route_class=Page)
 
@@ -44,10 +44,10 @@ _CLASSES, _FEATURES = 10, 30
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: Id = "") -> Response:
+def read(request: Request, visitor: OwnerDep, database: DatabaseDep, before: Id = "") -> Response:
     """The owner's own questions that were answered, newest first."""
     statement = select(Job).where(Job.submitter_id == visitor.id, Job.result.is_not(None))
-    with services.database.read() as session:
+    with database.read() as session:
         last = session.get(Job, before) if before else None
         if last and last.submitter_id == visitor.id:
             statement = statement.where(
@@ -70,9 +70,9 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep, before: Id 
 
 
 @router.get("/{job_id}")
-def one(request: Request, job_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep) -> Response:
     """One answer, as a picture and as numbers."""
-    with services.database.read() as session:
+    with database.read() as session:
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.result is None:
             raise NotFound("answers are for those who asked")

@@ -16,18 +16,21 @@ from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDataDep, Visitor
+from privest_service.database import Database
 from privest_service.datasets import service
+from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.endpoints import format_of
 from privest_service.datasets.models import Dataset, Grant
+from privest_service.datasets.registration import uploaded
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.submissions import NewUpload
 from privest_service.formats import Format
 from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
+from privest_service.limits import in_thread
 from privest_service.problems import DatasetInvalid, Fault, Problem
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Analyst
-from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/datasets", route_class=Page)
 uploads = APIRouter(prefix="/dashboard/datasets", route_class=FilePage)
@@ -68,11 +71,11 @@ _PARAMETERS = _parameters()
 def read(
     request: Request,
     visitor: OwnerDep,
-    services: ServicesDep,
+    database: DatabaseDep,
     after: Annotated[str, Query(pattern=f"^({service.CURSOR})?$")] = "",
 ) -> Response:
     """The datasets of the owner, newest first."""
-    with services.database.read() as session:
+    with database.read() as session:
         seen = page_version(session, visitor.id)
         own, further = service.visible(session, visitor.principal, limit=_PAGE, cursor=after)
         parts = by_dataset(session, ledger.owner_account(session, visitor.id), own)
@@ -96,21 +99,21 @@ def read(
 
 @router.get("/new")
 def form(
-    request: Request, visitor: OwnerOfDataDep, services: ServicesDep, kind: SchemaKind = "points"
+    request: Request, visitor: OwnerOfDataDep, database: DatabaseDep, kind: SchemaKind = "points"
 ) -> Response:
     """Where a file becomes a dataset."""
-    return _form(request, visitor, services, kind, {}, None)
+    return _form(request, visitor, database, kind, {}, None)
 
 
 def _form(
     request: Request,
     visitor: Visitor,
-    services: Services,
+    database: Database,
     kind: str,
     given: Mapping[str, str],
     problem: Problem | None,
 ) -> Response:
-    with services.database.read() as session:
+    with database.read() as session:
         registered, _ = service.visible(session, visitor.principal)
     return render(
         request,
@@ -129,7 +132,9 @@ def _form(
 
 
 @uploads.post("/new")
-async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDep, form: FormDep) -> Response:
+async def upload(
+    request: Request, visitor: OwnerOfDataDep, database: DatabaseDep, registrar: RegistrarDep, form: FormDep
+) -> Response:
     """Register a file, as `POST /v1/datasets` does; or say what is wrong with it, record by record."""
     given = texts(form)
     kind = given.get("kind", "")
@@ -141,11 +146,9 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         optional = {name: given.get(name) or None for name in ("name", "header", "rows_of")}
         new = checked(NewUpload.model_validate, {"file": file, "schema": "", **optional})
         form_of_file = format_of(file)
-        source = service.uploaded(services, file.file, form_of_file)
-        made = await service.register(
-            services,
+        made = await registrar.register(
             visitor.id,
-            source,
+            uploaded(file.file, form_of_file),
             schema,
             name=new.name,
             rows_of=new.rows_of,
@@ -153,7 +156,7 @@ async def upload(request: Request, visitor: OwnerOfDataDep, services: ServicesDe
         )
     except Problem as problem:
         known = kind if kind in get_args(SchemaKind) else "points"
-        return await services.engine.in_thread(_form, request, visitor, services, known, given, problem)
+        return await in_thread(_form, request, visitor, database, known, given, problem)
     finally:
         await form.close()
     # A csv file was taken: its first line was a header unless the form said otherwise.
@@ -215,21 +218,21 @@ def _names(text: str) -> list[str]:
 
 
 @router.get("/{dataset_id}")
-def one(request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+def one(request: Request, dataset_id: str, visitor: OwnerDep, database: DatabaseDep) -> Response:
     """Public facts of one, who may ask about it, and what was spent on its rows."""
-    return _one(request, dataset_id, visitor, services, "dataset.html")
+    return _one(request, dataset_id, visitor, database, "dataset.html")
 
 
 @router.get("/{dataset_id}/delete")
-def confirm(request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep) -> Response:
+def confirm(request: Request, dataset_id: str, visitor: OwnerDep, database: DatabaseDep) -> Response:
     """What deletion means, before it is done."""
-    return _one(request, dataset_id, visitor, services, "delete.html")
+    return _one(request, dataset_id, visitor, database, "delete.html")
 
 
 def _one(
-    request: Request, dataset_id: str, visitor: OwnerDep, services: ServicesDep, template: str
+    request: Request, dataset_id: str, visitor: OwnerDep, database: DatabaseDep, template: str
 ) -> Response:
-    with services.database.read() as session:
+    with database.read() as session:
         dataset = service.require_own(session, visitor.principal, dataset_id)
         account = ledger.owner_account(session, visitor.id)
         parts = by_dataset(session, account, [dataset])
@@ -258,7 +261,12 @@ def _one(
 
 @router.post("/{dataset_id}/delete")
 def delete(
-    request: Request, dataset_id: str, visitor: OwnerOfDataDep, services: ServicesDep, _: FormDep
+    request: Request,
+    dataset_id: str,
+    visitor: OwnerOfDataDep,
+    store: StoreDep,
+    database: DatabaseDep,
+    _: FormDep,
 ) -> Response:
     """Delete the rows; what was spent on them stays spent."""
 
@@ -267,5 +275,5 @@ def delete(
         service.delete(session, dataset)
         return dataset
 
-    service.remove_rows(services.store, services.database.run(change))
+    service.remove_rows(store, database.run(change))
     return redirect(request, "/datasets")

@@ -21,16 +21,17 @@ from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.plans import stored_plan
+from privest_service.exports.endpoints import exported
+from privest_service.exports.export import Form, write_out
+from privest_service.exports.keys import trusted
+from privest_service.exports.verify import verify_file
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
-from privest_service.ledger.endpoints import exported
-from privest_service.ledger.export import Form, write_out
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge
-from privest_service.ledger.verify import trusted, verify_file
-from privest_service.limits import EXPORTS, VERIFICATIONS
+from privest_service.limits import EXPORTS, VERIFICATIONS, in_thread
 from privest_service.problems import Invalid
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep, LimiterDep, SettingsDep, WorkersDep
 from privest_service.security.service import require_owner
 from privest_service.telemetry import metrics
 
@@ -47,10 +48,10 @@ async def _search(request: Request) -> Search:
 
 @router.get("")
 def read(
-    request: Request, visitor: OwnerDep, services: ServicesDep, wanted: Annotated[Search, Depends(_search)]
+    request: Request, visitor: OwnerDep, database: DatabaseDep, wanted: Annotated[Search, Depends(_search)]
 ) -> Response:
     """Entries, newest first."""
-    with services.database.read() as session:
+    with database.read() as session:
         seen = page_version(session, visitor.id)
         owner = require_owner(session, visitor.id)
         account = ledger.owner_account(session, visitor.id, window=wanted.window)
@@ -93,47 +94,55 @@ def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
     return {key: name or key for key, name in found}
 
 
-async def _with_room(visitor: OwnerDep, services: ServicesDep) -> AsyncIterator[Visitor]:
+async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:
     """An owner with room for one more export, until all of it is sent."""
-    with services.limiter.hold(EXPORTS, visitor.id):
+    with limiter.hold(EXPORTS, visitor.id):
         yield visitor
 
 
 @router.get("/export")
 def export(
     visitor: Annotated[Visitor, Depends(_with_room)],
-    services: ServicesDep,
+    database: DatabaseDep,
     form: Annotated[Form, Query(alias="format")] = "jsonl",
 ) -> StreamingResponse:
     """All of it, to keep."""
-    return exported(services, visitor.id, form)
+    return exported(database, visitor.id, form)
 
 
 @router.post("/verify")
-async def verify(request: Request, visitor: OwnerDep, services: ServicesDep, form: FormDep) -> Response:
+async def verify(
+    request: Request,
+    visitor: OwnerDep,
+    settings: SettingsDep,
+    database: DatabaseDep,
+    limiter: LimiterDep,
+    workers: WorkersDep,
+    form: FormDep,
+) -> Response:
     """Verify every entry and every receipt, by a worker.
 
     Raises:
         Invalid: a key is none.
         TooManyRequests: the owner's ledger is being verified already.
     """
-    keys = [services.settings.signer.public_key, *str(form.get("keys", "")).split()]
+    keys = [settings.signer.public_key, *str(form.get("keys", "")).split()]
     try:
         trusted(keys)
     except ValueError as error:
         raise Invalid(str(error)) from None
 
     def write(file: IO[bytes]) -> None:
-        with services.database.read(snapshot=True) as session:
+        with database.read(snapshot=True) as session:
             write_out(session, visitor.id, file)
         file.flush()
 
-    with services.limiter.hold(VERIFICATIONS, visitor.id), NamedTemporaryFile(prefix="verify-") as file:
-        with services.limiter.hold(EXPORTS, visitor.id):
-            await services.engine.in_thread(write, file.file)
-        report = await services.engine.in_worker("verify", verify_file, file.name, keys)
+    with limiter.hold(VERIFICATIONS, visitor.id), NamedTemporaryFile(prefix="verify-") as file:
+        with limiter.hold(EXPORTS, visitor.id):
+            await in_thread(write, file.file)
+        report = await workers.in_worker("verify", verify_file, file.name, keys)
     metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
-    return render(request, "verified.html", report=report, signer=services.settings.signer)
+    return render(request, "verified.html", report=report, signer=settings.signer)
 
 
 @router.get("/{seq}")
@@ -141,13 +150,14 @@ def entry(
     request: Request,
     seq: Annotated[int, Path(ge=1, lt=2**62)],
     visitor: OwnerDep,
-    services: ServicesDep,
+    database: DatabaseDep,
+    settings: SettingsDep,
     window: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
 ) -> Response:
     """One entry."""
-    with services.database.read() as session:
+    with database.read() as session:
         account = ledger.owner_account(session, visitor.id, window=window)
-        detail = entries.detail(session, account, seq, services.settings.signer)
+        detail = entries.detail(session, account, seq, settings.signer)
         analysts, datasets = analysts_of(session, visitor.id), names_of_datasets(session, visitor.id)
     job = detail.job
     plan = stored_plan(job.kind, job.plan) if job else None

@@ -10,9 +10,10 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from privest_service.dashboard.page import Page
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import OwnerDep, Visitor
-from privest_service.limits import PAGE_STREAMS
+from privest_service.estimates.dependencies import EngineDep
+from privest_service.limits import PAGE_STREAMS, in_thread
 from privest_service.security import sessions
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import AuthenticatorDep, DatabaseDep, LimiterDep
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
 
@@ -23,27 +24,30 @@ _LOOKS = 600
 """After which the browser has to come again."""
 
 
-async def _with_room(visitor: OwnerDep, services: ServicesDep) -> AsyncIterator[Visitor]:
+async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:
     """Refuse before the stream begins: then nothing else can be said."""
-    with services.limiter.hold(PAGE_STREAMS, visitor.id):
+    with limiter.hold(PAGE_STREAMS, visitor.id):
         yield visitor
 
 
 @router.get("/events", response_class=EventSourceResponse)
 async def changes(
-    visitor: Annotated[Visitor, Depends(_with_room)], services: ServicesDep
+    visitor: Annotated[Visitor, Depends(_with_room)],
+    database: DatabaseDep,
+    engine: EngineDep,
+    authenticator: AuthenticatorDep,
 ) -> AsyncIterator[ServerSentEvent]:
     """A word at each change, until the session ends or the service does."""
 
     def look() -> str | None:
-        if sessions.find(services, visitor.session.id) is None:
+        if sessions.find(authenticator, visitor.session.id) is None:
             return None
-        with services.database.read() as session:
+        with database.read() as session:
             return page_version(session, visitor.id)
 
     seen = ""
     for _ in range(_LOOKS):
-        found = None if services.engine.draining else await services.engine.in_thread(look)
+        found = None if engine.draining else await in_thread(look)
         if found is None:
             return
         if found != seen:

@@ -24,7 +24,7 @@ from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, Vi
 from privest_service.database import now
 from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
 
@@ -33,11 +33,11 @@ _LATEST = 8
 
 @router.get("")
 @router.get("/")
-def overview(request: Request, visitor: VisitorDep, services: ServicesDep) -> Response:
+def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Response:
     """All at a glance."""
     if visitor.is_admin:
         return redirect(request, "/admin")
-    with services.database.read() as session:
+    with database.read() as session:
         seen = page_version(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
@@ -101,11 +101,11 @@ def bar(request: Request, part: Part, column: str) -> Bar:
 
 
 @router.post("/freeze")
-def freeze(request: Request, visitor: ManagingOwnerDep, services: ServicesDep, form: FormDep) -> Response:
+def freeze(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """Stop all queries, or let them go on."""
 
     def change(session: Session) -> None:
         ledger.set_frozen(session, visitor.id, form.get("frozen") == "yes", by="owner")
 
-    services.database.run(change)
+    database.run(change)
     return redirect(request, "")

@@ -18,11 +18,13 @@ from privest_service.dashboard.entries import Choice, or_none
 from privest_service.dashboard.forms import from_json
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.session_auth import OwnerDep, Visitor
+from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
-from privest_service.estimates import service as estimates
 from privest_service.estimates.catalogue import KINDS, Kind
-from privest_service.estimates.service import ResolvedQuery
+from privest_service.estimates.dependencies import PlannerDep
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.questions import ResolvedQuery, resolve
 from privest_service.inputs import checked
 from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
@@ -37,9 +39,8 @@ from privest_service.problems import (
     TooManyRequests,
     Unavailable,
 )
-from privest_service.security.dependencies import ServicesDep
+from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Owner
-from privest_service.services import Services
 
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
 
@@ -63,21 +64,21 @@ class Wish(BaseModel):
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response:
+def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: PlannerDep) -> Response:
     """The form and, once it is filled in, the plan."""
     given, problem, planned, wish = dict(request.query_params), None, None, Wish()
     try:
         wish = checked(Wish.model_validate, given)
     except Invalid as error:
         problem = error
-    with services.database.read() as session:
+    with database.read() as session:
         account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
     chosen = next((each for each in own if each.id == wish.dataset), None)
     asked = (wish.kind or _USUAL.get(chosen.kind, "")) if chosen else ""
     if chosen and problem is None:
         try:
-            planned = _planned(services, visitor, account, wish, asked, given)
+            planned = _planned(database, planner, visitor, account, wish, asked, given)
         except Problem as error:
             problem = error
     limits = ledger.limits_of(account)
@@ -100,7 +101,8 @@ def read(request: Request, visitor: OwnerDep, services: ServicesDep) -> Response
 
 
 def _planned(
-    services: Services,
+    database: Database,
+    planner: Planner,
     visitor: Visitor,
     account: Account,
     wish: Wish,
@@ -116,12 +118,12 @@ def _planned(
     if kind is None:
         raise Invalid(faults=[Fault(location="kind", rule=f"must be one of: {', '.join(KINDS)}")])
     body = checked(kind.request.model_validate, _body(wish, kind, given))
-    with services.database.read() as session:
-        question = estimates.resolve(session, visitor.principal, kind, body)
+    with database.read() as session:
+        question = resolve(session, visitor.principal, kind, body)
         dataset = session.get_one(Dataset, question.about[0].dataset_id)
         owner = session.get_one(Owner, visitor.id)
         accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.lineage})
-    plan = estimates.plan(services, question)
+    plan = planner.plan(question)
     limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
     refused = None
     try:
@@ -130,7 +132,7 @@ def _planned(
         refused = problem
     spent, cost = share(limits, account), share_of_charge(limits, charge)
     error = plan.expected_error.standard_deviation
-    curve, delta = _curve(services, question, kind), plan.target.delta
+    curve, delta = _curve(planner, question, kind), plan.target.delta
     pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
     most = None if pure else views.largest_query(account, delta)
     return {
@@ -183,7 +185,7 @@ def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
     return {**usual, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
 
 
-def _curve(services: Services, question: ResolvedQuery, kind: Kind) -> list[tuple[float, float]]:
+def _curve(planner: Planner, question: ResolvedQuery, kind: Kind) -> list[tuple[float, float]]:
     """The error to expect at other ε; of plans that take long it is not worked out."""
     if kind.is_heavy(question.options):
         return []
@@ -194,7 +196,7 @@ def _curve(services: Services, question: ResolvedQuery, kind: Kind) -> list[tupl
         try:
             target = PrivacyTarget(epsilon, subject.target.delta)
             other = replace(question, about=(replace(subject, target=target),))
-            plan: Plan = estimates.plan(services, other)
+            plan: Plan = planner.plan(other)
         except (
             ValueError,
             Invalid,

@@ -22,10 +22,9 @@ from sqlalchemy.orm import Session
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import noisy_sum
 from privest_service.database import Database, now
-from privest_service.jobs import service as jobs
-from privest_service.jobs.models import Job
-from privest_service.ledger import charges, entries
-from privest_service.ledger.export import (
+from privest_service.exports.export import as_jsonl, ended, heads, lines
+from privest_service.exports.keys import Trusted
+from privest_service.exports.lines import (
     LINE,
     AccountLine,
     EntryLine,
@@ -35,17 +34,16 @@ from privest_service.ledger.export import (
     Line,
     MechanismLine,
     ReceiptLine,
-    as_jsonl,
-    ended,
-    heads,
-    lines,
     read,
 )
+from privest_service.exports.verify import verify
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from privest_service.ledger import charges, entries, receipts
 from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account
 from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge, Limits
-from privest_service.ledger.verify import Trusted, verify
 from privest_service.signing import Signer
 from testing.books import Books
 from testing.server import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
@@ -226,8 +224,8 @@ def receipts_of(told: list[Line], *, owners: bool) -> list[Receipt]:
 def naming(told: list[Line], chosen: Callable[[Receipt, Receipt], list[ReceiptEntry]]) -> list[Line]:
     """The second job's receipts, made anew with entries chosen from the first one's and from its own."""
     one, two = receipts_of(told, owners=True)
-    forged = SIGNER._signed(two.statement.model_copy(update={"entries": chosen(one, two)}))
-    anew = {two.statement.job: {True: forged, False: SIGNER.for_analyst(forged)}}
+    forged = receipts._signed(SIGNER, two.statement.model_copy(update={"entries": chosen(one, two)}))
+    anew = {two.statement.job: {True: forged, False: receipts.for_analyst(SIGNER, forged)}}
     return [
         ReceiptLine(receipt=anew[line.receipt.statement.job][bool(line.receipt.statement.entries)])
         if isinstance(line, ReceiptLine) and line.receipt.statement.job in anew

@@ -1,0 +1,64 @@
+"""Answers about datasets and grants."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from privest_service.datasets.schemas import DatasetSchema
+from privest_service.ledger.schemas import Amount
+
+
+class DatasetView(BaseModel):
+    """Public facts; what is said of its rows is for its owner alone."""
+
+    model_config = ConfigDict(validate_by_name=True)
+
+    id: str
+    name: str | None
+    kind: str
+    n: Annotated[int, Field(description="number of records, public")]
+    shape: Annotated[list[int], Field(description="shape of all records together")]
+    dataset_schema: Annotated[DatasetSchema, Field(alias="schema")]
+    created_at: datetime
+    fingerprint: str | None = None
+    rows_of: Annotated[
+        str | None,
+        Field(description="the first dataset that you declared to hold these rows; caps hold for both"),
+    ] = None
+    same_rows: Annotated[
+        list[str] | None,
+        Field(
+            description="your other datasets with the same rows, not told in lists; nothing follows from it"
+        ),
+    ] = None
+
+
+class DatasetList(BaseModel):
+    """Datasets that the caller may see, newest first."""
+
+    datasets: list[DatasetView]
+    next: Annotated[str | None, Field(description="`cursor` of the next page; null where none follows")] = (
+        None
+    )
+
+
+class DummyRows(BaseModel):
+    """Synthetic records with the dataset's schema: they come from the schema alone."""
+
+    rows: list[Any]
+
+
+class CapView(BaseModel):
+    """The cap on a dataset, which all datasets share that were declared to hold its rows."""
+
+    dataset: str
+    cap: Amount | None
+
+
+class GrantView(BaseModel):
+    """A grant as it stands."""
+
+    dataset: str
+    analyst: str
+    cap: Amount | None

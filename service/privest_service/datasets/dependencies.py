@@ -1,0 +1,10 @@
+"""What endpoints ask for: where rows are, and who registers datasets."""
+
+from typing import Annotated
+
+from privest_service.datasets.registration import Registrar
+from privest_service.datasets.store import Store
+from privest_service.parts import running
+
+StoreDep = Annotated[Store, running(Store)]
+RegistrarDep = Annotated[Registrar, running(Registrar)]

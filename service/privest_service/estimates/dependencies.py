@@ -1,0 +1,12 @@
+"""What endpoints ask for: who charges requests, plans them and has jobs run."""
+
+from typing import Annotated
+
+from privest_service.estimates.engine import Engine
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.service import Submissions
+from privest_service.parts import running
+
+EngineDep = Annotated[Engine, running(Engine)]
+PlannerDep = Annotated[Planner, running(Planner)]
+SubmissionsDep = Annotated[Submissions, running(Submissions)]

@@ -1,0 +1,175 @@
+"""What is asked: a request, resolved against the public facts of its datasets."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import rfc8785
+from sqlalchemy.orm import Session
+
+from privest.metadata import DatasetMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest_service.datasets import service as datasets
+from privest_service.datasets.ingest import LEAST_RECORDS
+from privest_service.datasets.readers.layout import unit_of
+from privest_service.datasets.schemas import SCHEMA, DatasetSchema
+from privest_service.estimates.catalogue import Kind
+from privest_service.estimates.schemas import (
+    DatasetPart,
+    DatasetRef,
+    EstimateRequest,
+    InlineRef,
+    InlineRows,
+    RequestedPrivacy,
+)
+from privest_service.ledger import service as ledger
+from privest_service.problems import Invalid
+from privest_service.security.principals import Principal
+
+
+def digest_of(content: Any) -> str:
+    """SHA-256 of a JSON document in canonical form (RFC 8785)."""
+    return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+
+
+@dataclass(frozen=True)
+class QueryTarget:
+    """A dataset that is asked about, and the privacy of its records."""
+
+    dataset_id: str
+    owner_id: str
+    shape: DatasetMetadata
+    target: PrivacyTarget
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What tells it from others."""
+        return {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
+
+
+@dataclass(frozen=True)
+class ResolvedQuery:
+    """A request, resolved against the public facts of its datasets."""
+
+    caller_id: str
+    kind: Kind
+    about: tuple[QueryTarget, ...]
+    options: dict[str, Any]
+    dummy: bool = False
+
+    @property
+    def digest(self) -> str:
+        """The same for the same datasets and resolved choices, whoever asks."""
+        facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
+        about = facts[0] if len(facts) == 1 else {"datasets": facts}
+        dummy = {"dummy": True} if self.dummy else {}
+        return digest_of({"kind": self.kind.name, "options": self.options} | about | dummy)
+
+    @property
+    def name(self) -> str:
+        """The name of its remembered plan: the caller's own, or time would tell what others asked.
+
+        It tells the order of the datasets, too, of which the digest knows nothing.
+        """
+        return " ".join([self.caller_id, self.digest, *(subject.dataset_id for subject in self.about)])
+
+
+def resolve(
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
+) -> ResolvedQuery:
+    """What a request asks of registered datasets, with the defaults that follow from public facts.
+
+    Args:
+        session: of the caller's transaction.
+        caller: who asks.
+        kind: of estimate.
+        request: as it came.
+        rows: the dataset that was made of the rows in it.
+
+    Raises:
+        Invalid: a dataset is of another kind.
+        NotFound: the caller has no such dataset.
+    """
+    caller.must_be("owner", "analyst")
+    named = _named(request) if rows is None else [DatasetPart(id=rows)]
+    about, schemas = list[QueryTarget](), list[DatasetSchema]()
+    for part in named:
+        dataset = datasets.require(session, caller, part.id)
+        schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
+        privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
+        about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
+    _refuse_unlike(schemas)
+    return ResolvedQuery(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
+
+
+def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
+    """Refuse datasets whose records are not of one kind: what was made of raw rows, and what a record is.
+
+    Raises:
+        Invalid: these are not.
+    """
+    first, *others = (schema.model_dump() for schema in schemas)
+    unlike = {name for other in others for name in first if other.get(name) != first[name]}
+    if unlike:
+        told = ", ".join(sorted(unlike))
+        raise Invalid(f"datasets of one question must have the same schema; these differ in {told}")
+
+
+def _named(request: EstimateRequest) -> list[DatasetPart]:
+    """The registered datasets of a request; a list of one is that one."""
+    about = request.dataset
+    if isinstance(about, list):
+        return about
+    assert isinstance(about, DatasetRef)  # noqa: S101 - rows are registered first
+    return [DatasetPart(id=about.id, dummy=about.dummy)]
+
+
+def resolve_inline(
+    session: Session, caller: Principal, kind: Kind, request: EstimateRequest
+) -> ResolvedQuery:
+    """What a request asks of rows that came with it. Of them nothing is looked at but how many they are.
+
+    Raises:
+        Invalid: the rows are of another kind, or too few.
+        Forbidden: the caller is no owner, who alone may bring rows.
+    """
+    caller.must_be("owner")
+    given = inline_rows(request)
+    unit = given.declared.unit
+    whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
+    n = len(set(map(unit_of, whose))) if unit else len(given.rows)
+    if n < LEAST_RECORDS:
+        raise Invalid(f"a dataset has at least {LEAST_RECORDS} records")
+    shape = given.declared.shape(n)
+    facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
+    name = f"inline {digest_of(facts)}"
+    subject = _subject(session, kind, request.privacy, given.declared.kind, name, caller.id, shape)
+    return ResolvedQuery(caller.id, kind, (subject,), kind.options(request))
+
+
+def inline_rows(request: EstimateRequest) -> InlineRows:
+    """The rows that came with a request."""
+    assert isinstance(request.dataset, InlineRef)  # noqa: S101 - of those alone
+    return request.dataset.inline
+
+
+def _subject(
+    session: Session,
+    kind: Kind,
+    privacy: RequestedPrivacy,
+    dataset_kind: str,
+    dataset_id: str,
+    owner_id: str,
+    shape: DatasetMetadata,
+) -> QueryTarget:
+    if dataset_kind != kind.dataset_kind:
+        raise Invalid(
+            f"{kind.name} needs a dataset of kind {kind.dataset_kind}, and this one is of kind {dataset_kind}"
+        )
+    delta = privacy.delta
+    if delta is None:
+        account = ledger.owner_account(session, owner_id)
+        pure = account.composition == "basic" and account.delta_limit == 0
+        delta = 0.0 if pure else shape.n**-1.5
+    return QueryTarget(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))

@@ -1,0 +1,166 @@
+"""The lines of an exported ledger: accounts, mechanisms, entries, jobs, receipts, heads, and a signed end."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Literal
+
+import rfc8785
+from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
+
+from privest_service.ledger.receipts import Receipt
+from privest_service.ledger.units import Composition
+
+
+class AccountLine(BaseModel):
+    """An account as it stands; its entries follow."""
+
+    type: Literal["account"] = "account"
+    account: int
+    owner: str
+    scope: str
+    datasets: Annotated[list[str], Field(description="that are counted; of an owner's account none")]
+    analyst: str | None
+    window: int
+    composition: Composition
+    seq: int
+    head: str
+    limit: dict[str, int]
+    spent: dict[str, int]
+    queries: int | None = None
+
+
+class MechanismLine(BaseModel):
+    """What one or more charges are for, before the first of them."""
+
+    type: Literal["mechanism"] = "mechanism"
+    digest: str
+    content: str
+
+
+class EntryLine(BaseModel):
+    """One entry: amounts are integers, μ² in 1e-12, ε in 1e-9, δ and slack in 1e-18.
+
+    Exports have the sums after an entry since there were dashboards.
+    """
+
+    type: Literal["entry"] = "entry"
+    account: int
+    seq: int
+    kind: Literal["limit", "debit", "void", "loss"]
+    job: str | None
+    mechanism: str | None
+    epsilon: int
+    delta: int
+    mu_squared: int
+    slack: int
+    epsilon_spent: int | None = None
+    delta_spent: int | None = None
+    mu_squared_spent: int | None = None
+    slack_spent: int | None = None
+    queries: int | None = None
+    at: AwareDatetime
+    prev: str
+    hash: str
+    signer: str
+    signature: str
+
+
+class ReceiptLine(BaseModel):
+    """A receipt of a job that was charged: the owner's; after all of those, analysts' receipts."""
+
+    type: Literal["receipt"] = "receipt"
+    receipt: Receipt
+
+
+class JobLine(BaseModel):
+    """What became of a job that was charged to an owner, at the moment of the export.
+
+    Attributes:
+        asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
+            of a job on several datasets it is not told: the receipt of whoever asked is of the whole.
+    """
+
+    type: Literal["job"] = "job"
+    job: str
+    state: Literal["reserved", "claimed", "committed", "failed", "voided"]
+    asked_by_owner: bool | None = None
+
+
+class Head(BaseModel):
+    """Where the chain of an account ends."""
+
+    account: int
+    seq: int
+    hash: str
+
+
+class Heads(BaseModel):
+    """Where chains ended at a moment, signed: who keeps this sees whether one was cut or rewritten."""
+
+    type: Literal["heads"] = "heads"
+    heads: list[Head]
+    at: str
+    signer: str
+    signature: str
+
+    def to_sign(self) -> bytes:
+        """What is signed."""
+        return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+
+class End(BaseModel):
+    """The last line, signed: how many there are before it, and the digest of all of them.
+
+    A line that is missing, or more, or other than it was written, shows here whatever it is of.
+    """
+
+    type: Literal["end"] = "end"
+    lines: int
+    digest: str
+    at: str
+    signer: str
+    signature: str
+
+    def to_sign(self) -> bytes:
+        """What is signed."""
+        return b"privest ledger end " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+
+Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads | End
+LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
+"""Reads a line from JSON."""
+
+
+class Digest:
+    """A running digest of the lines of an export.
+
+    It is of what was written and not of how: a later version knows more fields, which are not in older lines.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._hash = hashlib.sha256()
+
+    def add(self, line: Line) -> None:
+        """One more line."""
+        self.lines += 1
+        told = line.model_dump_json(exclude_unset=True, exclude={"type"})
+        self._hash.update(f"{line.type} {told}\n".encode())
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all lines until now."""
+        return self._hash.hexdigest()
+
+
+def read(file: Iterable[str]) -> Iterator[Line]:
+    """The lines of an export.
+
+    Raises:
+        ValueError: one is none, in words.
+    """
+    for number, text in enumerate(file, start=1):
+        try:
+            yield LINE.validate_json(text)
+        except ValueError:
+            raise ValueError(f"line {number} is no line of a ledger") from None

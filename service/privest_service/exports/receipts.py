@@ -1,0 +1,162 @@
+"""Checks of receipts and of jobs: each is for the debits that are there, and for all of them."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from privest_service.exports.chains import Chain
+from privest_service.exports.keys import Trusted
+from privest_service.exports.lines import EntryLine, JobLine
+from privest_service.ledger.receipts import Receipt, Statement, signed_by
+
+Place = tuple[int, int, str]
+"""Where an entry stands: its account, its number, its hash."""
+
+
+@dataclass
+class Debits:
+    """The entries that are there, and which of them are debits of which job."""
+
+    places: set[Place] = field(default_factory=set[Place])
+    of_job: defaultdict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
+
+    def add(self, line: EntryLine) -> None:
+        """Take an entry."""
+        place = (line.account, line.seq, line.hash)
+        self.places.add(place)
+        if line.kind == "debit" and line.job is not None:
+            self.of_job[line.job].add(place)
+
+
+@dataclass
+class Receipts:
+    """Receipts against the entries that are there.
+
+    Attributes:
+        debits: of all entries.
+        keys: that may sign.
+        by_job: of each job that has an owner's receipt, the commitments to its entries.
+        by_answer: by the digest of the receipt on a whole job on several datasets, the parts of it.
+        statements: the digest of each job's owner's receipt.
+        analysts: jobs that have an analyst's receipt.
+        wholes: owners' receipts on jobs that are not charged themselves.
+    """
+
+    debits: Debits
+    keys: dict[str, Trusted]
+    by_job: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    by_answer: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    statements: dict[str, str] = field(default_factory=dict[str, str])
+    analysts: set[str] = field(default_factory=set[str])
+    wholes: dict[str, Receipt] = field(default_factory=dict[str, Receipt])
+
+    def faults_of(self, receipt: Receipt) -> Iterator[str]:
+        """Take a receipt of the ledger, and tell what is wrong with it."""
+        told = receipt.statement
+        owners = bool(told.entries)
+        if told.job in (self.statements if owners else self.analysts):
+            yield f"job {told.job} has two receipts for {'its owner' if owners else 'an analyst'}"
+        yield from self._signature(receipt)
+        if not owners:
+            self.analysts.add(told.job)
+            yield from self._commitments(receipt)
+            return
+        self.statements[told.job] = _digest(told)
+        if told.job not in self.debits.of_job:
+            self.wholes[told.job] = receipt  # its parts may follow
+            return
+        self.by_job[told.job] = {each.commitment for each in told.entries if each.commitment is not None}
+        self.by_answer[told.answer].add(told.job)
+        yield from self._named(receipt, self.debits.of_job[told.job])
+
+    def faults_of_wholes(self) -> Iterator[str]:
+        """What is wrong with receipts on jobs on several datasets, once all of their parts were read."""
+        for receipt in self.wholes.values():
+            yield from self._whole(receipt)
+
+    def faults_of_shown(self, receipt: Receipt) -> Iterator[str]:
+        """What is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
+        told = receipt.statement
+        yield from self._signature(receipt)
+        if not told.entries:
+            yield from self._commitments(receipt)
+        elif told.job not in self.debits.of_job:
+            yield from self._whole(receipt)
+        else:
+            yield from self._named(receipt, self.debits.of_job[told.job])
+            if self.statements.get(told.job) != _digest(told):
+                yield f"the receipt of {told.job} that was kept is not the one that is there"
+
+    def _signature(self, receipt: Receipt) -> Iterator[str]:
+        job, at = receipt.statement.job, receipt.statement.at
+        if not any(key.holds(at) and signed_by(receipt, key.public_key) for key in self.keys.values()):
+            yield f"the receipt of {job} has no true signature of a key that was given"
+
+    def _named(self, receipt: Receipt, debits: set[Place]) -> Iterator[str]:
+        job, named = receipt.statement.job, [(e.account, e.seq, e.hash) for e in receipt.statement.entries]
+        if not self.debits.places.issuperset(named):
+            yield f"the receipt of {job} is for an entry that is not there"
+        elif sorted(named) != sorted(debits):
+            yield f"the receipt of {job} does not name the debits of its job, each once"
+
+    def _whole(self, receipt: Receipt) -> Iterator[str]:
+        # Each part's receipt has the digest of this one in place of an answer.
+        parts = self.by_answer.get(_sha256(receipt), set())
+        yield from self._named(receipt, {place for part in parts for place in self.debits.of_job[part]})
+
+    def _commitments(self, receipt: Receipt) -> Iterator[str]:
+        job, commitments = receipt.statement.job, set(receipt.statement.commitments)
+        if job in self.by_job:
+            fits = commitments == self.by_job[job]
+        else:  # of one on several owners' datasets: this ledger may be that of some of them
+            parts = self.by_answer.get(_sha256(receipt), set())
+            opened = {commitment for part in parts for commitment in self.by_job[part]}
+            fits = bool(opened) and opened <= commitments
+        if not fits:
+            yield f"the analyst's receipt of {job} does not commit to the entries that are there"
+
+
+def _sha256(receipt: Receipt) -> str:
+    return hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
+
+
+def _digest(statement: Statement) -> str:
+    return hashlib.sha256(statement.model_dump_json().encode()).hexdigest()
+
+
+@dataclass
+class Jobs:
+    """What became of jobs, and which of them have receipts."""
+
+    receipts: Receipts
+    states: dict[str, str] = field(default_factory=dict[str, str])
+    of_analysts: set[str] = field(default_factory=set[str])
+    """Jobs that their owner did not ask for."""
+
+    def take(self, line: JobLine) -> Iterator[str]:
+        """What became of one more job, which is told once."""
+        if line.job in self.states:
+            yield f"job {line.job} is told twice"
+        self.states[line.job] = line.state
+        if line.asked_by_owner is False:
+            self.of_analysts.add(line.job)
+
+    def faults_of(self, chain: Chain) -> Iterator[str]:
+        """What became of a job must be what became of its charge."""
+        for job in chain.open:
+            if (state := self.states.get(job)) in (None, "voided"):
+                yield f"job {job} is charged and {state or 'is not there'}"
+        for job in chain.voided:
+            if (state := self.states.get(job)) != "voided" or job in self.receipts.statements:
+                yield f"what job {job} cost was given back, and it is {state or 'not there'}"
+
+    def faults(self) -> Iterator[str]:
+        """A job has a receipt if it was committed. Of one on several datasets only the parts are told."""
+        there = self.receipts
+        for job, state in self.states.items():
+            if (state == "committed") != (job in there.statements):
+                yield f"job {job} is {state} and has {'a' if job in there.statements else 'no'} receipt"
+            # Receipts of before there were commitments have none for analysts beside them.
+            if job in self.of_analysts and there.by_job.get(job) and job not in there.analysts:
+                yield f"job {job} was not asked for by its owner, and has no analyst's receipt"

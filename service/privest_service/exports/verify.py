@@ -1,0 +1,184 @@
+"""Checks a ledger line by line, from first to last, whether it is a database's or an export."""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from privest_service.exports.chains import Chain, faults_of_end, faults_of_entry
+from privest_service.exports.keys import Trusted, trusted
+from privest_service.exports.lines import (
+    AccountLine,
+    Digest,
+    End,
+    EntryLine,
+    Heads,
+    JobLine,
+    Line,
+    MechanismLine,
+    ReceiptLine,
+    read,
+)
+from privest_service.exports.receipts import Debits, Jobs, Place, Receipts
+from privest_service.ledger.mechanisms import cost_again
+from privest_service.ledger.receipts import Receipt
+from privest_service.ledger.units import Charge
+
+
+@dataclass
+class Report:
+    """What was read, and what is wrong with it, in words."""
+
+    accounts: int = 0
+    entries: int = 0
+    receipts: int = 0
+    faults: list[str] = field(default_factory=list)
+    faulty: set[int] = field(default_factory=set[int])
+    """Accounts that the faults are of."""
+
+    def blame(self, account: int, faults: Iterable[str]) -> None:
+        """Add what is wrong with an account."""
+        for fault in faults:
+            self.faults.append(f"account {account}: {fault}")
+            self.faulty.add(account)
+
+
+def verify(
+    lines: Iterable[Line], keys: Sequence[str], kept: Sequence[Heads] = (), shown: Sequence[Receipt] = ()
+) -> Report:
+    """Read a ledger once, from first line to last.
+
+    Args:
+        lines: of a database or of an export.
+        keys: that it may be signed with, as `Trusted` reads them. They must come from elsewhere: a key that
+            came with the lines proves nothing.
+        kept: heads that were published earlier; chains must still go through them.
+        shown: receipts that analysts hold; what they commit to must be there.
+
+    Raises:
+        ValueError: a key is none, or the end of one is missing.
+    """
+    report, known = Report(), trusted(keys)
+    chains: dict[int, Chain] = {}
+    published, debits = _published(kept, known), Debits()
+    receipts = Receipts(debits, known)
+    jobs = Jobs(receipts)
+    costs: dict[str, Charge | str] = {}
+    ends: list[Heads] = []
+    for line in _up_to_the_end(lines, known, report):
+        if isinstance(line, AccountLine):
+            report.accounts += 1
+            if line.account in chains:
+                report.blame(line.account, ["it is there twice"])
+            chains[line.account] = Chain(line, published=published.get(line.account, []))
+        elif isinstance(line, MechanismLine):
+            costs[line.digest] = _cost(line)
+        elif isinstance(line, EntryLine):
+            report.entries += 1
+            chain = chains.get(line.account)
+            if chain is None:
+                report.blame(line.account, ["it has entries and is not there"])
+                continue
+            debits.add(line)
+            report.blame(line.account, faults_of_entry(chain, line, known, costs))
+        elif isinstance(line, Heads):
+            ends.append(line)
+            report.faults.extend(_heads(line, known, debits.places))
+        elif isinstance(line, JobLine):
+            report.faults.extend(jobs.take(line))
+        else:
+            report.receipts += 1
+            report.faults.extend(receipts.faults_of(line.receipt))
+    for number, chain in chains.items():
+        report.blame(number, faults_of_end(chain))
+        report.blame(number, jobs.faults_of(chain))
+    report.faults.extend(jobs.faults())
+    report.faults.extend(receipts.faults_of_wholes())
+    report.faults.extend(_ends(ends, chains))
+    for earlier in kept:
+        report.faults.extend(
+            f"as published {earlier.at}: {it}" for it in _heads(earlier, known, debits.places)
+        )
+    for receipt in shown:
+        report.faults.extend(receipts.faults_of_shown(receipt))
+    return report
+
+
+def verify_file(path: str, keys: Sequence[str]) -> Report:
+    """Read an export: the work of a worker process, as a long ledger takes a while."""
+    with Path(path).open() as file:
+        try:
+            return verify(read(file), keys)
+        except ValueError as error:  # what is written is no ledger
+            return Report(faults=[str(error)])
+
+
+def _cost(line: MechanismLine) -> Charge | str:
+    """The charge of a mechanism, or what is wrong with it."""
+    if hashlib.sha256(line.content.encode()).hexdigest() != line.digest:
+        return "was changed"
+    try:
+        return cost_again(line.content)
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+        return "does not keep what it promises"
+
+
+def _up_to_the_end(
+    lines: Iterable[Line], keys: dict[str, Trusted], report: Report
+) -> Iterator[AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads]:
+    """All lines but the end, which has to be the last one."""
+    digest, ended = Digest(), False
+    for line in lines:
+        ended = isinstance(line, End)
+        if isinstance(line, End):
+            report.faults.extend(_told_whole(line, keys, digest))
+        else:
+            yield line
+        digest.add(line)
+    if not ended:
+        report.faults.append("there is no end that is signed over all lines: this ledger was cut")
+
+
+def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[str]:
+    key = keys.get(end.signer)
+    if key is None or not key.signed(end.signature, end.to_sign(), end.at):
+        yield "the end has no true signature of a key that was given"
+    if (end.lines, end.digest) != (digest.lines, digest.digest):
+        yield "the lines are not those that the end was signed over"
+
+
+def _published(
+    kept: Sequence[Heads], keys: dict[str, Trusted]
+) -> defaultdict[int, list[tuple[int, datetime]]]:
+    """Where heads say that accounts' chains had come, and when; of those that are truly signed."""
+    found = defaultdict[int, list[tuple[int, datetime]]](list)
+    for each in kept:
+        if _heads_signed(each, keys):
+            for head in each.heads:
+                found[head.account].append((head.seq, datetime.fromisoformat(each.at)))
+    return found
+
+
+def _heads_signed(signed: Heads, keys: dict[str, Trusted]) -> bool:
+    key = keys.get(signed.signer)
+    return key is not None and key.signed(signed.signature, signed.to_sign(), signed.at)
+
+
+def _heads(signed: Heads, keys: dict[str, Trusted], places: set[Place]) -> Iterator[str]:
+    if not _heads_signed(signed, keys):
+        yield "the heads have no true signature of a key that was given"
+    for head in signed.heads:
+        if (head.account, head.seq, head.hash) not in places:
+            yield f"account {head.account} does not go through its head at {head.seq}"
+
+
+def _ends(told: Sequence[Heads], chains: dict[int, Chain]) -> Iterator[str]:
+    """A ledger tells once where all of its chains end."""
+    if len(told) != 1:
+        yield f"there are {len(told) or 'no'} heads, and not one"
+        return
+    heads = sorted((head.account, head.seq, head.hash) for head in told[0].heads)
+    if heads != sorted((number, chain.seq, chain.head) for number, chain in chains.items()):
+        yield "the heads are not the ends of all chains"

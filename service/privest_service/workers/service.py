@@ -1,0 +1,124 @@
+"""What the web process has done elsewhere, beside jobs: uploads, sources, heavy plans, whole ledgers."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from concurrent.futures import TimeoutError as WorkerTimeoutError
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
+from typing import Any, Literal, TypeVar
+
+from pebble import ProcessExpired, ProcessFuture
+
+from privest_service.limits import FREE_PLANS, PLANS, Limiter
+from privest_service.problems import TooLarge, Unavailable
+from privest_service.workers.pool import Processes
+
+T = TypeVar("T")
+
+Work = Literal["intake", "fetch", "plan", "verify"]
+"""What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
+
+_PLAN_SECONDS = 60.0
+"""Seconds that somebody waits for a plan."""
+
+_LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
+"""What a call of a worker that came to no end raises."""
+
+
+def _of_drivers() -> dict[str, str]:
+    """The environment, in which drivers of sources may look, without the service's own part of it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
+
+
+class Workers:
+    """Worker processes for uploads, sources, heavy plans and whole ledgers.
+
+    Args:
+        timeout: seconds that one call may take.
+        intake_timeout: seconds that parsing one upload may take; never longer than another call.
+        intake_workers: uploads that are parsed at a time, and sources that are fetched.
+        memory: bytes that a worker process may take.
+        prepare: done in each process that parses uploads before its first call.
+        limiter: of what callers may hold.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float,
+        intake_timeout: float = 300.0,
+        intake_workers: int = 2,
+        memory: int = 2**31,
+        prepare: Callable[[], None] | None = None,
+        limiter: Limiter | None = None,
+    ) -> None:
+        self._timeout, self._intake_timeout = timeout, min(intake_timeout, timeout)
+        self._several, self._memory, self._prepare = intake_workers, memory, prepare
+        self._limiter = limiter or Limiter()
+        self._pools: dict[Work, Processes] = {}
+
+    def start(self) -> None:
+        """Make ready; no process starts before it is needed."""
+        # Each kind of work has workers of its own, so that none waits behind another, and no claimed job
+        # behind any of them while its lease runs.
+        self._pools = {
+            "intake": Processes(self._several, self._memory, self._prepare),
+            "fetch": Processes(self._several, self._memory, environment=_of_drivers()),
+            "plan": Processes(1, self._memory),
+            "verify": Processes(1, self._memory),
+        }
+
+    def stop(self) -> None:
+        """Wait for all calls to end, and end the processes."""
+        for pool in self._pools.values():
+            pool.stop()
+
+    def restart_if_broken(self) -> None:
+        """Replace the processes that broke down; to be called now and then."""
+        for pool in self._pools.values():
+            pool.restart_if_broken()
+
+    def _start(self, work: Work, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
+        try:
+            seconds = self._intake_timeout if work == "intake" else self._timeout
+            return self._pools[work].call(seconds, function, *args)
+        except (KeyError, RuntimeError):  # not started yet, or no more
+            raise Unavailable(retry_after=1) from None
+
+    async def in_worker(self, work: Work, function: Callable[..., T], *args: Any) -> T:
+        """Run in a worker process what a hostile caller may make crash, hang or slow; no thread waits for it.
+
+        Raises:
+            TooLarge: it needs more memory than a worker may take.
+            Unavailable: it came to no end.
+        """
+        try:
+            return await asyncio.wrap_future(self._start(work, function, *args))
+        except MemoryError:
+            raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
+        except _LOST:
+            raise Unavailable("this could not be processed; nothing was stored") from None
+
+    def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
+        """Run in a worker process what is too heavy for this one, and wait in this thread.
+
+        Args:
+            caller_id: for whom.
+            function: to run.
+            args: its arguments.
+            free: whether nothing is to be charged for it.
+
+        Raises:
+            TooManyRequests: too many of this caller's are being made.
+            Unavailable: it came to no end in time, or too many are being made.
+        """
+        hold = self._limiter.hold
+        with hold(PLANS, caller_id), hold(FREE_PLANS, caller_id) if free else nullcontext():
+            future = self._start("plan", function, *args)
+            try:
+                return future.result(_PLAN_SECONDS)
+            except (*_LOST, MemoryError):
+                future.cancel()
+                raise Unavailable("this could not be processed; nothing was charged") from None
