@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Pause:
-    """So many seconds of waiting."""
+    """A wait for a number of seconds."""
 
     seconds: float
 

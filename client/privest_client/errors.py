@@ -117,7 +117,7 @@ class DatasetInvalid(Problem):
 
 
 class BudgetExceeded(Problem):
-    """It costs more than is left."""
+    """A query costs more than is left of the budget."""
 
     advice = "ask for a smaller ε (`plan` is free), or the owner for a higher limit; nothing was charged"
 
@@ -163,7 +163,7 @@ KNOWN: dict[str, type[Problem]] = {
     "too-many-requests": TooManyRequests,
     "unavailable": Unavailable,
 }
-"""By the end of a problem document's type."""
+"""Errors by the last part of a problem document's type."""
 
 
 def _place(fault: dict[str, Any]) -> str:

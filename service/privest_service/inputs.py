@@ -48,7 +48,7 @@ Point = Annotated[list[Any], AfterValidator(_numbers)]
 
 
 _MOST_FIELDS = 100
-"""Of one object; more than any has here."""
+"""Most fields of one object in a request; no object here has as many."""
 
 
 def like(example: Any, *others: type) -> BeforeValidator:

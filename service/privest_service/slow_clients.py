@@ -35,17 +35,17 @@ class PacedProtocol(H11Protocol):
         self._next = self.loop.call_later(self._patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """And end."""
+        """Stop looking."""
         self._next.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """It brought something."""
+        """Count bytes that the client sent."""
         self._brought += len(data)
         super().data_received(data)
 
     def resume_writing(self) -> None:
-        """It took most of what waited for it."""
+        """Count bytes that the client took, once most of what waited for it is gone."""
         self._took += _LEAST
         super().resume_writing()
 

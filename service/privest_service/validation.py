@@ -109,7 +109,7 @@ def _place(error: Any, given: Any) -> str | None:
 
 
 def rule_of(error: Any) -> str:
-    """Which rule a validation error breaks, in plain words."""
+    """Return the rule that a validation error breaks, in plain words."""
     limits = error.get("ctx", {})
     for listed in ("expected_tags", "expected"):
         if known := _quoted(str(limits.get(listed, ""))):

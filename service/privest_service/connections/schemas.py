@@ -48,7 +48,7 @@ def _database(url: SecretStr) -> SecretStr:
 
 
 ConnectionName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,63}$")]
-"""By which owners call it."""
+"""The name that owners use for a connection."""
 
 
 class _New(Input):

@@ -22,16 +22,16 @@ from privest_service.ledger.units import EPSILON, Charge, Limits, as_number, mu_
 from privest_service.security.models import Analyst
 
 _POINTS = 240
-"""Of a history, at most: a chart is a thousand pixels wide."""
+"""Most points in the chart of a budget's history. The chart is about a thousand pixels wide."""
 
 WITHOUT_ANSWERS = Load(Job).defer(Job.plan).defer(Job.result).defer(Job.receipt).defer(Job.analyst_receipt)
-"""Of jobs, all but what may be long."""
+"""Query option for jobs that leaves out the columns that may be long."""
 
 _PRESENT = timedelta(days=30)
-"""Of which the rate is the present one."""
+"""Span of recent history from which the present rate of spending is computed."""
 
 _LONGEST = timedelta(days=100 * 365)
-"""That is told apart."""
+"""Longest time-to-exhaustion reported; longer forecasts are capped here."""
 
 _SHORTEST = timedelta(hours=1)
 """Over which a rate says anything."""
@@ -194,7 +194,7 @@ def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) 
 
 
 def dataset_name(dataset: Dataset) -> str:
-    """By which people know it."""
+    """Return the name of a dataset, or its id if it has no name."""
     return dataset.name or dataset.id
 
 

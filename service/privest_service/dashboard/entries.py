@@ -28,7 +28,7 @@ _PAGE = 50
 """Entries on a page."""
 
 _LINKS = 200
-"""Of a chain, that are verified at a look at one of them."""
+"""Most earlier entries of a chain that are verified when the page of one entry is shown."""
 
 
 def or_none(given: object) -> object:
@@ -37,7 +37,7 @@ def or_none(given: object) -> object:
 
 
 Choice = Annotated[Id | None, BeforeValidator(or_none)]
-"""Of a form, where nothing chosen is an empty string."""
+"""An optional id in a form; an empty string means that nothing was chosen."""
 
 
 class Search(BaseModel):

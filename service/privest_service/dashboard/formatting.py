@@ -37,7 +37,7 @@ def rounded_down(value: float) -> str:
 
 
 def numbers(values: Sequence[float]) -> list[str]:
-    """Of distinct values: with as many digits as it takes to tell them apart."""
+    """Format distinct values with as many digits as it takes to tell them apart."""
     texts = ([number(value, digits) for value in values] for digits in range(3, 18))
     return next(
         (each for each in texts if len(set(each)) == len(values)), [number(value) for value in values]
@@ -87,7 +87,7 @@ def decade(value: float) -> int:
 _NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
 
 LONGEST = timedelta(days=3650)
-"""That is told by its end."""
+"""Longest span that is shown as a number of days; longer ones are shown as "more than ten years"."""
 
 
 def iso(at: datetime) -> str:
@@ -101,7 +101,7 @@ def short(name: str) -> str:
 
 
 def count(number_of: int, one: str, many: str | None = None) -> str:
-    """So many of something."""
+    """A number and its noun, in the singular or the plural."""
     return f"{number_of:,} {one if number_of == 1 else many or one + 's'}"
 
 

@@ -61,7 +61,7 @@ _templates.filters |= {
 
 @cache
 def _version() -> str:
-    """Of all static files together: they are kept by browsers until it changes."""
+    """Return a digest of all static files. Browsers keep the files until it changes."""
     digest = hashlib.sha256()
     for file in sorted(STATIC.iterdir()):
         digest.update(file.read_bytes())

@@ -42,7 +42,7 @@ class Visitor:
 
     @property
     def id(self) -> str:
-        """Of the owner, or `admin`."""
+        """The id of the owner who is signed in, or `admin`."""
         return self.principal.id
 
     @property

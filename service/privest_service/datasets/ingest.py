@@ -214,7 +214,7 @@ def _field(record: Array, intake: ImportSpec) -> str | None:
 
 
 class _Units:
-    """Which row is whose. Records stand in a random order, which neither rows nor names decide."""
+    """Assigns rows to records. Records stand in a random order, which neither rows nor names decide."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

@@ -101,7 +101,9 @@ Category = Annotated[
 
 
 class Unit(Input):
-    """Whose a row is. All rows of one unit are one record: their mean is its contribution, clipped as one.
+    """The person or other unit that a row belongs to.
+
+    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
 
     A record has as many places for rows, over which those of a unit are spread evenly.
     """
@@ -286,7 +288,7 @@ class LabelledSchema(Input):
 
     @property
     def _names(self) -> list[str]:
-        """Of the features and indicators."""
+        """Names of the features and of the indicators."""
         return [
             name
             for feature in self.features

@@ -181,7 +181,7 @@ def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
 
 
 def grant_subject(dataset_id: str, analyst_id: str) -> str:
-    """By which the account of a grant is found."""
+    """The subject under which the account of a grant is stored."""
     return f"{dataset_id}/{analyst_id}"
 
 

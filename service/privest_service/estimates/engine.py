@@ -35,7 +35,7 @@ _LEASE_MARGIN = 60.0
 """Seconds by which a lease outlives the time that its run may take."""
 
 _DUMMY_SECONDS = 60.0
-"""That a run on synthetic rows may take at most: it is free, and holds a worker as others do."""
+"""Longest time in seconds for a run on synthetic rows. Such a run is free, but it holds a worker."""
 
 _LAST_WAIT = 25.0
 """Seconds that callers are waited for once the service is about to end: less than the server gives them."""

@@ -224,7 +224,7 @@ def reserve(session: Session, ask: EstimateCommand, question: ResolvedQuery, dra
 def _concerned(
     session: Session, caller: Principal, accesses: Sequence[_Access]
 ) -> list[tuple[Owner, dict[ledger.Scope, str]]]:
-    """Whose budgets are concerned, dataset by dataset, and what of them besides the owner's own.
+    """Return every owner with the budgets that a query concerns besides the owner's own, by dataset.
 
     Owners are held, so that none opens a new window or is frozen meanwhile, in a fixed order.
     """

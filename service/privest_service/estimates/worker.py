@@ -17,7 +17,7 @@ from privest.records import CHUNK, Records, Repeated
 from privest_service.estimates.tasks import OpenRows
 
 _DUMMY_BYTES = 2**20
-"""Of synthetic rows that differ, for each of up to a hundred datasets."""
+"""Bytes of distinct synthetic rows, about, for each of up to a hundred datasets."""
 
 
 _LEAST, _STEP = 2**-7, 4.0

@@ -25,7 +25,7 @@ class Chain:
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
     queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
-    """By job: debits that were not voided."""
+    """Debits that were not voided, by job."""
     voided: list[str] = field(default_factory=list[str])
     """Jobs whose debits were."""
     published: list[tuple[int, datetime]] = field(default_factory=list[tuple[int, datetime]])

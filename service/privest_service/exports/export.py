@@ -27,7 +27,7 @@ from privest_service.ledger.receipts import Receipt
 from privest_service.signing import Signer, signer_of
 
 Form = Literal["jsonl", "csv"]
-"""Of an export."""
+"""The format of an export."""
 
 _AT_ONCE = 500
 """Entries read in one go, so that a ledger of any length is exported in little memory."""

@@ -48,7 +48,7 @@ class Authenticator:
         return hmac.new(self.secret, b"privest admin " + self.admin_key.encode(), hashlib.sha256).hexdigest()
 
     def identify(self, given: str, address: str) -> Credential | None:
-        """Whose key or token this is; None where it opens nothing.
+        """Return the credential that a key or token stands for; None where it opens nothing.
 
         Raises:
             TooManyRequests: too many from this address opened nothing.

@@ -32,7 +32,7 @@ _KEPT = 3600.0
 """Seconds for which keys are good that cannot be looked for again."""
 
 _SECONDS, _BYTES = 5.0, 2**20
-"""That the issuer may take to begin an answer, and again to end it; and what that may bring."""
+"""Seconds that the issuer may take to begin an answer, and again to end it; and most bytes of the answer."""
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Told:
-    """Of whom a token tells, until when, and what it is for."""
+    """The principal that a token is for, when the token expires, and the scopes it grants."""
 
     principal_id: str
     until: datetime
@@ -108,7 +108,7 @@ class Tokens:
         self._look = CachedProbe(self._find, kept=_PATIENCE)
 
     def read(self, token: str) -> Told | None:
-        """Of whom a token tells; None where it is not good.
+        """Read who a token is for and what it grants; None where it is not valid.
 
         Raises:
             Unavailable: the issuer's keys were not to be had yet, or not for an hour.

@@ -34,7 +34,11 @@ _UNSIGNED = "skip_signature"
 """The option of all stores but web servers that asks without credentials."""
 
 _TIMES = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1d"}
-"""Of silence, so that a large object may take its time: what ends a fetch is the limit on the worker."""
+"""Longest waits on an object store.
+
+A connection may take 10 seconds and a read may be silent for 60 seconds. One request may take a day,
+because the time limit of the worker ends a fetch that is too long.
+"""
 
 _PIECE = 4 * 2**20
 

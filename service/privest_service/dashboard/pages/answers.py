@@ -40,7 +40,7 @@ _PAGE = 24
 _NORMAL_95 = 1.96
 
 _CLASSES, _FEATURES = 10, 30
-"""Of a classifier, in pictures; the numbers are all below them."""
+"""Most classes and features of a classifier that are drawn; a table below lists all numbers."""
 
 
 @router.get("")

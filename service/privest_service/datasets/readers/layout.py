@@ -51,7 +51,7 @@ class Layout:
         return self.names is not None or self.unit is not None
 
     def places(self, header: Sequence[str]) -> tuple[list[int], int | None]:
-        """Of a table's columns those of a record, in its order, and the unit's.
+        """Find the columns of a record, in its order, and the column of the unit in a table's header.
 
         Raises:
             RefusedUploadError: a column is missing, or one is there twice.

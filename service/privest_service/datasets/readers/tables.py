@@ -25,7 +25,7 @@ _BATCH_NUMBERS = 2**18
 _MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _MOST_PARTS = 2_000_000
-"""Of a parquet footer: columns times row groups, and strings in it."""
+"""Most parts of a parquet footer: columns times row groups, and strings in it."""
 
 
 _CONTINUES = b"\xff\xff\xff\xff"
