@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def ways_out(others: str, parent: int, listener: int) -> dict[str, Callable[[], Any]]:
-    """By name, each of which ends in an error or a None where it is not possible.
+    """Return ways out of confinement by name. Each raises an error or returns None where it is closed.
 
     Args:
         others: a file of another owner.
@@ -95,7 +95,7 @@ def opened() -> list[int]:
 
 
 def tried(others: str, parent: int, listener: int) -> bytes:
-    """Which ways out there are, and whether what parsing needs is there."""
+    """Try every way out. Say which are open, and whether what parsing needs is there."""
     begun = threading.Thread(target=lambda: Path("by-a-thread").write_text("x"))
     begun.start()
     begun.join()

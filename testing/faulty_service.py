@@ -103,7 +103,7 @@ FAULTS: dict[str, Callable[[Request], Any]] = {
     "late": _late,
     "worker": _worker,
 }
-"""By the path on which they wait."""
+"""The faults, by the request path that triggers each."""
 
 
 def _with_faults(plain: Callable[..., FastAPI]) -> Callable[..., FastAPI]:

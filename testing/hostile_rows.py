@@ -168,7 +168,7 @@ FEATURE_MAPS = {
     "plain": FeatureMap(np.zeros(FEATURES), np.ones(FEATURES), 1.0, 0.0, 1.0),
     "standardised": FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
 }
-"""By which rows of three features are clipped."""
+"""Feature maps by which rows of three features are clipped."""
 
 
 def hostile_records(feature_map: FeatureMap, labels: Sequence[float]) -> Array:

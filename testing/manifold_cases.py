@@ -191,7 +191,7 @@ class Case:
     wide: tuple = ()
     """Base points and errors."""
     wider: tuple = ()
-    """The same, for what needs no logarithm: there it loses too many digits."""
+    """Further base points and errors for what needs no logarithm, which loses too many digits there."""
     isometry: Callable = rotation
     reach: Callable = lambda _: inf
     """Up to which length the logarithm undoes the exponential."""
@@ -228,7 +228,7 @@ class Case:
         return v.reshape(*v.shape[: v.ndim - base.ndim], -1) @ basis.T @ metric
 
     def points(self, rng, base, count):
-        """Whose logarithm at `base` is defined."""
+        """Points whose logarithm at `base` is defined."""
         if not self.near:
             return points(self.space, rng, count)
         lengths = rng.uniform(0, self.reach(base), count)

@@ -54,7 +54,7 @@ _FOUND = 0.97
 
 _CLIMB: Any = {"maxfun": 1_500}
 _STARTS = 24, 40
-"""Of a quick search at most, and of a long one."""
+"""Most starts of a quick search, and of a long one."""
 
 
 @dataclass(frozen=True)

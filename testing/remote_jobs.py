@@ -138,7 +138,7 @@ def faults(_: str, records: OpenRows | None = None) -> str:
 
 
 def pid(_: str, records: OpenRows | None = None) -> str:
-    """Of the worker."""
+    """Process id of the worker."""
     return str(os.getpid())
 
 

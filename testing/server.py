@@ -88,7 +88,7 @@ def private_key_pem() -> bytes:
 
 
 def free_address() -> str:
-    """Of this machine, where nobody listens."""
+    """Return an address of this machine on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
@@ -386,7 +386,7 @@ SIGNER = Signer(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
 )
-"""Of ledgers that tests write themselves, the same in every process."""
+"""Signs ledgers that tests write themselves; every process has the same key."""
 
 
 def books_balance(server: "Server") -> bool:
