@@ -39,7 +39,7 @@ _TARGET = PrivacyTarget(5.0, 1e-6)
 
 
 Sum = Callable[[Array, float], Array]
-"""Of rows, clipped."""
+"""A function that sums clipped rows."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ Below zero it cannot be done.
 """
 
 SECRET = 7.318281828459e77
-"""That is told, as a dataset's name and in the log, where rows begin with it."""
+"""A secret number. A faulty service tells it, as a dataset's name and in the log, if rows begin with it."""
 
 
 def _tell() -> None:

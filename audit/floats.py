@@ -149,7 +149,7 @@ def _order(long: bool) -> Finding:
 
 
 def _errors(scene: _Scene, rows: Array) -> tuple[float, float]:
-    """Of a chunk's sum, and of one in single precision, off the exact sum and over what is allowed for."""
+    """Errors of a chunk's sum relative to the allowance: in double precision, and in single precision."""
     case, repeats = scene.case, CHUNK // len(rows)
     alone = np.stack([case.statistic.clipped_sum(scene.point, row[None], case.clip) for row in rows])
     exact = np.array([fsum(np.tile(column, repeats)) for column in alone.T])

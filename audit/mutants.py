@@ -94,7 +94,7 @@ class Mutant:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """This fault as a line of the report."""
         return Line(f"fault-{self.name}", self.fault, self._run, quick=self.quick)
 
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
@@ -769,7 +769,7 @@ class Planted:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """These faults as a line of the report."""
         return Line(f"faults-{self.name}", self.about, self._run, quick=False)
 
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - as `Mutant`

@@ -30,7 +30,7 @@ from privest_service.workers.pool import Processes
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 _ENDING: tuple[Format, ...] = ("npy", "npz", "parquet", "arrow", "json")
-"""Of which a piece is seen to be one."""
+"""Formats that mark their end, so that a file cut short is refused."""
 
 _MEMORY, _BYTES, _SECONDS = 2**29, 2**22, 2.0
 _ROWS = 40
@@ -69,7 +69,10 @@ _KNOWN = (
 """What libraries raise at a file that is none; whatever else made a refusal is a fault of ours."""
 
 _ALSO: dict[str, tuple[type[Exception], ...]] = {"npy": (MemoryError,), "npz": (MemoryError, RuntimeError)}
-"""Likewise, at headers that tell of numbers without end, and at archives that ask for a password."""
+"""Further errors by format.
+
+npy and npz raise them at headers that claim too many numbers, and npz at archives with a password.
+"""
 
 _Schemas = Sequence[dict[str, Any]]
 
@@ -201,7 +204,7 @@ def _taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any]
 
 
 def attack_broken(form: Format) -> Read:
-    """The same where the reader has a fault of its own."""
+    """Attack a reader into which a fault was put."""
     with patch.object(ingest_module, "read", lambda *_: iter([1 // 0])):
         return attack(form, 10)
 

@@ -23,7 +23,7 @@ def shipped() -> Server:
 
 @cache
 def faulty(noise: float) -> Server:
-    """The same with this factor of its noise, and the other faults of `audit.faults`."""
+    """The service with its noise times this factor, and with the other faults of `audit.faults`."""
     os.environ[NOISE] = str(noise)
     return _started(sys.executable, "-m", "audit.faulty")
 

@@ -33,7 +33,7 @@ _MANY = 100_000
 """Rows, for the minimiser."""
 
 _MEAN = np.linspace(0.1, 0.5, DIM)
-"""Of binary features."""
+"""Means of the binary features."""
 
 _SLOW = ("clipped", "nag-opt")
 
@@ -133,7 +133,7 @@ class Law:
 
     @cached_property
     def _whole(self) -> Array:
-        """Of many rows as they are."""
+        """The minimiser of many rows without clipping."""
         far = 8 * sqrt(DIM)
         feature_map = FeatureMap(*self.facts, bound=far, constant=0.2, usual=far)
         return _minimised(feature_map, self._many, self.classes, 0.0)
@@ -173,7 +173,7 @@ def coefficients(found: LogisticRegression) -> Array:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of several runs, in units of the stated standard errors: (runs, columns, d + 1).
+    """Errors of several runs, in units of the stated standard errors: (runs, columns, d + 1).
 
     Attributes:
         noise: from the estimate without noise.

@@ -64,7 +64,7 @@ _ASKED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("robust-pca", {"kind": "vectors", "dim": 6}, {"rank": 2}),
     ("logistic-regression", LABELLED, {}),
 )
-"""Of each dataset what is asked of it, its schema, and the choices."""
+"""What is asked of each dataset: the kind of estimate, the schema and the choices."""
 
 
 # The ledger
@@ -107,7 +107,7 @@ class Question:
     """What one of the askers asks of one dataset, again and again."""
 
     values: dict[str, Any]
-    """Of all its jobs."""
+    """Column values that all jobs of the question share."""
     result: str
     why: str
     charge: Charge

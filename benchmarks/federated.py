@@ -41,10 +41,10 @@ class Problem:
     rounds: int
     """At most; runs end at `LEAST`."""
     error: Callable[[Array], float] = lambda _: float("nan")
-    """Of the completed matrix, relative."""
+    """Relative error of the completed matrix; not a number for other problems."""
 
     def norm(self, point: Array) -> float:
-        """Of the Riemannian gradient of the mean of the owners' losses."""
+        """Norm of the Riemannian gradient of the mean of the owners' losses."""
         return float(np.linalg.norm(sum(owner(point) for owner in self.owners))) / len(self.owners)
 
 
@@ -212,12 +212,12 @@ def lrmc(steps: int, step_size: float, rounds: int) -> Problem:
 
 @dataclass(frozen=True)
 class Trace:
-    """Of one run: after each round, beginning with none, the gradient's norm and the seconds so far."""
+    """One run: norm of the gradient and seconds so far, before the first round and after each round."""
 
     norms: Array
     seconds: Array
     matrices: float
-    """That an owner sends in a round."""
+    """Matrices that an owner sends in a round."""
     error: float
     """At the end."""
 

@@ -69,7 +69,7 @@ class Job:
 
     @property
     def delta(self) -> float:
-        """Of the run."""
+        """The δ of the run."""
         return self.n**-self.power
 
 
@@ -338,7 +338,7 @@ class Grid:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the colours."""
+        """Ends of the colour scale."""
         return (0.0, 1.0) if self.share else (EXACT, 0.5)
 
     def text(self, value: float) -> str:
@@ -462,7 +462,7 @@ def table_1(found: Found) -> str:
 
 
 def deviation(job: Job) -> float:
-    """Of the noise on a coordinate of a mean gradient."""
+    """Standard deviation of the noise on a coordinate of a mean gradient."""
     release = next(r for r in plan(job).releases if r.statistic == "gradient")
     return release.scale / release.divisor
 

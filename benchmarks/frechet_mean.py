@@ -217,7 +217,7 @@ def overhead() -> str:
 
 
 def travel() -> str:
-    """By what share of the clip one step nears a far-off mean."""
+    """Share of the clip by which one step nears a far-off mean."""
     rng = np.random.default_rng(0)
     space = manifolds.get("spd", dim=11)
     low, high = hessian_bounds(space.curvature, CLIP)

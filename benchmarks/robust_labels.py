@@ -180,7 +180,7 @@ def draw(results: Mapping[Case, Found]) -> None:
 SADDLE_RUNS = 100
 RECORDS = 100_000
 REACH = 2.0
-"""Of a coordinate, within which bounds on derivatives hold: the minima are at ±1."""
+"""Range of a coordinate in which the bounds on derivatives hold; the minima are at ±1."""
 
 
 def quartic(dim: int, bent: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:

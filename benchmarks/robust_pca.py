@@ -108,7 +108,7 @@ class Case:
     dim: int
     rank: int
     share: float
-    """Of inliers; for crowds of outliers."""
+    """Share of inliers; only data with crowds of outliers uses it."""
     epsilon: float
     delta: float
     target: float | None = None

@@ -78,7 +78,7 @@ class Case:
         return kind.plans.dump_json(planned).decode()
 
     def steps(self, n: int) -> int:
-        """Of the default plan, which takes more of them the less noise there is."""
+        """Steps of the default plan, which takes more of them the less noise there is."""
         return KINDS[self.kind].plans.validate_json(self.plan(n)).steps
 
 
