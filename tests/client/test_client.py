@@ -53,7 +53,7 @@ def owner(server: Server) -> Caller:
 
 @pytest.fixture
 def client(server: Server, owner: Caller) -> Iterator[Client]:
-    """Of that owner."""
+    """A client with the owner's key."""
     with Client(server.url, owner.key, progress=False) as made:
         yield made
 

@@ -151,7 +151,7 @@ def _processor() -> str:
 
 @pytest.fixture(autouse=True)
 def _one_noise(_fixed_noise: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same noise for all, wherever this file is."""
+    """Every estimate here draws the same fixed noise."""
     monkeypatch.setattr(noise, "_generator", lambda: np.random.default_rng(20))
 
 

@@ -226,7 +226,7 @@ def test_the_platform(start_server: Callable[..., Server], tmp_path: Path) -> No
 
 
 def pictures(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Of each cell, what kinds of output it has."""
+    """The kinds of output that each cell has."""
     return [
         [kind for output in cell.outputs for kind in sorted(output.get("data", {output.output_type: ""}))]
         for cell in notebook.cells

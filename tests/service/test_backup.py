@@ -57,7 +57,7 @@ class Site:
 
     @contextmanager
     def service(self) -> Iterator[Server]:
-        """It runs, and is killed at the end."""
+        """Run the service, and kill it at the end."""
         server = Server(self.directory, self.database_url, data_dir=self.data_dir)
         try:
             yield server

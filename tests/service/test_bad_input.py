@@ -63,7 +63,7 @@ def owner(server: Server) -> Caller:
 
 @pytest.fixture
 def dataset(server: Server, owner: Caller) -> str:
-    """That dataset."""
+    """The dataset of that owner."""
     return _owners[server.url][1]
 
 

@@ -102,7 +102,7 @@ def company(
 def test_whatever_is_sent_is_answered_by_the_interface(
     company: Company, operation_id: str, mode: GenerationMode
 ) -> None:
-    """By every check of schemathesis but one, whoever asks; and no answer tells what is in the rows."""
+    """Every check of schemathesis but one passes, whoever asks, and no answer tells what is in the rows."""
     if mode is GenerationMode.POSITIVE:
         company.use(operation_id)
     attack_operation(company, operation_id, mode, 6)

@@ -306,7 +306,10 @@ def test_what_all_guarantees_are_together_is_said():
 
 @pytest.mark.parametrize("metric", ["accuracy", "auc"])
 def test_sampling_errors_are_those_of_weighted_records(metric):
-    """Of 300 draws of the rows, without noise: what is told is within 15 % of their spread, wrongly 2e-4."""
+    """Over 300 draws of the rows without noise, the stated error is within 15 % of their spread.
+
+    The test fails wrongly with probability 2e-4.
+    """
     spec = ScoreSpec([2.0], 0.0, metric=metric)
     least, n = 0.005 if metric == "accuracy" else 0.02, 1000
     targets = [PrivacyTarget(least, 1e-6), PrivacyTarget(3.0, 1e-6)]
@@ -354,7 +357,7 @@ def test_the_whole_is_as_private_as_its_least_private_part():
 
 
 def test_answers_are_weighed_as_planned():
-    """Of a mean in a plane, all but without noise: the weighted mean of the owners' means."""
+    """A mean in a plane with almost no noise is the weighted mean of the owners' means."""
     plane = PointsMetadata(1, {"name": "euclidean", "dim": 2}, radius=4.0)
     targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
     plan = planned((frechet_mean, FrechetMeanSpec(), plane), targets, [100, 300])

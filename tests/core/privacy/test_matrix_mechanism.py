@@ -37,7 +37,7 @@ from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 RUN = settings(derandomize=True, max_examples=60)
 BOTH = pytest.mark.parametrize("factorisation", ["tree", "square-root"])
 FALSE_ALARM = 1e-6
-"""Of every statistical test here; seeds are fixed besides."""
+"""Probability that a statistical test here fails wrongly; besides, seeds are fixed."""
 
 
 def left(factorisation, leaves):
@@ -148,7 +148,7 @@ def test_the_square_root_is_never_the_noisier_one(leaves):
 
 @BOTH
 def test_the_noise_has_the_stated_variance(factorisation):
-    """Of every prefix by itself: Σ z²/variance is χ². In each of 11 prefixes, so 2·11 tails of 1e-6."""
+    """Each prefix by itself has Σ z²/variance as χ². There are 11 prefixes, so 2·11 tails of 1e-6."""
     release = stream(factorisation, n=11, size=4000, leaves=11)
     rows = np.zeros((11, 4000))
     source = gate(rows, release, ScaledNoise(seed=1, order=np.arange))
@@ -268,7 +268,7 @@ def test_hostile_rows_change_neither_sizes_nor_the_number_of_answers():
 @BOTH
 @pytest.mark.parametrize("spacing", [2.0**-30, 0.25])
 def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(factorisation, spacing):
-    """By brute force over all places of a record: R·(sums of leaves), all of them as one vector."""
+    """All places of a record are tried: R·(sums of leaves), taken together as one vector."""
     leaves, sizes = 6, [3, 1, 2, 4, 1, 1]
     fine = stream(factorisation, n=12, leaves=leaves)
     release = PrefixSums("sum", 12, 3, 1.0, fine.scale, spacing, factorisation, leaves)

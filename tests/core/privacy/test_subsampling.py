@@ -30,7 +30,7 @@ from testing.accounting import composed, fixed_curve
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
-"""Of a normal variable, beyond which lies 1e-9."""
+"""Standard deviations of a normal variable; the probability beyond is 1e-9."""
 
 
 def mixture(x, centres, weights):
@@ -85,7 +85,7 @@ def test_no_pair_of_vectors_is_worse_than_opposite_ones(seed):
 
 
 def test_nor_in_space():
-    """By Monte Carlo in R³, with importance sampling from the mean of P and Q."""
+    """Monte Carlo in R³, with importance sampling from the mean of P and Q."""
     rng = np.random.default_rng(0)
     rate, bound, count = 0.3, 1.5, 200_000
     for _ in range(5):

@@ -28,7 +28,7 @@ GOOD: dict[str, tuple[dict[str, str], str, bytes]] = {
     ),
     "json": ({"schema": json.dumps(JSON_SCHEMA)}, "rows.json", json.dumps([[1, 2, 3.5]] * 9).encode()),
 }
-"""By kind of form: what is filled in, and a file that fits."""
+"""What is filled in for each kind of form, and a file that fits."""
 
 _spoiled = np.ones((20, 3))
 _spoiled[7, 1] = np.nan

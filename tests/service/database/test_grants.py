@@ -157,7 +157,7 @@ def as_deployed(url: str, database: str) -> Roles:
 
 
 def serves_under_two(roles: Roles, directory: Path) -> None:
-    """That the one role makes and grants, and the other changes no entry."""
+    """Check that one role makes and grants the tables, and the other changes no entry."""
     done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
     assert done.returncode == 0, done.stderr
     for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind", "DELETE FROM jobs"):

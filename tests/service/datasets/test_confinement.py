@@ -42,7 +42,7 @@ def worker() -> Iterator[Processes]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of an upload."""
+    """The folder of an upload."""
     own = tmp_path / "incoming" / "ds_own"
     own.parent.mkdir(mode=0o700)
     own.mkdir(mode=0o700)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ways(worker: Processes, folder: Path, tmp_path: Path) -> Any:
-    """Which ways out there are without some of the fences."""
+    """Ways out of confinement that remain without some of the fences."""
     others = tmp_path / "incoming" / "ds_other"
     others.mkdir(mode=0o700)
     rows = others / ROWS

@@ -28,7 +28,7 @@ ESTIMATOR_EDITS = {
     "audit/estimates.py",
     "audit/over_http.py",
 }
-"""Beside the estimator's own package."""
+"""Files outside the estimator's own package that a new estimator edits."""
 
 MANIFOLD_EDITS = {"core/privest/manifolds/oblique.py", "core/privest/manifolds/__init__.py"}
 
@@ -195,7 +195,7 @@ def naming(pattern: str, *folders: str) -> set[str]:
 
 
 def test_as_many_files_name_an_estimator_as_the_documents_say() -> None:
-    """Of one that is here: a table by its name anywhere else would be one more place to edit."""
+    """Matrix completion is the example: a table by its name anywhere else would be one more place to edit."""
     found = naming(
         "matrix.?completion", "core", "service", "client", "audit", "migrations", "scripts", "deploy"
     )

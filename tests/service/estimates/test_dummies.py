@@ -148,7 +148,7 @@ def test_a_dummy_never_opens_the_rows(server: Server) -> None:
 
 
 def test_dummies_and_answers_are_never_mistaken_for_each_other(server: Server) -> None:
-    """The same question on the same dataset, asked of both: two jobs, and a key belongs to one of them."""
+    """One question is asked of a dataset's rows and of its dummies: two jobs, and a key is of one of them."""
     owner = server.owner()
     dataset = owner.dataset()
     ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 0.1}}

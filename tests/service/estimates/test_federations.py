@@ -473,7 +473,7 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
 def test_nothing_is_written_before_all_parts_are_known_to_be_covered(
     database: Database, monkeypatch: pytest.MonkeyPatch, poor: int
 ) -> None:
-    """Else the time that a refusal takes would tell which of the owners refused."""
+    """Otherwise the time that a refusal takes would tell which of the owners refused."""
     books = [Books(database), Books(database)]
     limits = [Limits("gdp", 1, 1, 9 if place == poor else 100, 10) for place in range(2)]
     with database.write() as session:

@@ -63,7 +63,7 @@ def owner(server: Server) -> Caller:
 
 @pytest.fixture
 def dataset(server: Server, owner: Caller) -> str:
-    """Those rows."""
+    """The dataset of the owner's planted rows."""
     return _datasets[server.url][1]
 
 

@@ -478,7 +478,7 @@ def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path
 
 
 def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
-    """It ends the one that takes too long and nothing else, and is never longer than that of jobs."""
+    """The limit ends only the upload that takes too long, and is never longer than that of jobs."""
     assert Workers(timeout=30.0, intake_timeout=90.0)._intake_timeout == 30.0
 
     async def use(workers: Workers) -> None:

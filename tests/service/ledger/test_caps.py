@@ -29,7 +29,7 @@ def refused_by(answer: httpx.Response, scope: str | None) -> None:
 
 @pytest.fixture
 def rows() -> np.ndarray:
-    """Of 60 records."""
+    """The rows of 60 records."""
     return spd(60, seed=5)
 
 

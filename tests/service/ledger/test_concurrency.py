@@ -268,7 +268,7 @@ def test_caps_and_budgets_of_a_busy_account_are_changed(server: Server) -> None:
 
 
 def test_a_change_holds_what_moved_since_it_looked(database: Database) -> None:
-    """It is no reason to begin anew that an account was charged between a look and the lock."""
+    """A charge between a look and the lock is no reason to begin anew."""
     books = Books(database)
     account = books.open(LIMITS)
     if database.is_sqlite:

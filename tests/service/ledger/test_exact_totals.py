@@ -30,7 +30,7 @@ SHAPES = {
 }
 BUDGET = (1.0, 1e-5)
 CELL = 1e-4
-"""Of distributions of losses; an ε by them is at most a few cells above the exact one."""
+"""Width of a cell in distributions of losses; an ε from them is at most a few cells too high."""
 
 SAMPLED: list[tuple[str, str, float, float, dict[str, Any]]] = [
     ("frechet-mean", "space", 0.3, 1e-6, {"solver": "rsgd", "rate": 0.05, "steps": 40}),

@@ -76,7 +76,7 @@ def both_sums_move_together(database: Database) -> None:
 
 
 def units_count_at_any_height(database: Database) -> None:
-    """Beside 2^60 a unit still counts: of three charges of one, two fit."""
+    """At 2^60 a unit still counts: of three charges of one unit, two fit."""
     books = Books(database)
     account = books.open(_gdp(2**60 + 2))
     for amount in (2**60, 1, 1):
@@ -128,7 +128,7 @@ def a_writer_holds_what_it_reads(database: Database) -> None:
 
 
 def a_charge_holds_its_accounts(database: Database) -> None:
-    """The same of the accounts that a request finds for itself."""
+    """A request holds the accounts that it finds for itself; other transactions are refused them at once."""
     world = World.make(database)
     with database.write() as session:
         owner = session.get_one(Owner, world.owner)
@@ -222,7 +222,7 @@ def a_claim_holds_its_owner(database: Database) -> None:
 
 
 def an_administrator_ends_its_freeze(database: Database) -> None:
-    """And nobody else."""
+    """Nobody but the administrator ends a freeze that the administrator set."""
     books = Books(database)
     with database.write() as session:
         ledger.set_frozen(session, books.owner, True, by="admin")

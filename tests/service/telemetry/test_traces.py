@@ -51,7 +51,7 @@ class Collector(ThreadingHTTPServer):
         ]
 
     def named(self, name: str) -> list[Span]:
-        """Those with a name, as they ended."""
+        """Spans with a name, in the order in which they ended."""
         return [span for span in self.spans if span.name == name]
 
 

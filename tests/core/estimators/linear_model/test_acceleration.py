@@ -219,7 +219,7 @@ def test_the_bound_holds_on_a_quadratic(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 def test_without_noise_descents_find_the_minimiser(method, scale):
-    """Of a strongly convex function that is no quadratic: log cosh, plus a tenth of a square."""
+    """The function is strongly convex and no quadratic: log cosh, plus a tenth of a square."""
     rng = np.random.default_rng(2)
     rows, target = rng.standard_normal((30, 4)), rng.standard_normal(30)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
