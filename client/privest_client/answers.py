@@ -151,7 +151,7 @@ class LinearClassifier(Estimate):
 
     @property
     def intercept(self) -> Array:
-        """() or (classes,)."""
+        """The intercept, of shape () or (classes,)."""
         return np.array(self.job.estimate.intercept)
 
     @property

@@ -13,7 +13,7 @@ import httpx
 from privest_client.errors import KNOWN, Problem, UnexpectedAnswer, Unreachable
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds between tries, where the service names none."""
+"""Seconds between tries where the service names no pause."""
 
 _LONGEST = 60.0
 

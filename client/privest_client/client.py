@@ -20,7 +20,7 @@ T = TypeVar("T")
 _NAME = f"privest-client/{version('privest-client')}"
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _WAIT = 600.0
-"""Seconds that an estimate is waited for, unless told otherwise."""
+"""Seconds to wait for an estimate, unless told otherwise."""
 
 
 class _Face:

@@ -123,7 +123,7 @@ class BudgetExceeded(Problem):
 
 
 class AccountFrozen(Problem):
-    """The budget is frozen."""
+    """The budget is frozen, so no query can be charged."""
 
     advice = "only the owner or an administrator can end that; nothing was charged"
 
@@ -135,13 +135,13 @@ class TooLarge(Problem):
 
 
 class TooManyRequests(Problem):
-    """Too often."""
+    """The caller asks too often."""
 
     advice = "ask again later, with the same idempotency key"
 
 
 class Unavailable(Problem):
-    """Not now."""
+    """The service cannot answer now."""
 
     advice = "ask again later, with the same idempotency key: nothing is charged twice"
 

@@ -1066,7 +1066,7 @@ class Fault(BaseModel):
 
 class ProblemDocument(BaseModel):
     """
-    RFC 9457.
+    A problem document as in RFC 9457.
     """
 
     type: Annotated[str, Field(title='Type')]

@@ -9,10 +9,10 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 KEPT = 1.0
-"""Seconds for which what was seen is taken to be so."""
+"""Seconds for which the result of a health check stands."""
 
 PATIENCE = 1.5
-"""Seconds after which a look that did not come to an end is one that saw nothing."""
+"""Seconds to wait for a health check before treating it as failed."""
 
 
 class CachedProbe(Generic[T]):

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from privest_service.problems import blank
 
 _LEAST = 4096
-"""Bytes that whoever is waited for has to bring, or to take, from one look to the next."""
+"""Fewest bytes that a client must bring or take between two looks while it is waited for."""
 
 
 class PacedProtocol(H11Protocol):
@@ -28,14 +28,14 @@ class PacedProtocol(H11Protocol):
         self._patience = patience
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Begin to look."""
+        """Begin to watch the client."""
         super().connection_made(transport)
         self._brought, self._took, self._left = 0, 0, 0
         self._awaited: tuple[str, object] | None = None
         self._next = self.loop.call_later(self._patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop looking."""
+        """Stop watching the client."""
         self._next.cancel()
         super().connection_lost(exc)
 

@@ -19,7 +19,7 @@ from privest_service.inputs import Input
 _STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https")
 
 Hidden = Annotated[SecretStr, PlainSerializer(SecretStr.get_secret_value, return_type=str, when_used="json")]
-"""Shown by nothing but the JSON that is encrypted for the database."""
+"""A secret that nothing shows but the JSON that is encrypted for the database."""
 
 
 def _absolute(root: str) -> str:
@@ -83,7 +83,7 @@ NewConnection = Annotated[NewFiles | NewObjectStore | NewDatabase, Field(discrim
 """What an administrator registers."""
 
 NEW_CONNECTION: TypeAdapter[NewConnection] = TypeAdapter(NewConnection)
-"""Reads it from JSON."""
+"""Reads a new connection from JSON."""
 
 
 class ConnectionView(BaseModel):

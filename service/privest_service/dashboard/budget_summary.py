@@ -34,7 +34,7 @@ _LONGEST = timedelta(days=100 * 365)
 """Longest time-to-exhaustion reported; longer forecasts are capped here."""
 
 _SHORTEST = timedelta(hours=1)
-"""Over which a rate says anything."""
+"""Shortest span over which a rate of spending says anything."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def share_of_charge(limits: Limits, charge: Charge) -> float:
 
 
 _WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
-"""What entries are called that are of no job."""
+"""Labels of entries that belong to no job."""
 
 
 def _part(amount: int, limit: int) -> float:
@@ -177,7 +177,10 @@ def by_analyst(session: Session, account: Account, names: Mapping[str, str]) -> 
 
 
 def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) -> list[Part]:
-    """On what it was spent: those declared to hold the same rows together; the rest is on rows now gone."""
+    """Split the budget that was spent by dataset.
+
+    Datasets declared to hold the same rows count together. The rest was spent on rows that are gone.
+    """
     same: dict[str, list[Dataset]] = {}
     for dataset in datasets:
         same.setdefault(dataset.lineage, []).append(dataset)

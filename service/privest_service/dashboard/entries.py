@@ -22,7 +22,7 @@ from privest_service.problems import NotFound
 from privest_service.signing import Signer, is_signature
 
 _STRETCH = 10_000
-"""Entries that one search goes through at most."""
+"""Most entries that one search goes through."""
 
 _PAGE = 50
 """Entries on a page."""
@@ -61,7 +61,7 @@ class Search(BaseModel):
 
     @property
     def chosen(self) -> dict[str, str]:
-        """As a query of an address."""
+        """The chosen filters as query parameters of an address."""
         return {name: str(value) for name, value in self.model_dump(exclude={"before"}).items() if value}
 
 
@@ -72,7 +72,7 @@ class Found:
     rows: Sequence[tuple[Entry, Job | None]]
     oldest: int
     further: int | None
-    """Before which to go on; None at the beginning of the chain."""
+    """Number of the entry before which to go on; None at the beginning of the chain."""
 
 
 def search(session: Session, account: Account, wanted: Search, named: Sequence[str] = ()) -> Found:

@@ -7,11 +7,11 @@ from math import ceil, floor, log10
 from typing import Any
 
 _ROUNDING = 1e-9
-"""What a sum of shares may be off by in float, in tenths of a percent."""
+"""Most by which a sum of shares may be off in float, in tenths of a percent."""
 
 
 def number(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
-    """With so many significant digits: 0.35, −12,000, 1e−6."""
+    """Format a number to so many significant digits: 0.35, −12,000, 1e−6."""
     if value == 0:
         return "0"
     rounded = Context(digits, rounding).create_decimal(repr(float(value)))
@@ -45,7 +45,7 @@ def numbers(values: Sequence[float]) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """To a tenth of a percent below 10 %, else to a whole one."""
+    """Format a share to a tenth of a percent below 10 %, otherwise to a whole one."""
     value = 100 * share
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f}".removesuffix(".0") + " %"
 
@@ -63,7 +63,7 @@ def spent_percent(share: float) -> str:
 
 
 def left_percent(share: float) -> str:
-    """Rounded down likewise."""
+    """Format the share that is left, rounded down so that it is never overstated."""
     tenths = floor(1000 * min(max(share, 0.0), 1.0) + _ROUNDING)
     return "<0.1 %" if share > 0 and tenths == 0 else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
@@ -106,7 +106,7 @@ def count(number_of: int, one: str, many: str | None = None) -> str:
 
 
 def duration(span: timedelta) -> str:
-    """How long, roughly."""
+    """Describe how long a span is, roughly."""
     if span > LONGEST:
         return "more than ten years"
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1))):

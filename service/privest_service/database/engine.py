@@ -63,7 +63,7 @@ _REVISION = {
 }
 
 _FULL, _READ_ONLY = "53100", "25006"
-"""PostgreSQL's states of a full disk, and of a server that takes no writes: a standby, before its turn."""
+"""PostgreSQL's error codes of a full disk, and of a server that takes no writes (a standby that waits)."""
 
 log = structlog.get_logger()
 
@@ -126,7 +126,7 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """For migrations."""
+        """The engine that migrations use."""
         return self._writer
 
     @contextmanager

@@ -347,7 +347,7 @@ DatasetSchema = Annotated[
 """What an owner declares about records."""
 
 SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
-"""Reads it from JSON."""
+"""Reads a schema from JSON."""
 
 
 class NewCap(Input):

@@ -30,7 +30,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """In paths and in the ledger."""
+        """The name in paths and in the ledger."""
         return self.estimator.name
 
     @property

@@ -28,7 +28,7 @@ _LEAST_CHUNKS = 4
 """Fewest chunks in a partition."""
 
 _A_THREAD = 2
-"""Partitions for each thread of the cluster at most: some to even out, few as each costs milliseconds."""
+"""Most partitions for each thread of the cluster. Several even out the work; each costs milliseconds."""
 
 
 class PartLostError(RuntimeError):

@@ -35,7 +35,7 @@ class Reservation:
     job: Job
     plan: Plan
     charged: list[tuple[Account, str | None, Charge]]
-    """Accounts, for which dataset, and how much."""
+    """Accounts with the dataset and the amount of each charge."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Access:
 
     @property
     def since(self) -> datetime:
-        """When it began; earlier answers were given on another access."""
+        """When the present access began; earlier answers were given on another one."""
         return (self.grant or self.dataset).created_at
 
 
@@ -101,7 +101,7 @@ class Draft:
 
     @classmethod
     def of(cls, question: ResolvedQuery, planned: Plan) -> "Draft":
-        """All of it."""
+        """Draft a job of all that was asked."""
         kind = question.kind
         parts = planned.parts if isinstance(planned, Federated) else ()
         charges = [

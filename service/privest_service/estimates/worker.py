@@ -21,7 +21,7 @@ _DUMMY_BYTES = 2**20
 
 
 _LEAST, _STEP = 2**-7, 4.0
-"""Seconds: of the shortest run as it is seen, and between the moments at which a long one may end."""
+"""Shortest visible run time, and steps between the moments at which a long run may end, in seconds."""
 
 
 class RunTokenGoneError(RuntimeError):
@@ -41,7 +41,7 @@ def use_up(run_token: str) -> None:
 
 
 def public_end(seconds: float) -> float:
-    """When a run that took so many seconds may end, in seconds from its begin: 1/128, 1/64 … 4, 8, 12 …"""
+    """Round a run time up to a moment at which a run may end: 1/128, 1/64 … 4, 8, 12 … seconds."""
     seconds = max(seconds, _LEAST)
     step = min(_STEP, 2.0 ** floor(log2(seconds)))
     return step * ceil(seconds / step)

@@ -96,7 +96,7 @@ def write_out(session: Session, owner_id: str, file: IO[bytes], form: Form = "js
 
 
 def as_jsonl(told: Iterable[Line]) -> Iterator[str]:
-    """For `privest verify-ledger`."""
+    """Export a ledger for `privest verify-ledger`."""
     for line in told:
         yield line.model_dump_json() + "\n"
 

@@ -23,13 +23,13 @@ from privest_service.security.keys import SCOPES
 from privest_service.settings import Algorithm, Settings
 
 _PATIENCE = 60.0
-"""Seconds between two looks for keys at least, however many tokens name unknown ones."""
+"""Fewest seconds between two fetches of the issuer's keys, however many tokens name unknown ones."""
 
 _FRESH = 300.0
-"""Seconds after which keys are looked for again, as some may have been withdrawn."""
+"""Seconds after which the issuer's keys are fetched again, because some may have been withdrawn."""
 
 _KEPT = 3600.0
-"""Seconds for which keys are good that cannot be looked for again."""
+"""Seconds for which the issuer's keys are good while they cannot be fetched again."""
 
 _SECONDS, _BYTES = 5.0, 2**20
 """Seconds that the issuer may take to begin an answer, and again to end it; and most bytes of the answer."""
@@ -45,10 +45,10 @@ class _Straight(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_Straight)
 
 _SHORTEST_RSA = 2048
-"""Bits of a modulus."""
+"""Fewest bits of an RSA modulus."""
 
 _LONGEST_ID = 40
-"""Characters, as the database has it."""
+"""Most characters of an id, as in the database."""
 
 log = structlog.get_logger()
 

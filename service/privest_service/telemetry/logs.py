@@ -20,7 +20,7 @@ from structlog.typing import EventDict
 log = structlog.get_logger()
 
 _FRAMES = 12
-"""Told of a traceback: the innermost."""
+"""Innermost frames of a traceback that are logged."""
 
 
 def configure() -> None:
@@ -50,7 +50,7 @@ class _Losing:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write, or not."""
+        """Write, and ignore a stream that fails."""
         with suppress(OSError):
             self._stream.write(text)
 

@@ -53,7 +53,7 @@ _REASONS = {
 """SQL states of PostgreSQL that an owner may know."""
 
 _BATCH = 200_000
-"""Numbers held at a time, of rows in Python."""
+"""Most numbers of fetched rows that are held in Python at a time."""
 
 
 def check(connection: NewDatabase) -> None:

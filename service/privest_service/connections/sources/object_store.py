@@ -25,13 +25,13 @@ _OF_THE_CLIENT = {
     "timeout",
     "user_agent",
 }
-"""Options of the HTTP client. obstore wants them apart, and panics where it meets them among the others."""
+"""Options of the HTTP client. obstore wants them apart, and panics if they are among the other options."""
 
 _PROXY, _EXCLUDES = "proxy_url", "proxy_excludes"
-"""Options of the HTTP client, too, in whose place `OneHost` stands."""
+"""Proxy options of the HTTP client. obstore never sees them: `OneHost` stands in their place."""
 
 _UNSIGNED = "skip_signature"
-"""The option of all stores but web servers that asks without credentials."""
+"""Option for requests without credentials. All stores but web servers have it."""
 
 _TIMES = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1d"}
 """Longest waits on an object store.

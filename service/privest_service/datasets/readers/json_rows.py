@@ -13,7 +13,7 @@ from privest_service.datasets.readers.layout import Block, Layout, Texts, block_
 from privest_service.upload_errors import refusal
 
 _MOST_BYTES = 2**25
-"""Parsed as a whole, a document takes many times its size."""
+"""Largest document in bytes. It is parsed as a whole, and takes many times its size."""
 
 _AT_ONCE = 4096
 

@@ -78,7 +78,7 @@ class Layout:
         return f"[{place}]" if self.names is None else self.names[place]
 
     def coder(self, place: int) -> Callable[[str | float | None], float]:
-        """From what stands in a column of categories to their places; -1 for any other."""
+        """Return a function from a value in a column of categories to its place; -1 for any other value."""
         assert self.names is not None  # noqa: S101 - as is_text
         known = self.categories[self.names[place]]
         places = {category: float(at) for at, category in enumerate(known)}
