@@ -24,7 +24,7 @@ ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Callers of the audit. The owner holds the dataset; the granted analyst holds its grant and the job."""
 
 FOREIGN = ("admin", "other owner", "stranger", "nobody")
-"""Who cannot know whether a dataset or a job is there."""
+"""Callers who cannot know whether a dataset or a job exists."""
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _BUDGET = {"epsilon": 1.0, "delta": 1e-5}

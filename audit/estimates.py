@@ -62,7 +62,7 @@ class Case:
 
     @cached_property
     def plan(self) -> Any:
-        """As charged."""
+        """The plan, as charged."""
         return self.estimator.plan(self.spec, self.shape, _TARGET)
 
     @cached_property

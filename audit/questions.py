@@ -58,7 +58,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """One that is accepted.
+    """A question that the service accepts.
 
     Attributes:
         kind: of the estimate.

@@ -36,7 +36,7 @@ _MEMORY, _BYTES, _SECONDS = 2**29, 2**22, 2.0
 _ROWS = 40
 
 _AT_A_TIME = 500
-"""Examples: hypothesis remembers all of a run, in the memory that is bounded."""
+"""Examples in one run of hypothesis, which remembers all of them in bounded memory."""
 
 DRAWN: dict[str, Any] = {
     "deadline": None,
@@ -66,7 +66,7 @@ _KNOWN = (
     *(ValueError, EOFError, OSError, TokenError, BadZipFile, zlib.error, Error, pa.ArrowException),
     *(SyntaxError, OverflowError, NotImplementedError),
 )
-"""What libraries raise at a file that is none; whatever else made a refusal is a fault of ours."""
+"""Errors that libraries raise for a file in no known format. Any other error is a fault of the service."""
 
 _ALSO: dict[str, tuple[type[Exception], ...]] = {"npy": (MemoryError,), "npz": (MemoryError, RuntimeError)}
 """Further errors by format.
@@ -136,7 +136,7 @@ def mangled(draw: st.DrawFn, whole: bytes) -> bytes:
 
 @dataclass
 class Read:
-    """What became of files.
+    """Counts of files that were read, and faults that were found.
 
     Attributes:
         files: that were read.

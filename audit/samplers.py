@@ -81,7 +81,7 @@ def _laplace_length(source: NoiseSource, count: int) -> float:
 
 
 def _laplace_direction(source: NoiseSource, count: int) -> float:
-    """In five dimensions any coordinate of it is Beta(2, 2), from −1 to 1."""
+    """p-value of a Laplace vector's direction: each of five coordinates is Beta(2, 2) on [−1, 1]."""
     drawn = _laplace(source, count)
     return float(stats.kstest(drawn[:, 0] / lengths(drawn), stats.beta(2, 2, -1, 2).cdf).pvalue)
 
@@ -102,7 +102,7 @@ class _Independent(SystemNoise):
 
 
 class _Coarse(SystemNoise):
-    """On a grid eight times as coarse."""
+    """Noise on a grid eight times as coarse."""
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
         """See `NoiseSource`."""

@@ -17,7 +17,7 @@ _open = ExitStack()
 
 @cache
 def shipped() -> Server:
-    """As everybody runs it behind a proxy of this machine, on SQLite."""
+    """The service as everybody runs it, behind a proxy of this machine, on SQLite."""
     return _started()
 
 

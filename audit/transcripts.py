@@ -19,7 +19,7 @@ from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
 _OWN = re.compile(
     r"\b(job|ds|own|anl|key)_[0-9a-f]+\b|(?<!\.)\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"
 )
-"""Ids, digests and times."""
+"""Pattern of ids, digests and times."""
 
 _RANDOM = {"x-request-id", "date", "content-length"}
 """Headers that differ between any two answers; a length follows from the digits of released numbers."""

@@ -76,11 +76,11 @@ class Chain:
     def __init__(self, account: Account, signer: Signer) -> None:
         self.id, self.seq, self.head = account.id, account.seq, account.head
         self.sums = {name: getattr(account, name) for name in entries.SUMS_AFTER}
-        """As they are stored, after the last entry."""
+        """The sums as they are stored, after the last entry."""
         self._signer = signer
 
     def append(self, kind: str, job: str, why: str | None, amounts: Charge, at: datetime) -> Entry:
-        """The next entry."""
+        """Write the next entry."""
         self.seq += 1
         self.sums["queries"] += entries.QUERIES[kind]
         for name, amount in vars(amounts).items():

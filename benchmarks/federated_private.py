@@ -51,7 +51,7 @@ class Problem:
 
     @property
     def delta(self) -> float:
-        """As the service has it, of the smallest owner: the same for all that are compared."""
+        """The δ that the service takes for the smallest owner. It is the same for all that are compared."""
         return min(map(len, self.data)) ** -1.5
 
     def targets(self, epsilons: Sequence[float]) -> list[PrivacyTarget]:

@@ -72,13 +72,13 @@ class Case:
     space: Manifold
     distance: float
     runs: int
-    """On each data set."""
+    """Runs on each data set."""
     seeds: int = 5
     center: Array | None = None
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for people."""
         return " ".join([self.space.name, *map(str, self.space.params.values())])
 
 

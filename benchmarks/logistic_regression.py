@@ -272,7 +272,7 @@ WITHOUT_FACTS: Mapping[str, Mapping[str, Any]] = {
     "ours, from bounds alone": {},
     "ours, private standardisation": {"standardisation": "private"},
 }
-"""Columns of the second table: what an analyst chooses in each."""
+"""Choices of an analyst in each column of the second table."""
 
 
 def without_facts() -> str:

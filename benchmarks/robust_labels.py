@@ -88,7 +88,7 @@ Found = dict[tuple[str, str, float], list[float]]
 
 
 def flipped(labels: Labels, share: float, of: int, rng: np.random.Generator) -> Labels:
-    """With this share of one class's labels wrong."""
+    """Labels with this share of one class wrong."""
     places = np.flatnonzero(labels == of)
     wrong, labels = rng.choice(places, round(share * len(places)), replace=False), labels.copy()
     labels[wrong] = 1 - of

@@ -243,7 +243,7 @@ class Outcome:
     gradient: float
     curvature: float
     error: float
-    """Root mean square, of the gradients on the way."""
+    """Root mean square error of the gradients on the way."""
 
 
 def outcome(problem: Any, run: Descent) -> Outcome:

@@ -22,7 +22,7 @@ EXTREMES = (
     *(0.0, 5e-324, 1e-310, 1e-160, 1e-155, 1e-20, 1.0, -1.0, 1e20, 1e149, 1e153, 1e155, 1e300, 1.79e308),
     *(inf, -inf, nan),
 )
-"""Numbers near the ends of float64, or of where squares stay in it, and what is no number."""
+"""Numbers near the ends of float64 or of where their squares stay finite, and values that are no numbers."""
 
 
 # Points of a manifold

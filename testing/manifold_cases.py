@@ -194,11 +194,11 @@ class Case:
     """Further base points and errors for what needs no logarithm, which loses too many digits there."""
     isometry: Callable = rotation
     reach: Callable = lambda _: inf
-    """Up to which length the logarithm undoes the exponential."""
+    """Length up to which the logarithm undoes the exponential."""
     near: str = ""
-    """Why the logarithm is asked for points within reach alone."""
+    """Reason why the logarithm is tested within reach alone."""
     not_parallel: str = ""
-    """Why transport from the reference is a linear isometry and no more."""
+    """Reason why transport from the reference is no more than a linear isometry."""
     space: Manifold = None  # pyright: ignore[reportAssignmentType] - made of the name, unless it is given
 
     def __post_init__(self):

@@ -50,7 +50,7 @@ from testing.hostile_rows import FEATURE_MAPS, FEATURES
 from testing.leading_eigenvector import LeadingEigenvector
 
 _FOUND = 0.97
-"""Share at which the quick search ends; the long one goes on."""
+"""Share of the bound at which the quick search ends. The long search goes on."""
 
 _CLIMB: Any = {"maxfun": 1_500}
 _STARTS = 24, 40

@@ -106,5 +106,5 @@ class ScriptedNoise:
         return np.zeros(size, dtype=np.int64)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """In the order of the file."""
+        """Return records in the order of the file."""
         return np.arange(n)

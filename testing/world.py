@@ -48,7 +48,7 @@ PATHS = {
     "failed": ["reserved", "claimed", "failed"],
     "voided": ["reserved", "voided"],
 }
-"""How a job may have come to its state."""
+"""States of a job, and the ways that lead to each."""
 
 
 def _request(dataset: str) -> Any:

@@ -26,7 +26,7 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 
 TRIALS = 40
-"""Splits on which settings are compared; fewer for many classes, where a run takes long."""
+"""Most splits on which settings are compared. Many classes have fewer, as a run takes long."""
 
 
 @dataclass(frozen=True)
