@@ -29,7 +29,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
 }
-"""Pages of which all shell blocks are run by another test."""
+"""Pages whose shell blocks are all run by another test."""
 
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
@@ -42,7 +42,7 @@ NOT_RUN = {
     'tls="--tls': "needs several machines: test_runners.py starts such a cluster on one",
     "pip install jupyterlab": "opens a browser: the notebook itself is run here",
 }
-"""Beginnings of blocks, and what is run in their place."""
+"""Blocks that are not run, by how they begin, and what is run in their place."""
 
 
 @pytest.fixture
@@ -247,7 +247,7 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.prove
 def test_a_stranger_gets_an_estimate(server: Server, tmp_path: Path) -> None:
-    """From nothing but Python: the client and what it needs, a key, ten lines; `-n 0 -s` shows the time."""
+    """A stranger needs nothing but Python, a key and ten lines. `-n 0 -s` shows the time."""
     (tmp_path / "client").symlink_to(ROOT / "client")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "fresh"], check=True)
     install, key = blocks("docs/tutorial.md", "sh")

@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    """Its pages."""
+    """The pages of the site."""
     place = tmp_path_factory.mktemp("site")
     command = [str(Path(sys.executable).with_name("mkdocs")), "build", "--site-dir", str(place)]
     environment = os.environ | NOWHERE | {"NO_MKDOCS_2_WARNING": "1"}

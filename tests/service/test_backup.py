@@ -43,7 +43,7 @@ class Site:
         self.database_url, self.data_dir = "", directory
 
     def move(self, database_url: str, data_dir: str) -> None:
-        """To another database and another directory."""
+        """Move to another database and another directory."""
         self.database_url, self.data_dir = database_url, self.directory / data_dir
         settings = {
             "admin_key": ADMIN_KEY,

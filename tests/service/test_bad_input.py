@@ -68,7 +68,7 @@ def dataset(server: Server, owner: Caller) -> str:
 
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What is refused before any database is asked."""
+"""Marks tests of requests that are refused before any database is asked."""
 
 
 # Estimates

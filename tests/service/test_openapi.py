@@ -87,7 +87,7 @@ def test_the_web_process_stays_light() -> None:
 def company(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
 ) -> Iterator[Company]:
-    """On PostgreSQL, the stricter one about what it can store."""
+    """A company on PostgreSQL, which is stricter about what it can store."""
     server = Server(
         tmp_path_factory.mktemp("company"), new_database("postgresql"), trusted_proxies="127.0.0.1"
     )

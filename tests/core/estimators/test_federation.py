@@ -246,7 +246,7 @@ class Recorded(Oracle):
     ids=lambda it: named(it) if isinstance(it, tuple) else "pure" if it[0].delta == 0 else "gaussian",
 )
 def test_of_an_owner_nothing_counts_but_what_its_gate_released(case, targets):
-    """Its gate's answers in place of the gate give the same estimate to the last bit, without any row."""
+    """The gate's answers in place of the gate give the same estimate to the last bit, without any row."""
     module = case[0]
     plan = planned(case, targets)
     rows = rows_for(plan)
@@ -291,7 +291,7 @@ def test_datasets_that_do_not_go_together_are_refused():
 
 
 def test_what_all_guarantees_are_together_is_said():
-    """To somebody with a record in every dataset: μ² add up, and so do δ."""
+    """A person with a record in every dataset loses the sum of all μ² and of all δ."""
     plan = planned(GAUSSIAN[2], [PrivacyTarget(1.0, 1e-6)] * 4, [300] * 4)
     (told,) = [it for it in plan.warnings if "every one" in it]
     epsilon = float(told.split("epsilon ")[1].split()[0])

@@ -169,7 +169,7 @@ def test_a_plan_with_batches_for_other_data_is_refused():
 
 
 class Counted(SquaredDistance):
-    """Counts its sums."""
+    """A statistic that counts its sums."""
 
     calls = 0
 

@@ -129,7 +129,7 @@ def test_all_bits_of_the_key_matter(cipher):
 
 
 SCHEMES = [(500, 0.02), (500, 0.07), (500, 0.6), (20, 1.0), (100_000, 0.0005)]
-"""n and rate; sparse batches are drawn until no record comes twice, dense ones without repetition."""
+"""Pairs of n and rate. Sparse batches are drawn until no record repeats, dense ones without repeats."""
 
 
 @pytest.mark.parametrize(("n", "rate"), SCHEMES)
@@ -207,7 +207,7 @@ TAIL = 0xFFFFFFFFFFFFF800
 """A random word whose ziggurat layer is the base, and whose number in it lies beyond the layer's edge."""
 
 EXPONENTIAL, NORMAL = 7.69711747013104972, 3.6541528853610088
-"""Where the samplers' tails begin."""
+"""Numbers at which the samplers' tails begin."""
 
 
 def scripted(*words):

@@ -170,7 +170,7 @@ each_step = pytest.mark.parametrize("run", STEPS, ids=lambda r: f"{r.scheme}-{r.
 @each_step
 @pytest.mark.parametrize("fineness", [0.3, 1e-2])
 def test_a_step_on_the_grid_is_never_below_its_curve(run, fineness):
-    """At grid points, between them, at and below zero; at grid points it is the curve itself."""
+    """Points on the grid, between them, at zero and below are tried. On the grid it is the curve itself."""
     with mpmath.workdps(40):
         widest = 2 / run.noise if run.rate > 0.4 else 2.0
         cell = fineness * widest / 10

@@ -29,7 +29,7 @@ SECRET = "hunter2-secret-of-a-source"  # noqa: S105 - planted, to be looked for
 ROWS = np.random.default_rng(5).normal([1.0, 2.0], 0.1, (400, 2))
 
 on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
-"""Where the service's own database plays no part."""
+"""Marks tests in which the service's own database plays no part."""
 
 _numbers = count()
 

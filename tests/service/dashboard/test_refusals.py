@@ -193,7 +193,7 @@ def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(target: _Target) -
 # Other owners
 
 NAMES = ("Zebedee", "Quillon", "Xylophone")
-"""What no page may show to others."""
+"""Names that no page may show to other owners."""
 
 ELSEWHERE = {
     "/datasets/{dataset}": 404,

@@ -223,7 +223,7 @@ def test_fingerprints_are_of_the_data_not_of_what_is_made_of_it(tmp_path: Path) 
 
 
 def test_members_of_objects_may_change_their_order_but_not_their_names(tmp_path: Path) -> None:
-    """Also where they do so in a later block; without names in the schema all members count."""
+    """A later block may change the order, too. Without names in the schema all members count."""
     schema = {"kind": "vectors", "dim": 2, "unit": {"column": "u", "rows": 1}}
     rows: list[dict[str, Any]] = [{"u": f"{i:05}", "a": 1, "b": 2} for i in range(5000)]
     turned = [*rows, {"u": "z", "b": 2, "a": 1}]
@@ -265,7 +265,7 @@ def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
 
 
 DECLARED: tuple[list[Any], ...] = ([0, 1], ["0", "1"], [False, True], ["False", "TRUE"], [0.0, 1.0])
-"""Classes that mean the same cells."""
+"""Ways to declare classes that mean the same cells."""
 
 TRUTHS: dict[str, tuple[Format, bytes]] = {
     f"{form}, {kind}": (form, table_as(pa.table({"age": [5, 6, 7], "ill": cells}), form))
@@ -541,7 +541,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("form", BOMBS)
 def test_what_unpacks_to_more_memory_than_is_allowed_is_refused(tmp_path: Path, form: Format) -> None:
-    """In a process of its own with the limit that workers have, small here."""
+    """The work runs in a process of its own, under the limit that workers have; here it is small."""
     size = 600_000_000
     kind = pa.table({"a": pa.array(np.zeros(size // 8))})
     file = io.BytesIO()
@@ -586,7 +586,7 @@ def _a_hundred_kilobytes_of_texts() -> bytes:
 
 
 def one_batch(columns: dict[str, Any], **how: Any) -> bytes:
-    """An Arrow stream."""
+    """An Arrow stream of one batch."""
     file, batch = io.BytesIO(), pa.record_batch(columns)
     with pa.ipc.new_stream(file, batch.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
         writer.write_batch(batch)
@@ -629,7 +629,7 @@ def test_a_small_file_of_an_enormous_table_is_refused_before_it_is_read(tmp_path
 
 
 def whole(table: pa.Table, form: Format) -> bytes:
-    """In one piece."""
+    """A table as a file in one piece."""
     if form == "arrow":
         return arrow_file(table)
     file = io.BytesIO()

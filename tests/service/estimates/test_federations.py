@@ -328,7 +328,7 @@ def test_two_datasets_of_one_owner_are_charged_both(server: Server) -> None:
 
 
 def test_rows_that_two_owners_hold_alike_tell_nothing_by_it(server: Server) -> None:
-    """To refuse them would say that they are alike, by which a guess of all rows but one is tried out."""
+    """A refusal would tell that they are alike, so a guess of all rows but one could be tested."""
     owners, analyst = [server.owner(), server.owner()], server.analyst()
     rows = rows_near(500, 1)
     other = rows.copy()
@@ -352,7 +352,7 @@ def test_rows_that_two_owners_hold_alike_tell_nothing_by_it(server: Server) -> N
 def test_a_dataset_that_is_withdrawn_voids_the_run_for_all(
     start_server: Callable[..., Server],
 ) -> None:
-    """As long as it waits behind another; every owner is given back what it was charged."""
+    """A joint run that waits behind another is voided, and every owner is given back its charge."""
     server = start_server()
     rows, schema = slow_rows()
     busy = server.owner(epsilon=5.0)

@@ -410,7 +410,7 @@ def test_moments_without_a_zone_and_sums_untold_are_no_crash(database: Database,
 
 
 def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database: Database) -> None:
-    """With the key in hand one can write another history; what was published of the first one stays."""
+    """A forger with the key can write another history, but what was published of the first one stays."""
     books = Books(database)
     account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
     for _ in range(3):

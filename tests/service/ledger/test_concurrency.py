@@ -294,7 +294,7 @@ def test_whoever_is_in_the_way_to_the_end_is_told_in_words(database: Database, w
     account = books.open(LIMITS)
 
     def work(session: Session) -> None:
-        """As if somebody else had moved the account after this session had read it."""
+        """Move the account as somebody else would, after this session has read it."""
         found = session.get_one(Account, account)
         session.execute(
             update(Account)

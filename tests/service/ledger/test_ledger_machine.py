@@ -24,7 +24,7 @@ from testing.server import SIGNER
 
 
 class _CrashError(Exception):
-    """The process is gone."""
+    """Stands for a process that is gone."""
 
 
 def crash(database: Database, work: Callable[[Session], object]) -> None:

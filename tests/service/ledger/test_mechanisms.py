@@ -160,7 +160,7 @@ def test_less_noise_is_a_higher_cost_or_none(plans: list[tuple[str, Any]]) -> No
 
 
 def _books(database: Database, plan: Any, kept: Mechanism) -> Books:
-    """With one charge for a plan, kept under this mechanism."""
+    """Books with one charge for a plan, kept under this mechanism."""
     books = Books(database)
     account = books.open(Limits.of(2.0, 1e-4, "gdp"))
     with database.write() as session:

@@ -286,7 +286,7 @@ def planned(solver, n=5000, epsilon=1.0, delta=1e-6, **options):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("batch", [None, 200])
 def test_every_solver_tells_classes_apart(solver, batch, delta):
-    """With ε = 30: at least 90 % of records, of which the best classifier has 93 %."""
+    """At ε = 30 they tell apart at least 90 % of records; the best classifier has 93 %."""
     plan = planned(solver, epsilon=30.0, delta=delta, batch_size=batch, penalty=0.02)
     assert TypeAdapter(LogisticPlan).validate_json(TypeAdapter(LogisticPlan).dump_json(plan)) == plan
     rows = told_apart(5000)

@@ -203,7 +203,7 @@ def test_the_answer_is_the_calmest_point_that_no_escape_left():
 
 
 SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]
-"""At whose start the gradient of every record is zero."""
+"""Problems at whose start the gradient of every record is zero."""
 
 
 @pytest.mark.parametrize("loss", SADDLES, ids=lambda loss: type(loss).__name__)

@@ -188,7 +188,7 @@ def printed_scale(rows):
 
 ALPHA = 0.27
 FIRST = ceil(1 / ALPHA + 1 / ALPHA**2 + 1 + 1 / ALPHA)
-"""b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
+"""First batch b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
 
 
 def printed_size(length):

@@ -108,7 +108,7 @@ def test_the_diagonal_is_filled_in():
 
 @pytest.mark.parametrize(("known", "bound"), [(0.22, 1e-4), (0.5, 1e-5)])
 def test_without_noise_the_subspace_is_recovered(known, bound):
-    """In the public number of steps; where the start alone has a bias of about 0.1."""
+    """The public number of steps is enough. The start alone has a bias of about 0.1."""
     rows, truth = planted(1000, 100, 2, known)
     plan, answer = estimate(rows, 2, known, NO_NOISE)
     assert len(plan.step_sizes) == 12

@@ -72,7 +72,7 @@ LOSSES = [
 @pytest.mark.parametrize(("loss", "value"), LOSSES, ids=lambda x: repr(x) if hasattr(x, "weight") else "")
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics(dim, rank, loss, value, centred):
-    """With the sign that (2.1) of Maunu et al. 2022 lacks: a step along the sum goes down."""
+    """The sign is the one that (2.1) of Maunu et al. 2022 lacks: a step along the sum goes down."""
     rng = np.random.default_rng(dim)
     space = Grassmann(dim, rank)
     basis, rows = space.random_point(rng), rng.standard_normal((12, dim))
