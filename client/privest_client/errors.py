@@ -29,7 +29,7 @@ class JobFailed(PrivestError):
 
 
 class StillRunning(PrivestError):
-    """The time to wait is over, and the job is not. `client.wait(job)` waits on, and charges nothing.
+    """The time to wait is over, and the job is not done. `client.wait(job)` waits on and charges nothing.
 
     Attributes:
         job: its id.
@@ -41,7 +41,7 @@ class StillRunning(PrivestError):
 
 
 class AnswerWithheld(PrivestError):
-    """Another one asked, and the answer is not for the owner of the data, who may see what it cost.
+    """Somebody else asked the question, so the owner of the data sees what it cost, but not the answer.
 
     Attributes:
         job: as it stands.

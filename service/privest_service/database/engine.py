@@ -46,8 +46,11 @@ _IN_THE_WAY = (
     *("23503", "23505", "SQLITE_CONSTRAINT_FOREIGNKEY"),
     *("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"),
 )
-"""What a transaction is told that met another one: serialization failures, deadlocks and lock timeouts; and
-rows that others were first to write, or to delete. What CHECKs and triggers refuse is a fault of ours."""
+"""Errors of a transaction that met another one.
+
+They are serialization failures, deadlocks and lock timeouts, and rows that others were first to write or to
+delete. What CHECKs and triggers refuse is a fault of ours.
+"""
 
 _ONCE_COMMITTED = "once committed"
 
