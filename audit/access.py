@@ -21,10 +21,10 @@ from privest_service.estimates.catalogue import KINDS
 from testing.server import Caller, Server, body_of, npy
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
-"""Of whom the dataset is the owner's, and its grant and the job the granted analyst's."""
+"""Callers of the audit. The owner holds the dataset; the granted analyst holds its grant and the job."""
 
 FOREIGN = ("admin", "other owner", "stranger", "nobody")
-"""Who cannot know whether a dataset or a job is there."""
+"""Callers who cannot know whether a dataset or a job exists."""
 
 _METHODS = ("get", "put", "post", "delete", "patch")
 _BUDGET = {"epsilon": 1.0, "delta": 1e-5}
@@ -37,7 +37,7 @@ _UPLOADERS = (403, 201, 201, 403, 403, 401)
 
 
 def _owner(status: int) -> tuple[int, ...]:
-    """Of the dataset, which the granted analyst knows of."""
+    """Statuses by caller where only the owner may act; the granted analyst knows of the dataset."""
     return (404, status, 404, 403, 404, 401)
 
 
@@ -96,7 +96,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
 
 @dataclass(frozen=True)
 class Operation:
-    """Of openapi.yaml.
+    """An operation of openapi.yaml.
 
     Attributes:
         name: its operationId.

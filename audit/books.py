@@ -95,7 +95,7 @@ WORLDS = ("other rows", "the same rows", "one record apart")
 
 @dataclass(frozen=True)
 class Ask:
-    """One question.
+    """One question of the case.
 
     Attributes:
         about: which of the datasets "A" and "B" it is on.
@@ -223,7 +223,7 @@ def _done(answer: httpx.Response) -> None:
 
 
 Told = dict[str, list[tuple[str, str]]]
-"""For each case what the analyst asked, and what it was told, masked."""
+"""What the analyst asked and was told in each case, masked."""
 
 
 def _told(

@@ -8,7 +8,7 @@ from scipy.stats import beta, norm
 from privest.arrays import Array
 
 CONFIDENCE = 0.999
-"""Of all statistical lines together: each has its share of what is left, by Bonferroni."""
+"""Confidence of all statistical lines together. Each gets an equal share of the remainder (Bonferroni)."""
 
 ATTACKS = 200
 """Lines of one report, at most; `tests/audit` counts them."""

@@ -33,7 +33,7 @@ from privest.records import Records
 from testing.noise import ScaledNoise
 
 _SEED = 12
-"""Of the coins and of nothing else."""
+"""Seed of the coins that choose the canaries, and of nothing else."""
 
 
 def chance(coins: int, guesses: int, right: int, epsilon: float, delta: float) -> float:
@@ -99,7 +99,7 @@ class Canaries:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """This audit as a line of the report."""
         return Line(self.name, self.about, self._run)
 
     @cached_property

@@ -8,7 +8,10 @@ from audit.lines import Finding, Line
 from privest.arrays import Array
 
 Scores = Callable[[float, int], tuple[Array, Array]]
-"""Of so many runs in each world, with noise times a factor: larger where the second world is likelier."""
+"""Scores of a number of runs in each world, with the noise times a factor.
+
+A score is larger where the second world is likelier.
+"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Distinguisher:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """This attack as a line of the report."""
         return Line(self.name, self.about, self._run, self.quick)
 
     def _run(self, long: bool) -> Finding:

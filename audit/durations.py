@@ -39,7 +39,7 @@ class Pair:
     other: Array
 
     def durations(self, server: Server, count: int) -> "Durations":
-        """So many times the question in both worlds, in random order."""
+        """Time the question a number of times in both worlds, in random order."""
         owner = server.owner(epsilon=1e6, delta=0.5)
         datasets = [owner.dataset(rows, self.schema) for rows in (self.one, self.other)]
         options = {"epsilon": 2.0, "delta": 1e-6, "reuse": False} | self.options
@@ -57,7 +57,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Durations:
-    """Of answers.
+    """Durations of answers in two worlds.
 
     Attributes:
         about: the worlds.
@@ -134,7 +134,7 @@ def _alike(long: bool) -> Finding:
 
 
 def _eigenvalues(long: bool) -> Finding:
-    """Of a diagonal matrix they are found sooner, in each step."""
+    """Eigenvalues of a diagonal matrix are found sooner, in each step."""
     count, size = (100 if long else 12), 150
     schema = {
         "kind": "points",

@@ -39,7 +39,7 @@ _TARGET = PrivacyTarget(5.0, 1e-6)
 
 
 Sum = Callable[[Array, float], Array]
-"""Of rows, clipped."""
+"""A function that sums clipped rows."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Case:
 
     @cached_property
     def plan(self) -> Any:
-        """As charged."""
+        """The plan, as charged."""
         return self.estimator.plan(self.spec, self.shape, _TARGET)
 
     @cached_property

@@ -50,13 +50,13 @@ IN_TURN = "caps-in-turn"
 """Fault: an analyst's own caps are looked at in their turn, after the owner's budget."""
 
 TRIPWIRE = 7.0625
-"""With which the first record begins if its second number is the seconds that it takes to open the rows.
+"""First number of rows that a faulty service opens slowly.
 
-Below zero it cannot be done.
+The second number of the first record is the seconds that it takes. Below zero the rows cannot be opened.
 """
 
 SECRET = 7.318281828459e77
-"""That is told, as a dataset's name and in the log, where rows begin with it."""
+"""A secret number. A faulty service tells it, as a dataset's name and in the log, if rows begin with it."""
 
 
 def _tell() -> None:

@@ -20,7 +20,7 @@ from testing.hostile_rows import EXTREMES
 from testing.neighbours import CASES, Case
 
 _KINDS = tuple({type(case.statistic): case for case in CASES}.values())
-"""A case of each statistic."""
+"""One case for each kind of statistic."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class _Scene:
 
     @classmethod
     def of(cls, case: Case, count: int) -> "_Scene":
-        """With so many rows."""
+        """A scene of a case with so many rows."""
         rng, (of_record, of_point) = np.random.default_rng(0), case.sizes
         point = case.point(rng.standard_normal(of_point))
         rows = [case.record(rng.standard_normal(of_record)) for _ in range(count)]
@@ -61,7 +61,7 @@ class _Scene:
         return noisy_sum("gaussian", n=n, size=size, clip=clip, loss=1.0, diameter=diameter)
 
     def chunk_sum(self, statistic: Statistic, n: int) -> ChunkSum:
-        """As the gate makes it of n rows."""
+        """The sum over a chunk of n rows, as the gate makes it."""
         return ChunkSum(statistic, self.point, self.case.clip, self.release(n).spacing, grouped=False)
 
 
@@ -149,7 +149,7 @@ def _order(long: bool) -> Finding:
 
 
 def _errors(scene: _Scene, rows: Array) -> tuple[float, float]:
-    """Of a chunk's sum, and of one in single precision, off the exact sum and over what is allowed for."""
+    """Errors of a chunk's sum relative to the allowance: in double precision, and in single precision."""
     case, repeats = scene.case, CHUNK // len(rows)
     alone = np.stack([case.statistic.clipped_sum(scene.point, row[None], case.clip) for row in rows])
     exact = np.array([fsum(np.tile(column, repeats)) for column in alone.T])

@@ -32,7 +32,7 @@ _TOLD = re.compile(
     rb"(?<![\w.])7\d*e\+?77(?!\w)|731828182|"
     + b"|".join(re.escape(struct.pack(f"{end}d", SECRET)) for end in "<>")
 )
-"""The secret, exact or rounded, in digits or bytes."""
+"""Pattern of the secret, exact or rounded, in digits or bytes."""
 
 
 def tells(said: bytes) -> bool:
@@ -133,7 +133,7 @@ class Company:
             case.headers["Idempotency-Key"] = f"fuzz {self._random.getrandbits(64)}"
 
     def often(self) -> bool:
-        """Every other time."""
+        """True every other time."""
         return self._random.random() < 0.5
 
     def uploads(self) -> None:
@@ -164,7 +164,7 @@ class Company:
 
 
 _AT_A_TIME = 5
-"""Sequences: hypothesis compares what may follow the same beginnings."""
+"""Sequences in one run of hypothesis, which compares what may follow equal beginnings."""
 
 _ENDING = (
     *("delete_dataset", "delete_grant", "put_grant", "put_cap"),

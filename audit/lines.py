@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Finding:
-    """Of one run of a line.
+    """What one run of a line found.
 
     Attributes:
         holds: whether the claim does, and the attack would have seen it broken.

@@ -48,7 +48,7 @@ class Vectors:
     description = "the mean"
 
     def diameter(self, clip: float) -> float:
-        """Of opposite vectors."""
+        """Distance between two opposite vectors at the clip."""
         return 2 * clip
 
     def clipped_sum(self, point: None, rows: Array, clip: float) -> Array:  # noqa: ARG002 - as all have it
@@ -72,7 +72,7 @@ def _full(noise: Noise, size: int, loss: float) -> NoisySum:
 
 
 def full_scores(release: NoisySum, factor: float, runs: int) -> tuple[Array, Array]:
-    """By how much nearer each noisy sum is to what is true in the second world."""
+    """Score each noisy sum by how much nearer it is to the true sum of the second world."""
     ends = np.zeros((2, release.size))
     ends[:, 0] = -_CLIP, _CLIP
 

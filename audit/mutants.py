@@ -63,7 +63,7 @@ _ROOT = Path(__file__).parent.parent
 _WITHOUT = [
     f"-pno:{plugin}" for plugin in ("faulthandler", "unraisableexception", "threadexception", "warnings")
 ]
-"""What pytest need not do twice, and takes time."""
+"""Options of pytest that leave out work which is done elsewhere."""
 
 _LINES = {
     line.name: line
@@ -76,7 +76,7 @@ Plant = Callable[[], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class Mutant:
-    """One fault.
+    """A fault that is put into the code.
 
     Attributes:
         name: of the line.
@@ -94,7 +94,7 @@ class Mutant:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """This fault as a line of the report."""
         return Line(f"fault-{self.name}", self.fault, self._run, quick=self.quick)
 
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - a fault is seen or not
@@ -398,7 +398,7 @@ def _of_records() -> Iterator[Mutant]:
 
 
 def _batches_over_n() -> Plant:
-    """As if the mean over a batch moved by 2C/n, in the noise and in the certificate."""
+    """Treat the mean over a batch as if it moved by 2C/n, in the noise and in the certificate."""
     honest, whole = _computed(SubsampledSum, "sensitivity"), budget.subsampled_sum
 
     def planned(run: SubsampledRun, **rest: Any) -> SubsampledSum:
@@ -769,11 +769,11 @@ class Planted:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """These faults as a line of the report."""
         return Line(f"faults-{self.name}", self.about, self._run, quick=False)
 
     def _run(self, long: bool) -> Finding:  # noqa: ARG002 - as `Mutant`
-        """In a process of its own, as these may want databases."""
+        """Run in a process of its own, because the tests may want databases."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         ran = subprocess.run(  # noqa: S603 - our own tests
             [sys.executable, "-m", "pytest", "-vv", "-p", "no:xdist", self.file],

@@ -86,7 +86,7 @@ class _Watched(Oracle):
 
 @dataclass
 class Seen:
-    """Of one run.
+    """What was seen of one run.
 
     Attributes:
         end: its answer in form, or the name of what stopped it.
@@ -105,7 +105,7 @@ class Seen:
 
     @property
     def in_full(self) -> list[list[str]]:
-        """The same, and where."""
+        """What each gate was asked, and at which points."""
         return [gate.asked for gate in self.gates]
 
     @property
@@ -152,7 +152,7 @@ def _stopped(self: ChunkSum, rows: Array) -> Array:
 
 
 def _apart(questions: Iterable[Question], long: bool, differ: Callable[[Question, Array], bool]) -> list[str]:
-    """Which questions tell which worlds from the usual one."""
+    """Name the questions and worlds in which a run differs from the usual world."""
     return [
         f"{question} ({name})"
         for question in questions

@@ -46,7 +46,7 @@ class Case:
 
     @cached_property
     def mu(self) -> float:
-        """That each answer is charged."""
+        """The μ that each answer is charged."""
         kind = KINDS[self.kind]
         asked = kind.request.model_validate(body_of("ds_x", _EPSILON, **self.options))
         shape = SCHEMA.validate_python(self.schema).shape(_N)
@@ -61,7 +61,7 @@ class Case:
         return one, other
 
     def scores(self, factor: float, runs: int) -> tuple[Array, Array]:
-        """Of so many answers in each world, each charged."""
+        """Scores of a number of answers in each world. Each answer is charged."""
         server = served.shipped() if factor == 1.0 else served.faulty(factor)
         one, other = (self._answers(server, world, runs) for world in self._worlds)
         return one, other

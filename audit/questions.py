@@ -58,7 +58,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Question:
-    """One that is accepted.
+    """A question that the service accepts.
 
     Attributes:
         kind: of the estimate.
@@ -76,12 +76,12 @@ class Question:
 
     @property
     def shape(self) -> DatasetMetadata:
-        """Of the data."""
+        """Public facts of the data."""
         return _read(self.schema).shape(N)
 
     @property
     def solver(self) -> str | None:
-        """That is asked for by its name."""
+        """The solver that the question names, if it names one."""
         return self.options.get("solver")
 
     def __str__(self) -> str:

@@ -30,13 +30,13 @@ from privest_service.workers.pool import Processes
 
 FORMATS: tuple[Format, ...] = get_args(Format)
 _ENDING: tuple[Format, ...] = ("npy", "npz", "parquet", "arrow", "json")
-"""Of which a piece is seen to be one."""
+"""Formats that mark their end, so that a file cut short is refused."""
 
 _MEMORY, _BYTES, _SECONDS = 2**29, 2**22, 2.0
 _ROWS = 40
 
 _AT_A_TIME = 500
-"""Examples: hypothesis remembers all of a run, in the memory that is bounded."""
+"""Examples in one run of hypothesis, which remembers all of them in bounded memory."""
 
 DRAWN: dict[str, Any] = {
     "deadline": None,
@@ -66,10 +66,13 @@ _KNOWN = (
     *(ValueError, EOFError, OSError, TokenError, BadZipFile, zlib.error, Error, pa.ArrowException),
     *(SyntaxError, OverflowError, NotImplementedError),
 )
-"""What libraries raise at a file that is none; whatever else made a refusal is a fault of ours."""
+"""Errors that libraries raise for a file in no known format. Any other error is a fault of the service."""
 
 _ALSO: dict[str, tuple[type[Exception], ...]] = {"npy": (MemoryError,), "npz": (MemoryError, RuntimeError)}
-"""Likewise, at headers that tell of numbers without end, and at archives that ask for a password."""
+"""Further errors by format.
+
+npy and npz raise them at headers that claim too many numbers, and npz at archives with a password.
+"""
 
 _Schemas = Sequence[dict[str, Any]]
 
@@ -133,7 +136,7 @@ def mangled(draw: st.DrawFn, whole: bytes) -> bytes:
 
 @dataclass
 class Read:
-    """What became of files.
+    """Counts of files that were read, and faults that were found.
 
     Attributes:
         files: that were read.
@@ -201,7 +204,7 @@ def _taken(directory: Path, content: bytes, form: Format, schema: dict[str, Any]
 
 
 def attack_broken(form: Format) -> Read:
-    """The same where the reader has a fault of its own."""
+    """Attack a reader into which a fault was put."""
     with patch.object(ingest_module, "read", lambda *_: iter([1 // 0])):
         return attack(form, 10)
 

@@ -111,7 +111,7 @@ def _findings(chosen: Iterable[Line], long: bool) -> Iterator[tuple[str, Finding
 
 
 def _rows(written: str) -> dict[str, str]:
-    """Of a page, by the names of their lines."""
+    """The rows of a report's page, by the names of their lines."""
     return {row.split("`")[1]: row for row in written.splitlines() if row.startswith("| `")}
 
 

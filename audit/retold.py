@@ -20,7 +20,7 @@ from privest.privacy.gate import Gate
 from privest.records import Records
 
 Run = Callable[[Any, Gate], Any]
-"""An estimator's."""
+"""An estimator's function that runs a plan."""
 
 
 class _Listening(Gate):

@@ -18,7 +18,7 @@ from privest.privacy.noise import NoiseSource, SystemNoise
 from testing.noise import ScaledNoise
 
 ALARM = 1e-9
-"""Of a line that is wrong about the right law."""
+"""Probability that a line rejects the right law."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Law:
 
     @property
     def line(self) -> Line:
-        """Of the report."""
+        """This law as a line of the report."""
         return Line(self.name, self.about, self._run)
 
     def _run(self, long: bool) -> Finding:
@@ -58,7 +58,7 @@ class Law:
 
 
 def _equally_likely(found: NDArray[np.int64], cells: int) -> float:
-    """Of numbers below `cells`, by χ²."""
+    """p-value of numbers below `cells` being equally likely, by χ²."""
     return float(stats.chisquare(np.bincount(found, minlength=cells)).pvalue)
 
 
@@ -81,13 +81,13 @@ def _laplace_length(source: NoiseSource, count: int) -> float:
 
 
 def _laplace_direction(source: NoiseSource, count: int) -> float:
-    """In five dimensions any coordinate of it is Beta(2, 2), from −1 to 1."""
+    """p-value of a Laplace vector's direction: each of five coordinates is Beta(2, 2) on [−1, 1]."""
     drawn = _laplace(source, count)
     return float(stats.kstest(drawn[:, 0] / lengths(drawn), stats.beta(2, 2, -1, 2).cdf).pvalue)
 
 
 def _low_bits(source: NoiseSource, count: int) -> float:
-    """Of the integers that noise is rounded to: as even as if it had no grid."""
+    """p-value of the low bits of the integers that noise is rounded to. They are even, grid or no grid."""
     drawn = Grid(_SCALE * 2.0**-32).quantise(source.draw("gaussian", _SCALE, count))
     return _equally_likely(drawn & 15, 16)
 
@@ -102,7 +102,7 @@ class _Independent(SystemNoise):
 
 
 class _Coarse(SystemNoise):
-    """On a grid eight times as coarse."""
+    """Noise on a grid eight times as coarse."""
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
         """See `NoiseSource`."""
@@ -125,7 +125,7 @@ def _poisson_sizes(source: NoiseSource, count: int) -> float:
 
 
 def _sets(batch: int, source: NoiseSource, count: int) -> float:
-    """Of six records; a batch with one twice is none of them."""
+    """p-value of batches drawn from six records. A batch that has one record twice is not a valid one."""
     known = {frozenset(members): place for place, members in enumerate(combinations(range(6), batch))}
     drawn = [frozenset(source.batch(6, batch / 6, "fixed").tolist()) for _ in range(count)]
     if not known.keys() >= set(drawn):

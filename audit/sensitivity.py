@@ -9,7 +9,7 @@ from privest.privacy.statistic import Statistic
 from testing.neighbours import CASES
 
 _LEAST = 0.9
-"""Share of a diameter that some pair must come to: beyond it, noise is more than privacy asks for."""
+"""Share of the diameter that some pair must reach. Otherwise noise is larger than privacy needs."""
 
 
 def _search(kind: type[Statistic], long: bool) -> Finding:

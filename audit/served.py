@@ -17,13 +17,13 @@ _open = ExitStack()
 
 @cache
 def shipped() -> Server:
-    """As everybody runs it behind a proxy of this machine, on SQLite."""
+    """The service as everybody runs it, behind a proxy of this machine, on SQLite."""
     return _started()
 
 
 @cache
 def faulty(noise: float) -> Server:
-    """The same with this factor of its noise, and the other faults of `audit.faults`."""
+    """The service with its noise times this factor, and with the other faults of `audit.faults`."""
     os.environ[NOISE] = str(noise)
     return _started(sys.executable, "-m", "audit.faulty")
 

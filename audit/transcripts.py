@@ -19,7 +19,7 @@ from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
 _OWN = re.compile(
     r"\b(job|ds|own|anl|key)_[0-9a-f]+\b|(?<!\.)\b[0-9a-f]{16,}\b|\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)"
 )
-"""Ids, digests and times."""
+"""Pattern of ids, digests and times."""
 
 _RANDOM = {"x-request-id", "date", "content-length"}
 """Headers that differ between any two answers; a length follows from the digits of released numbers."""
@@ -60,7 +60,9 @@ def _plain(value: Any) -> Any:
 
 
 def shown(page: httpx.Response, *, answer: bool = False) -> Any:
-    """Likewise of a page, but for numbers in a picture over time and, of an answer's, below its heading.
+    """What a page says, masked as an answer is, and without numbers in a picture over time.
+
+    For the page of an answer the numbers below its heading are left out as well.
 
     Raises:
         RuntimeError: it is none, but the way to another.
@@ -133,7 +135,7 @@ def conversation(server: Server, question: Question, rows: Array) -> Iterator[An
 
 
 def _inline(owner: Caller, question: Question, rows: Array, kind: str, options: dict[str, Any]) -> Any:
-    """The same rows with the question."""
+    """Ask with the same rows sent in the request."""
     body = body_of("", 0.5, **options)
     records = np.where(np.isnan(rows), np.array(None), rows).tolist()
     body["dataset"] = {"inline": {"schema": question.schema, "rows": records}}

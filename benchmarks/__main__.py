@@ -30,7 +30,7 @@ NAMES = (
     "saddles",
     "choosing",
 )
-"""In the order in which all of them are run."""
+"""The benchmarks, in the order in which all of them are run."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

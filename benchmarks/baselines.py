@@ -109,7 +109,7 @@ class Metropolis:
         return state
 
     def many(self, rng: np.random.Generator, count: int) -> Array:
-        """As `sample`, `count` chains side by side, in coordinates: (count, dim)."""
+        """Draw `count` chains side by side, in coordinates: (count, dim)."""
         dim = len(self.axes)
         state, energy = np.zeros((count, dim)), np.zeros(count)
         for _ in range(self.steps):

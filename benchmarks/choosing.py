@@ -134,7 +134,7 @@ def about_rank(shares: Axes, errors: Axes) -> None:
 
 
 def main() -> None:
-    """Draw all four."""
+    """Draw the four pictures."""
     for name, draw, count in (
         ("epsilon", about_epsilon, 2),
         ("radius", about_radius, 1),

@@ -30,10 +30,10 @@ from testing.noise import ScaledNoise, ScriptedNoise
 DIM, DELTA = 5, 1e-6
 _LIMIT = 1.96
 _MANY = 100_000
-"""Rows, for the minimiser."""
+"""Rows for finding the minimiser."""
 
 _MEAN = np.linspace(0.1, 0.5, DIM)
-"""Of binary features."""
+"""Means of the binary features."""
 
 _SLOW = ("clipped", "nag-opt")
 
@@ -54,7 +54,7 @@ class Law:
 
     @property
     def facts(self) -> tuple[Array, Array]:
-        """Mean and scale."""
+        """Mean and scale of the features."""
         if self.features == "binary":
             return _MEAN, np.sqrt(_MEAN * (1 - _MEAN))
         return np.zeros(DIM), np.ones(DIM)
@@ -101,7 +101,7 @@ class Law:
         return np.column_stack([x, labels.astype(float)])
 
     def plan(self, n: int, epsilon: float, **options: Any) -> LogisticPlan:
-        """With the facts of this law public, or with bounds alone where standardisation is private."""
+        """Plan with the facts of this law public, or with bounds alone where standardisation is private."""
         mean, scale = self.bounds if options.get("standardisation") == "private" else self.facts
         shape = LabelledMetadata(
             n,
@@ -133,7 +133,7 @@ class Law:
 
     @cached_property
     def _whole(self) -> Array:
-        """Of many rows as they are."""
+        """The minimiser of many rows without clipping."""
         far = 8 * sqrt(DIM)
         feature_map = FeatureMap(*self.facts, bound=far, constant=0.2, usual=far)
         return _minimised(feature_map, self._many, self.classes, 0.0)
@@ -173,7 +173,7 @@ def coefficients(found: LogisticRegression) -> Array:
 
 @dataclass(frozen=True)
 class Errors:
-    """Of several runs, in units of the stated standard errors: (runs, columns, d + 1).
+    """Errors of several runs, in units of the stated standard errors: (runs, columns, d + 1).
 
     Attributes:
         noise: from the estimate without noise.

@@ -64,7 +64,7 @@ _ASKED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("robust-pca", {"kind": "vectors", "dim": 6}, {"rank": 2}),
     ("logistic-regression", LABELLED, {}),
 )
-"""Of each dataset what is asked of it, its schema, and the choices."""
+"""What is asked of each dataset: the kind of estimate, the schema and the choices."""
 
 
 # The ledger
@@ -76,11 +76,11 @@ class Chain:
     def __init__(self, account: Account, signer: Signer) -> None:
         self.id, self.seq, self.head = account.id, account.seq, account.head
         self.sums = {name: getattr(account, name) for name in entries.SUMS_AFTER}
-        """As they are stored, after the last entry."""
+        """The sums as they are stored, after the last entry."""
         self._signer = signer
 
     def append(self, kind: str, job: str, why: str | None, amounts: Charge, at: datetime) -> Entry:
-        """The next entry."""
+        """Write the next entry."""
         self.seq += 1
         self.sums["queries"] += entries.QUERIES[kind]
         for name, amount in vars(amounts).items():
@@ -107,7 +107,7 @@ class Question:
     """What one of the askers asks of one dataset, again and again."""
 
     values: dict[str, Any]
-    """Of all its jobs."""
+    """Column values that all jobs of the question share."""
     result: str
     why: str
     charge: Charge

@@ -25,7 +25,7 @@ from privest.optim.federated import Federation, Gradient, Projection, iterates
 
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 LEAST = 1e-10
-"""Gradient norm at which runs end."""
+"""Norm of the gradient at which runs end."""
 
 
 @dataclass(frozen=True)
@@ -35,16 +35,16 @@ class Problem:
     space: Embedded
     owners: Sequence[Gradient]
     start: Array
-    """On the manifold."""
+    """First point, on the manifold."""
     steps: int
     step_size: float
     rounds: int
-    """At most; runs end at `LEAST`."""
+    """Most rounds; runs end earlier at `LEAST`."""
     error: Callable[[Array], float] = lambda _: float("nan")
-    """Of the completed matrix, relative."""
+    """Relative error of the completed matrix; not a number for other problems."""
 
     def norm(self, point: Array) -> float:
-        """Of the Riemannian gradient of the mean of the owners' losses."""
+        """Norm of the Riemannian gradient of the mean of the owners' losses."""
         return float(np.linalg.norm(sum(owner(point) for owner in self.owners))) / len(self.owners)
 
 
@@ -86,7 +86,7 @@ class Maps:
 
 @dataclass(frozen=True)
 class Geodesics(Maps):
-    """With the exponential map and its inverse, as the method is stated."""
+    """Maps of the method as it is stated: the exponential map and its inverse."""
 
     def go(self, base: Array, v: Array) -> Array:
         return self.space.exp(base, v)
@@ -146,7 +146,7 @@ METHODS: dict[str, tuple[Method, int]] = {
     "RFedProx": (rfedprox, 1),
     "RFedAvg": (rfedavg, 1),
 }
-"""With the matrices that an owner sends in a round."""
+"""Methods, with the number of matrices that an owner sends in a round."""
 
 COLORS = {"Algorithm 1": "#2a78d6", "RFedSVRG": "#eb6834", "RFedProx": "#178a63", "RFedAvg": "#8a6bbd"}
 
@@ -172,7 +172,7 @@ def synthetic_data(rng: np.random.Generator) -> list[Array]:
 
 
 def synthetic(seed: int, **how: Any) -> Problem:
-    """Its subspace of dimension 5."""
+    """Synthetic data with a subspace of dimension 5."""
     rng = np.random.default_rng(seed)
     return kpca(synthetic_data(rng), 5, rng, **how)
 
@@ -212,14 +212,14 @@ def lrmc(steps: int, step_size: float, rounds: int) -> Problem:
 
 @dataclass(frozen=True)
 class Trace:
-    """Of one run: after each round, beginning with none, the gradient's norm and the seconds so far."""
+    """One run: norm of the gradient and seconds so far, before the first round and after each round."""
 
     norms: Array
     seconds: Array
     matrices: float
-    """That an owner sends in a round."""
+    """Matrices that an owner sends in a round."""
     error: float
-    """At the end."""
+    """Error at the end."""
 
     def rounds(self, level: float) -> int | None:
         """After which the gradient is first no longer than this."""
@@ -250,11 +250,11 @@ NEAREST = 9
 INSTANCES = range(12)
 TAUS = {"digits": (10, 15, 20), "synthetic": (10, 15, 20), "lrmc": (5, 10, 20)}
 MAIN = {"digits": 10, "synthetic": 5, "lrmc": 10}
-"""τ where methods are compared."""
+"""Local steps τ of each problem where methods are compared."""
 
 
 def problem_of(name: str, steps: int) -> Problem:
-    """As in the figures of the paper; what it does not state, η of the completion, is ours."""
+    """Set up a problem as in the paper's figures; η of the completion is ours, as it is not stated."""
     if name == "digits":
         return digits(steps, 3_500)
     if name == "lrmc":
@@ -265,7 +265,7 @@ def problem_of(name: str, steps: int) -> Problem:
 
 
 SHORTER = 3e-3
-"""Another η for the synthetic data than the paper's."""
+"""Step size η for the synthetic data, other than the paper's."""
 
 
 def instance(seed: int, step_size: float = 4e-3) -> Problem:
@@ -353,7 +353,7 @@ TITLES = {
 LINES: dict[str, dict[str, float]] = {method: {"linewidth": 1.6} for method in METHODS} | {
     "RFedSVRG": {"linewidth": 3.6, "zorder": 1.9}
 }
-"""RFedSVRG's beneath those of Algorithm 1, with which they coincide here and there."""
+"""Styles of lines. RFedSVRG's are drawn beneath those of Algorithm 1, with which they partly coincide."""
 
 SHADES = ("#9dc3ec", "#2a78d6", "#123f73"), ("#f6b896", "#eb6834", "#8a3211")
 
@@ -395,7 +395,7 @@ def dash(value: float | None, form: str = ",.0f") -> str:
 
 
 def power(value: float) -> str:
-    """1e-6, not 1e-06."""
+    """Write 1e-6, not 1e-06."""
     return f"{value:.0e}".replace("e-0", "e-") if value < 0.1 else f"{value:.2g}"
 
 

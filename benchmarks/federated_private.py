@@ -35,7 +35,7 @@ RUNS = 60
 EPSILONS = (0.3, 1.0, 3.0, 10.0)
 TAUS = (1, 2, 5, 10)
 ROUNDS = 6
-"""Of descents, as a plan for PCA makes them."""
+"""Rounds of a descent, as a plan for PCA makes them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Problem:
 
     @property
     def delta(self) -> float:
-        """As the service has it, of the smallest owner: the same for all that are compared."""
+        """The δ that the service takes for the smallest owner. It is the same for all that are compared."""
         return min(map(len, self.data)) ** -1.5
 
     def targets(self, epsilons: Sequence[float]) -> list[PrivacyTarget]:
@@ -64,7 +64,7 @@ class Problem:
         return federation.plan(plan_one, shapes, self.targets(epsilons))
 
     def errors(self, plan: Any, runs: int = RUNS) -> Array:
-        """Of so many runs of a plan, each with fresh noise."""
+        """Errors of a number of runs of a plan, each with fresh noise."""
         records = [Records(rows, threads=1) for rows in self.data]
 
         def answer() -> Any:
@@ -114,7 +114,7 @@ def digits(owners: int, *, sort: bool, rank: int = 2) -> Problem:
 
 
 def missed() -> Problem:
-    """The same on the sorted digits, by the share of the variance that two directions can have and miss."""
+    """The sorted digits, measured by the share of the best two directions' variance that an answer misses."""
     problem = digits(10, sort=True)
     rows = np.concatenate(problem.data)
     x = rows / np.linalg.norm(rows, axis=1, keepdims=True)

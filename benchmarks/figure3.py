@@ -24,7 +24,7 @@ from testing.exact_mean import exact_mean
 MAMMALS = Path(__file__).parents[2] / "shared" / "data" / "wordnet_mammals.tsv"
 EPSILONS, DELTA, SEEDS = (0.1, 0.3, 0.5), 1e-6, 3
 MOST_OF_ALL = 2_000
-"""Records up to which the paper's own loops are run as well, which take minutes."""
+"""Most records for which the paper's own loops run as well. They take minutes."""
 
 
 @dataclass(frozen=True)

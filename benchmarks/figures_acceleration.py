@@ -30,13 +30,13 @@ from privest.records import Records
 COUNTS, SCALES, BATCHES = (100, 200, 500, 1000), (1.0, 0.1), (100_000, 1_000)
 N, DIM, PENALTY, EPSILON = 100_000, 20, 0.01, 1.0
 RUNS, OPTIMISED_RUNS = 5, 20
-"""Of what takes all its steps, and of solvers that stop in time."""
+"""Runs of a solver that takes all its steps, and of one that stops early."""
 
 S1 = 40.0
-"""The paper's: two rows of L1 norm 20 at most."""
+"""The paper's S₁: two rows of L1 norm 20 at most differ by as much."""
 
 START = 10.0
-"""Of every weight, as in the authors' code."""
+"""Starting value of every weight, as in the authors' code."""
 
 _CHUNK = 4096
 
@@ -49,7 +49,7 @@ class Problem:
     signs: Array
 
     def gradient(self, points: Array, rows: NDArray[np.int64] | None = None) -> Array:
-        """At (runs, d) points, of all rows or of (runs, m) of them."""
+        """Gradients at (runs, d) points, of all rows or of (runs, m) of them."""
         found = np.zeros_like(points)
         with np.errstate(over="ignore"):
             if rows is None:
@@ -70,7 +70,7 @@ class Problem:
 
     @cached_property
     def least(self) -> float:
-        """F*."""
+        """The least value F*."""
         found = minimize(
             lambda w: float(self.value(w[None])[0]),
             np.zeros(self.features.shape[1]),

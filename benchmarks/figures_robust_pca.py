@@ -28,7 +28,7 @@ from privest.records import Records
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 EPSILON = 0.8
 WEAK, STRONG = 0.5, 1.5
-"""Powers of 1/N: the paper's δ, and our default."""
+"""Powers of 1/N for δ: the paper's, and the default."""
 
 LABELS = {
     "ggd": "dp-GGD",
@@ -45,7 +45,7 @@ FULL = {"sggd": "ggd", "sgd-reaper": "gd-reaper", "smd-reaper": "md-reaper"}
 """The full-batch form of each stochastic solver."""
 
 LONGEST = 1_300
-"""Steps of a geodesic descent after which the paper's have been halved 26 times, and move it no more."""
+"""Most steps of a geodesic descent. The paper's step sizes are halved 26 times by then, too small to move."""
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ class Job:
     inliers: float
     steps: int
     power: float
-    """δ = N^−power."""
+    """Power of the run: δ = N^−power."""
     batch: int
     noise: Literal["certified", "printed"] = "certified"
     marks: tuple[int, ...] = ()
-    """Steps after which the error is wanted, the last one being the end."""
+    """Steps at which the error is recorded; the last is the end of the run."""
     seed: int = 0
 
     @property
     def delta(self) -> float:
-        """Of the run."""
+        """The δ of the run."""
         return self.n**-self.power
 
 
@@ -258,7 +258,7 @@ def label(solver: str) -> str:
 
 
 def saved(figure: Any, name: str) -> None:
-    """Write a picture."""
+    """Save a picture under this name."""
     from matplotlib import pyplot  # noqa: PLC0415 - of the dev group
 
     PICTURES.mkdir(exist_ok=True)
@@ -327,7 +327,7 @@ class Grid:
     name: str
     solvers: Sequence[str]
     rows: Sequence[tuple[str, Callable[[str, Any, Any], Array]]]
-    """A title's end, and the errors of a solver at (x, y)."""
+    """A title's end, and the errors of a solver at (x, y), for each row."""
     cell: Cell
     x: Sequence[Any]
     y: Sequence[Any]
@@ -338,17 +338,17 @@ class Grid:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Of the colours."""
+        """Ends of the colour scale."""
         return (0.0, 1.0) if self.share else (EXACT, 0.5)
 
     def text(self, value: float) -> str:
-        """In a square."""
+        """Text in a square."""
         if self.share:
             return f"{value:.0%}"
         return "≤−12" if value <= EXACT else f"{round(value, 1) + 0.0:.1f}".replace("-", "−")
 
     def values(self, solver: str, errors: Callable[[str, Any, Any], Array]) -> Array:
-        """(y, x) of a panel."""
+        """Values of a panel, (y, x)."""
         return np.array([[self.cell(errors(solver, x, y)) for x in self.x] for y in self.y])
 
 
@@ -462,7 +462,7 @@ def table_1(found: Found) -> str:
 
 
 def deviation(job: Job) -> float:
-    """Of the noise on a coordinate of a mean gradient."""
+    """Standard deviation of the noise on a coordinate of a mean gradient."""
     release = next(r for r in plan(job).releases if r.statistic == "gradient")
     return release.scale / release.divisor
 

@@ -72,13 +72,13 @@ class Case:
     space: Manifold
     distance: float
     runs: int
-    """On each data set."""
+    """Runs on each data set."""
     seeds: int = 5
     center: Array | None = None
 
     @property
     def name(self) -> str:
-        """For people."""
+        """Name for people."""
         return " ".join([self.space.name, *map(str, self.space.params.values())])
 
 
@@ -217,7 +217,7 @@ def overhead() -> str:
 
 
 def travel() -> str:
-    """By what share of the clip one step nears a far-off mean."""
+    """Share of the clip by which one step nears a far-off mean."""
     rng = np.random.default_rng(0)
     space = manifolds.get("spd", dim=11)
     low, high = hessian_bounds(space.curvature, CLIP)

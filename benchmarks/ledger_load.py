@@ -211,7 +211,7 @@ class Recording:
 
 
 def record(directory: Path, url: str, owners: list[tuple[Caller, str]]) -> list[tuple[list[Step], str, str]]:
-    """Of each owner the steps of one charge, its job and its key, by the same application in this process."""
+    """For each owner, record the steps of one charge, its job and its key, in this process."""
     key = directory / "signing.pem"
     key.write_bytes(private_key_pem())
     settings = Settings(

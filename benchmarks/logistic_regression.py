@@ -125,7 +125,7 @@ _UPPER = (
     *(3, 5, 25, 600, 0.04, 0.2, 0.4, 0.06, 0.1, 0.04),
     *(40, 50, 300, 5000, 0.25, 1.5, 1.5, 0.3, 0.8, 0.25),
 )
-"""Of the breast cancer features (radius, texture, ...): means, then errors, then the worst."""
+"""Upper bounds of the breast cancer features (radius, texture, ...): means, then errors, then the worst."""
 
 DATA = (
     Data(
@@ -169,7 +169,7 @@ def in_short(accuracies: list[float]) -> str:
 
 
 def _digest(data: Data) -> str:
-    """Of rows and splits: stored results belong to these."""
+    """Digest of rows and splits, which decides whether stored results belong to them."""
     features, labels = data.loaded
     parts = (features, labels.astype(np.int64), np.packbits(data.train))
     return sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).hexdigest()[:16]
@@ -272,7 +272,7 @@ WITHOUT_FACTS: Mapping[str, Mapping[str, Any]] = {
     "ours, from bounds alone": {},
     "ours, private standardisation": {"standardisation": "private"},
 }
-"""Columns of the second table: what an analyst chooses in each."""
+"""Choices of an analyst in each column of the second table."""
 
 
 def without_facts() -> str:

@@ -257,7 +257,7 @@ QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("dp-SGGD, ε = 10, absolute loss", {"epsilon": 10.0, "solver": "sggd", "loss": "absolute"}),
     ("private, ε = 3, consensus", {"epsilon": 3.0, "consensus": True}),
 )
-"""The first five are drawn."""
+"""Questions of the study; the first five are drawn."""
 
 
 def _written(panels: list[Panel], answers: list[EstimateCommand], people: People) -> tuple[str, str]:

@@ -88,7 +88,7 @@ Found = dict[tuple[str, str, float], list[float]]
 
 
 def flipped(labels: Labels, share: float, of: int, rng: np.random.Generator) -> Labels:
-    """With this share of one class's labels wrong."""
+    """Labels with this share of one class wrong."""
     places = np.flatnonzero(labels == of)
     wrong, labels = rng.choice(places, round(share * len(places)), replace=False), labels.copy()
     labels[wrong] = 1 - of
@@ -180,7 +180,7 @@ def draw(results: Mapping[Case, Found]) -> None:
 SADDLE_RUNS = 100
 RECORDS = 100_000
 REACH = 2.0
-"""Of a coordinate, within which bounds on derivatives hold: the minima are at ±1."""
+"""Range of a coordinate in which the bounds on derivatives hold; the minima are at ±1."""
 
 
 def quartic(dim: int, bent: int) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:

@@ -22,7 +22,7 @@ from privest.records import Records
 
 RUNS = 20
 FIRST_SEED = 1_000
-"""The public start is drawn with seed 0: data drawn with that seed may have it for their true subspace."""
+"""Seed of the first data. Seed 0 draws the public start, which could otherwise be the true subspace."""
 
 Data = tuple[Array, Array]
 """(D, r) basis of the subspace that the inliers lie near, and (n, D) rows."""
@@ -84,7 +84,7 @@ def squared_distance(truth: Array, found: Array) -> float:
 
 
 def pca(rows: Array, rank: int) -> Array:
-    """Not private: leading eigenvectors of the second moment of rows on the sphere."""
+    """Leading eigenvectors of the second moment of rows on the sphere, without privacy."""
     x = normalised(rows)
     return np.linalg.eigh(x.T @ x)[1][:, -rank:]
 
@@ -108,15 +108,15 @@ class Case:
     dim: int
     rank: int
     share: float
-    """Of inliers; for crowds of outliers."""
+    """Share of inliers; only data with crowds of outliers uses it."""
     epsilon: float
     delta: float
     target: float | None = None
-    """Published dp-GGD: `absolute` within 1.5 times, the defaults within 3 times."""
+    """Published error of dp-GGD: `absolute` must be within 1.5 times, the defaults within 3 times."""
     most: float | None = None
-    """For the defaults."""
+    """Largest error of the defaults."""
     of_pca: float | None = None
-    """For the defaults, in errors of PCA."""
+    """Largest error of the defaults, in errors of PCA."""
 
     def drawn(self, seed: int) -> Data:
         rng = np.random.default_rng(FIRST_SEED + seed)
@@ -127,7 +127,7 @@ class Case:
 
     @property
     def size(self) -> str:
-        """For people."""
+        """Size for people."""
         return f"{self.n:,}×{self.dim}, r={self.rank}, ε={self.epsilon:g}"
 
 

@@ -239,11 +239,11 @@ class Outcome:
     left_after: float
     """Gradients asked for before it was ½ away; infinite if it never was."""
     gained: float
-    """Of B, by the answer."""
+    """Share of the loss at the saddle point (B) by which the answer is better."""
     gradient: float
     curvature: float
     error: float
-    """Root mean square, of the gradients on the way."""
+    """Root mean square error of the gradients on the way."""
 
 
 def outcome(problem: Any, run: Descent) -> Outcome:

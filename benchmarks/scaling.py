@@ -35,7 +35,7 @@ from privest_service.estimates.cluster import attempt
 from testing.dask_cluster import Cluster
 
 MEMORY = 1_610_612_736
-"""1.5 GiB, which the runs are held to."""
+"""Memory of 1.5 GiB that the runs are held to, in bytes."""
 
 REPEATS = 3
 _PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
@@ -70,7 +70,7 @@ class Case:
         rows.flush()
 
     def plan(self, n: int) -> str:
-        """As it would be charged."""
+        """Make the plan as it would be charged."""
         kind = KINDS[self.kind]
         ask = {"dataset": {"id": "x"}, "privacy": {"epsilon": 1.0}} | self.options
         options = kind.options(kind.request.model_validate(ask))
@@ -78,7 +78,7 @@ class Case:
         return kind.plans.dump_json(planned).decode()
 
     def steps(self, n: int) -> int:
-        """Of the default plan, which takes more of them the less noise there is."""
+        """Steps of the default plan, which takes more of them the less noise there is."""
         return KINDS[self.kind].plans.validate_json(self.plan(n)).steps
 
 
@@ -190,7 +190,7 @@ def alone(script: str, *args: str) -> tuple[float, int, int]:
 
 
 def run(case: Case, plan: str, path: Path) -> tuple[float, int, int]:
-    """One run of a worker."""
+    """Time one run of a worker."""
     run_token = path.with_suffix(".run_token")
     run_token.touch()
     return alone(_RUN, case.kind, plan, str(run_token), str(path))

@@ -15,7 +15,7 @@ from privest.arrays import Array
 from privest.manifolds import Manifold
 
 Sampler = Callable[[Array, Array], Array]
-"""From a base point and standard normal numbers to a tangent vector."""
+"""A function from a base point and standard normal numbers to a tangent vector."""
 
 CASES: tuple[dict[str, Any], ...] = (
     {"name": "spd", "dim": 11},
@@ -30,7 +30,7 @@ CASES: tuple[dict[str, Any], ...] = (
     {"name": "grassmann", "dim": 1000, "rank": 20},
 )
 BASIS_BYTES = 2e8
-"""The largest basis that is written out."""
+"""Largest basis that is written out, in bytes."""
 
 
 def samplers(space: Manifold) -> dict[str, Sampler]:

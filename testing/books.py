@@ -70,7 +70,7 @@ class Books:
             return self.reserve_in(session, charges)
 
     def reserve_in(self, session: Session, amount_of: dict[int, Charge], name: str | None = None) -> str:
-        """The same in a transaction that does more, under a key of this name."""
+        """Reserve a new job in the caller's transaction, under a key of this name. Returns the job's id."""
         job = self.job()
         name = name or f"{new_id('key')}-{next(_numbers)}"
         key = IdempotencyKey(principal_id="somebody", key=name, body_digest="", job_id=job.id)

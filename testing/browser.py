@@ -186,7 +186,7 @@ class Visitor:
 
     @property
     def faults(self) -> list[str]:
-        """In words: errors in the console, exceptions in scripts, requests to others than the site."""
+        """Errors in the console, exceptions in scripts and requests to other hosts, in words."""
         host = urlsplit(self.site.url).netloc
         foreign = [
             f"request to another host: {url}"

@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def ways_out(others: str, parent: int, listener: int) -> dict[str, Callable[[], Any]]:
-    """By name, each of which ends in an error or a None where it is not possible.
+    """Return ways out of confinement by name. Each raises an error or returns None where it is closed.
 
     Args:
         others: a file of another owner.
@@ -95,7 +95,7 @@ def opened() -> list[int]:
 
 
 def tried(others: str, parent: int, listener: int) -> bytes:
-    """Which ways out there are, and whether what parsing needs is there."""
+    """Try every way out. Say which are open, and whether what parsing needs is there."""
     begun = threading.Thread(target=lambda: Path("by-a-thread").write_text("x"))
     begun.start()
     begun.join()
@@ -122,7 +122,7 @@ def within(folder: str, work: Callable[[], bytes], seconds: float = 60.0, larges
 
 
 def try_all(folder: str, without: list[str], *about: Any) -> dict[str, Any]:
-    """In a worker: without some of what shuts a parser in."""
+    """In a confined worker, without some of its fences: try every way out."""
     with (
         patch.object(
             confinement,
@@ -155,7 +155,7 @@ def remembered(pattern: str) -> list[str]:
 
 
 def loads(folder: str, form: Format, intake: ImportSpec) -> list[str]:
-    """In a worker: which modules the parsing of an upload looks for, whether or not it finds them."""
+    """In a worker: list the modules that parsing an upload looks for, found or not."""
 
     def parsed() -> bytes:
         looked_for = list[str]()
@@ -167,12 +167,12 @@ def loads(folder: str, form: Format, intake: ImportSpec) -> list[str]:
 
 
 def says(folder: str, told: bytes) -> bytes:
-    """In a worker: what comes back of such words."""
+    """In a worker: return what comes back of work that answers these bytes."""
     return within(folder, lambda: told)
 
 
 def outlived(folder: str, tries_to: bool) -> int:
-    """In a worker that is killed meanwhile: a child that never ends, and may try to outlive it."""
+    """In a worker that is killed meanwhile: start a child that never ends, and may try to outlive it."""
 
     def stay() -> bytes:
         if tries_to:
@@ -187,7 +187,7 @@ def outlived(folder: str, tries_to: bool) -> int:
 
 
 def spins(folder: str) -> bytes:
-    """In a worker: what never ends of itself."""
+    """In a worker: run without end."""
 
     def spin() -> bytes:
         while True:
@@ -198,7 +198,7 @@ def spins(folder: str) -> bytes:
 
 
 def fills(folder: str, largest: int) -> tuple[int, str]:
-    """In a worker: how long a file becomes that should be longer, and why not."""
+    """In a worker: write a file that should exceed its limit. Return the length that it reached, and why."""
 
     def fill() -> bytes:
         try:
@@ -213,7 +213,7 @@ def fills(folder: str, largest: int) -> tuple[int, str]:
 
 
 def leaves(folder: str, files: int) -> list[str]:
-    """In a worker: whose owner is changed, before and after work that leaves so many files and its rows."""
+    """In a worker: list files whose owner is changed, before and after work that leaves so many files."""
 
     def leave() -> bytes:
         for name in (*map(str, range(files)), parsing.ROWS):
@@ -230,7 +230,7 @@ class _Rights(ctypes.Structure):
 
 
 def without_rights(folder: str, rights: list[int]) -> tuple[int, list[str]]:
-    """In a worker, which loses these capabilities: the work's user, and what is said to be missing."""
+    """In a worker that loses these capabilities: return the work's user and what is said to be missing."""
     header, held = (ctypes.c_uint32 * 2)(0x20080522, 0), (_Rights * 2)()
     _called("capget", header, held)
     for right in rights:

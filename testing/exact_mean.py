@@ -12,7 +12,7 @@ from privest.manifolds import Manifold
 from privest.records import Records, blocks
 
 _SHORTER = 0.9
-"""What a step by the secant must make of the shortest gradient so far."""
+"""Factor of the shortest gradient so far that a secant step must reach."""
 
 
 class ExactMean(NamedTuple):

@@ -20,7 +20,7 @@ from privest_service.database import Database
 from privest_service.workers.service import Workers
 
 SECRET = "sk-4711-0815"  # noqa: S105
-"""A row, a key, an estimate: what no log may hold."""
+"""Stands for a row, a key or an estimate: what no log may hold."""
 
 
 def _raise(*_: object) -> None:
@@ -103,7 +103,7 @@ FAULTS: dict[str, Callable[[Request], Any]] = {
     "late": _late,
     "worker": _worker,
 }
-"""By the path on which they wait."""
+"""The faults, by the request path that triggers each."""
 
 
 def _with_faults(plain: Callable[..., FastAPI]) -> Callable[..., FastAPI]:

@@ -47,20 +47,20 @@ _ASKED: dict[str, tuple[str, dict[str, Any]]] = {
 """What is asked of datasets of a kind."""
 
 _STEPS = (0.5, 0.75, 1.0, 1.5, 2.0)
-"""Sizes of ε that somebody asks with, in units that make the past cost what it shall."""
+"""Sizes of ε with which somebody asks, in a unit chosen so that the past costs the planned amount."""
 
 _DELTA = 1e-6
 
 
 @dataclass(frozen=True)
 class _Habit:
-    """When somebody asks, and how much for."""
+    """When somebody asks, and how large the ε is."""
 
     share: float
     days: tuple[float, ...]
-    """Weights from Monday on."""
+    """Weights of the days, from Monday on."""
     weeks: tuple[float, ...]
-    """Weights of weeks, over and over."""
+    """Weights of the weeks, which repeat."""
     hours: tuple[float, float]
     sizes: tuple[float, ...]
     """Weights of `_STEPS`."""

@@ -22,7 +22,7 @@ EXTREMES = (
     *(0.0, 5e-324, 1e-310, 1e-160, 1e-155, 1e-20, 1.0, -1.0, 1e20, 1e149, 1e153, 1e155, 1e300, 1.79e308),
     *(inf, -inf, nan),
 )
-"""Numbers near the ends of float64, or of where squares stay in it, and what is no number."""
+"""Numbers near the ends of float64 or of where their squares stay finite, and values that are no numbers."""
 
 
 # Points of a manifold
@@ -168,7 +168,7 @@ FEATURE_MAPS = {
     "plain": FeatureMap(np.zeros(FEATURES), np.ones(FEATURES), 1.0, 0.0, 1.0),
     "standardised": FeatureMap(np.array([1.0, -2.0, 0.0]), np.array([0.1, 3.0, 1e6]), 0.7, 0.25, 2.0),
 }
-"""By which rows of three features are clipped."""
+"""Feature maps by which rows of three features are clipped."""
 
 
 def hostile_records(feature_map: FeatureMap, labels: Sequence[float]) -> Array:

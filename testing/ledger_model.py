@@ -45,7 +45,7 @@ class LedgerModel(RuleBasedStateMachine):
             self.limits[self.books.open(limits)] = limits
         self.spent: dict[int, tuple[int, ...]] = dict.fromkeys(self.limits, (0, 0, 0, 0))
         self.unknown: set[tuple[int, int]] = set()
-        """Accounts, and which of their sums came to the cap once."""
+        """Accounts with those of their sums that reached the cap once."""
         self.frozen_by: str | None = None
         self.reserved: dict[str, dict[int, Charge]] = {}
         self.claimed: list[str] = []

@@ -191,14 +191,14 @@ class Case:
     wide: tuple = ()
     """Base points and errors."""
     wider: tuple = ()
-    """The same, for what needs no logarithm: there it loses too many digits."""
+    """Further base points and errors for what needs no logarithm, which loses too many digits there."""
     isometry: Callable = rotation
     reach: Callable = lambda _: inf
-    """Up to which length the logarithm undoes the exponential."""
+    """Length up to which the logarithm undoes the exponential."""
     near: str = ""
-    """Why the logarithm is asked for points within reach alone."""
+    """Reason why the logarithm is tested within reach alone."""
     not_parallel: str = ""
-    """Why transport from the reference is a linear isometry and no more."""
+    """Reason why transport from the reference is no more than a linear isometry."""
     space: Manifold = None  # pyright: ignore[reportAssignmentType] - made of the name, unless it is given
 
     def __post_init__(self):
@@ -228,7 +228,7 @@ class Case:
         return v.reshape(*v.shape[: v.ndim - base.ndim], -1) @ basis.T @ metric
 
     def points(self, rng, base, count):
-        """Whose logarithm at `base` is defined."""
+        """Points whose logarithm at `base` is defined."""
         if not self.near:
             return points(self.space, rng, count)
         lengths = rng.uniform(0, self.reach(base), count)

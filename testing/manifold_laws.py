@@ -127,7 +127,7 @@ def transport_is_a_linear_isometry(case, rng):
 
 
 def transport_is_parallel(case, rng):
-    """It carries the geodesic along itself, and any vector where a pole ladder carries it."""
+    """Transport carries a geodesic's direction along itself, and any vector as a pole ladder does."""
     if case.not_parallel:
         pytest.skip(case.not_parallel)
     space, small = case.space, 1e-3
@@ -249,7 +249,7 @@ def short_ways_agree_with_long_ways(case, rng):
 
 
 def curvature(space, base, u, v):
-    """Of the plane of two orthogonal unit vectors.
+    """Sectional curvature of the plane of two orthogonal unit vectors.
 
     By the law of cosines to fourth order: c² = a² + b² − 2ab·cos γ − (K/3)·a²b²·sin²γ.
     """

@@ -50,11 +50,11 @@ from testing.hostile_rows import FEATURE_MAPS, FEATURES
 from testing.leading_eigenvector import LeadingEigenvector
 
 _FOUND = 0.97
-"""Share at which the quick search ends; the long one goes on."""
+"""Share of the bound at which the quick search ends. The long search goes on."""
 
 _CLIMB: Any = {"maxfun": 1_500}
 _STARTS = 24, 40
-"""Of a quick search at most, and of a long one."""
+"""Most starts of a quick search, and of a long one."""
 
 
 @dataclass(frozen=True)

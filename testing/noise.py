@@ -49,11 +49,11 @@ class ScaledNoise(SystemNoise):
 
 
 class RecordedNoise(ScaledNoise):
-    """Such noise, which writes down what it was asked for.
+    """Scaled noise that records what it was asked for.
 
     Args:
-        factor: as above.
-        seed: as above.
+        factor: see `ScaledNoise`.
+        seed: see `ScaledNoise`.
 
     Attributes:
         drawn: what was asked for, noise and batches in their order.
@@ -106,5 +106,5 @@ class ScriptedNoise:
         return np.zeros(size, dtype=np.int64)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """In the order of the file."""
+        """Return records in the order of the file."""
         return np.arange(n)

@@ -1,4 +1,4 @@
-"""Which pages of the documentation are run together."""
+"""Names the pages of the documentation that tests run together."""
 
 PAGES_OF_CALLS = ("docs/data.md", "docs/several-owners.md", "docs/ledger.md")
-"""They show the calls that the README leaves to them, and go on in its shell."""
+"""Pages that show the calls which the README leaves out. They run in the README's shell."""

@@ -25,7 +25,7 @@ from testing.server import HANG_GUARD
 
 SPACING = 2.0**-30
 SECRET = "row-value-4711"  # noqa: S105
-"""What no log may hold."""
+"""A row's value, which no log may hold."""
 
 
 def _wait_for(found: Callable[[], bool]) -> None:
@@ -83,7 +83,7 @@ def sums(directory: str, records: OpenRows | None = None) -> str:
 
 
 def greedy(size: str, records: OpenRows | None = None) -> str:
-    """Take so much memory."""
+    """Take this many bytes of memory."""
     return str(np.ones(int(size), dtype=np.uint8)[-1])
 
 
@@ -100,7 +100,7 @@ def explode(directory: str, records: OpenRows | None = None) -> str:
 
 
 def leave(directory: str, records: OpenRows | None = None) -> str:
-    """Fail in another way."""
+    """Fail with `SystemExit`, which is no `Exception`."""
     raise SystemExit(SECRET)
 
 
@@ -138,7 +138,7 @@ def faults(_: str, records: OpenRows | None = None) -> str:
 
 
 def pid(_: str, records: OpenRows | None = None) -> str:
-    """Of the worker."""
+    """Process id of the worker."""
     return str(os.getpid())
 
 
@@ -152,7 +152,7 @@ def _opened(records: OpenRows | None, path: str) -> Records:
 
 @dataclass(frozen=True)
 class Exploding:
-    """No sum."""
+    """A statistic whose sum fails."""
 
     secret: str
 

@@ -175,7 +175,7 @@ def all_pages(anna: Hospital) -> list[tuple[str, int]]:
 
 
 class Markup(HTMLParser):
-    """Of a page: its elements with their attributes, and what stands between script and style tags."""
+    """Parses a page: its elements with their attributes, and what stands in script and style tags."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class Markup(HTMLParser):
 
     @property
     def token(self) -> str:
-        """Of the session, as the first form has it."""
+        """The session's token, as the first form on the page has it."""
         return next(
             given["value"] or ""
             for tag, given in self.elements

@@ -58,7 +58,7 @@ def told_apart(n: int = 2000, classes: int = 2, *, apart: float) -> np.ndarray:
 
 
 HANG_GUARD = 300.0
-"""Seconds after which a test gives up waiting for something that will not come.
+"""Seconds after which a test stops waiting for something that will not come.
 
 No test promises that something is done sooner: a busy machine may take that long and the test still passes.
 """
@@ -88,7 +88,7 @@ def private_key_pem() -> bytes:
 
 
 def free_address() -> str:
-    """Of this machine, where nobody listens."""
+    """Return an address of this machine on which nobody listens."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{probe.getsockname()[1]}"
@@ -199,7 +199,7 @@ class Server:
 
 
 PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""For clients of servers without TLS: contexts of their own would read all certificates of this machine."""
+"""TLS context for clients of servers without TLS. A client's own would read all certificates."""
 
 
 @cache
@@ -386,7 +386,7 @@ SIGNER = Signer(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )
 )
-"""Of ledgers that tests write themselves, the same in every process."""
+"""Signs ledgers that tests write themselves; every process has the same key."""
 
 
 def books_balance(server: "Server") -> bool:

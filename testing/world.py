@@ -48,7 +48,7 @@ PATHS = {
     "failed": ["reserved", "claimed", "failed"],
     "voided": ["reserved", "voided"],
 }
-"""How a job may have come to its state."""
+"""States of a job, and the ways that lead to each."""
 
 
 def _request(dataset: str) -> Any:
@@ -63,7 +63,10 @@ def _cost() -> Charge:
 
 
 COST = _cost()
-"""Of every request in a `World`. Processes that are forked with it need not load what planning needs."""
+"""Charge for every request in a `World`.
+
+It is computed once: processes that are forked need not load the planning code.
+"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class World:
             datasets.revoke_grant(session, self.dataset, self.analyst)
 
     def accounts(self, session: Session) -> list[Account]:
-        """Of the owner, of the dataset, of the grant: in any window."""
+        """Accounts of the owner, of the dataset and of the grant, in every window."""
         theirs = select(Account).where(Account.owner_id == self.owner)
         return list(session.scalars(theirs.order_by(Account.scope.desc(), Account.window)))
 

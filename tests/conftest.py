@@ -160,7 +160,7 @@ def database_url(backend: str, new_database: Callable[[str], str]) -> str:
 
 @pytest.fixture
 def database(database_url: str) -> "Iterator[Database]":
-    """The same, connected."""
+    """A connection to a fresh database of this backend."""
     from privest_service.database import Database
     from testing.server import SIGNER
 

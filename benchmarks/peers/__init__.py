@@ -1,4 +1,4 @@
-"""Other packages, in their own locked environment, and how its scripts are called."""
+"""Runs other packages in their own locked environment."""
 
 import json
 import os

@@ -26,7 +26,7 @@ from scipy.special import expit, softmax
 from scipy.stats import norm
 
 TRIALS = 40
-"""Splits on which settings are compared; fewer for many classes, where a run takes long."""
+"""Most splits on which settings are compared. Many classes have fewer, as a run takes long."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,10 @@ class Case:
         return Case(self.x, self.y, self.train[:count], self.epsilons, self.delta)
 
     def accuracies(self, scores):
-        """Of (splits, n) scores of the second class, or (splits, n, classes) of each, on the test records."""
+        """Accuracy on the test records of each split.
+
+        The scores are (splits, n) of the second class, or (splits, n, classes) of each class.
+        """
         said = scores > 0 if scores.ndim == 2 else scores.argmax(axis=-1)
         return ((said == self.y) & ~self.train).sum(axis=1) / (~self.train).sum(axis=1)
 

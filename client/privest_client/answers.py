@@ -26,7 +26,7 @@ class Estimate:
 
     @property
     def id(self) -> str:
-        """Of the job, under which the answer stays to be had."""
+        """The id of the job, under which the answer can be read again."""
         return self.job.id
 
     @property
@@ -151,12 +151,15 @@ class LinearClassifier(Estimate):
 
     @property
     def intercept(self) -> Array:
-        """() or (classes,)."""
+        """The intercept, of shape () or (classes,)."""
         return np.array(self.job.estimate.intercept)
 
     @property
     def standard_errors(self) -> Array:
-        """Of coefficients and, last, the intercept: by the noise, and by sampling where that is known."""
+        """Standard errors of the coefficients and, last, the intercept.
+
+        They include the noise, and the sampling of rows where its share is known.
+        """
         noise = np.array(self.job.estimate.noise.standard_errors)
         if self.job.estimate.sampling is None:
             return noise
@@ -186,7 +189,7 @@ class Score(Estimate):
 
     @property
     def standard_error(self) -> float:
-        """By the noise and by the sampling of rows."""
+        """Standard error from the noise and from the sampling of rows."""
         return float(np.hypot(self.job.estimate.standard_error, self.job.estimate.sampling_error))
 
 

@@ -13,7 +13,7 @@ import httpx
 from privest_client.errors import KNOWN, Problem, UnexpectedAnswer, Unreachable
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds between tries, where the service names none."""
+"""Seconds between tries where the service names no pause."""
 
 _LONGEST = 60.0
 
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Pause:
-    """So many seconds of waiting."""
+    """A wait for a number of seconds."""
 
     seconds: float
 

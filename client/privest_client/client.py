@@ -20,7 +20,7 @@ T = TypeVar("T")
 _NAME = f"privest-client/{version('privest-client')}"
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 _WAIT = 600.0
-"""Seconds that an estimate is waited for, unless told otherwise."""
+"""Seconds to wait for an estimate, unless told otherwise."""
 
 
 class _Face:
@@ -90,7 +90,7 @@ class Client(_Face, Estimates):
             return cast("T", end.value)
 
     def me(self) -> models.PrincipalView:
-        """Whose key this is."""
+        """Return the role and the id of the caller."""
         return self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
 
     def budget(self, owner: str | None = None) -> Budget:
@@ -276,7 +276,7 @@ class AsyncClient(_Face, AsyncEstimates):
             return cast("T", end.value)
 
     async def me(self) -> models.PrincipalView:
-        """Whose key this is."""
+        """Return the role and the id of the caller."""
         return await self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
 
     async def budget(self, owner: str | None = None) -> Budget:

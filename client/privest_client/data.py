@@ -45,7 +45,7 @@ class Upload:
 
     @property
     def media(self) -> str:
-        """Content type."""
+        """The content type."""
         return _MEDIA[Path(self.name).suffix]
 
 
@@ -178,25 +178,25 @@ class Counted(io.RawIOBase):
         self._file, self._told = file, told
 
     def read(self, size: int = -1) -> bytes:
-        """As of the file."""
+        """Read from the file."""
         content = self._file.read(size)
         self._told(len(content))
         return content
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """As of the file."""
+        """Move in the file."""
         return self._file.seek(offset, whence)
 
     def tell(self) -> int:
-        """As of the file."""
+        """Position in the file."""
         return self._file.tell()
 
     def seekable(self) -> bool:
-        """Always."""
+        """Uploads can be repeated, so this is always true."""
         return True
 
     def readable(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
 

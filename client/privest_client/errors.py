@@ -29,7 +29,7 @@ class JobFailed(PrivestError):
 
 
 class StillRunning(PrivestError):
-    """The time to wait is over, and the job is not. `client.wait(job)` waits on, and charges nothing.
+    """The time to wait is over, and the job is not done. `client.wait(job)` waits on and charges nothing.
 
     Attributes:
         job: its id.
@@ -41,7 +41,7 @@ class StillRunning(PrivestError):
 
 
 class AnswerWithheld(PrivestError):
-    """Another one asked, and the answer is not for the owner of the data, who may see what it cost.
+    """Somebody else asked the question, so the owner of the data sees what it cost, but not the answer.
 
     Attributes:
         job: as it stands.
@@ -117,13 +117,13 @@ class DatasetInvalid(Problem):
 
 
 class BudgetExceeded(Problem):
-    """It costs more than is left."""
+    """A query costs more than is left of the budget."""
 
     advice = "ask for a smaller ε (`plan` is free), or the owner for a higher limit; nothing was charged"
 
 
 class AccountFrozen(Problem):
-    """The budget is frozen."""
+    """The budget is frozen, so no query can be charged."""
 
     advice = "only the owner or an administrator can end that; nothing was charged"
 
@@ -135,13 +135,13 @@ class TooLarge(Problem):
 
 
 class TooManyRequests(Problem):
-    """Too often."""
+    """The caller asks too often."""
 
     advice = "ask again later, with the same idempotency key"
 
 
 class Unavailable(Problem):
-    """Not now."""
+    """The service cannot answer now."""
 
     advice = "ask again later, with the same idempotency key: nothing is charged twice"
 
@@ -163,7 +163,7 @@ KNOWN: dict[str, type[Problem]] = {
     "too-many-requests": TooManyRequests,
     "unavailable": Unavailable,
 }
-"""By the end of a problem document's type."""
+"""Errors by the last part of a problem document's type."""
 
 
 def _place(fault: dict[str, Any]) -> str:

@@ -302,7 +302,7 @@ class Heads(BaseModel):
 
 class Health(BaseModel):
     """
-    That a probe was answered.
+    The answer to a probe.
     """
 
     status: Annotated[str | None, Field(title='Status')] = 'ok'
@@ -920,7 +920,9 @@ class SphereSpace(BaseModel):
 
 class SpreadView(BaseModel):
     """
-    Of the coefficients and, last, the intercept; with more than two classes one for each class.
+    How far the coefficients and, last, the intercept may be off.
+
+    With more than two classes there is one set of numbers for each class.
     """
 
     standard_errors: Annotated[
@@ -977,7 +979,9 @@ class SubspaceUncertainty(BaseModel):
 
 class Unit(BaseModel):
     """
-    Whose a row is. All rows of one unit are one record: their mean is its contribution, clipped as one.
+    The person or other unit that a row belongs to.
+
+    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
 
     A record has as many places for rows, over which those of a unit are spread evenly.
     """
@@ -1062,7 +1066,7 @@ class Fault(BaseModel):
 
 class ProblemDocument(BaseModel):
     """
-    RFC 9457.
+    A problem document as in RFC 9457.
     """
 
     type: Annotated[str, Field(title='Type')]
@@ -1294,7 +1298,9 @@ class SphereSpaceInput(BaseModel):
 
 class UnitInput(BaseModel):
     """
-    Whose a row is. All rows of one unit are one record: their mean is its contribution, clipped as one.
+    The person or other unit that a row belongs to.
+
+    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
 
     A record has as many places for rows, over which those of a unit are spread evenly.
     """

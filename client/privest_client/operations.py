@@ -34,7 +34,7 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 M = TypeVar("M", bound=BaseModel)
 
 Told = Callable[[str], None]
-"""Is told the state of a job whenever it was asked for."""
+"""A function that is told the state of a job whenever it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def id_of(thing: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays as lists."""
+    """Turn arrays into lists."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"{type(value).__name__} is not JSON")

@@ -132,7 +132,7 @@ class Plan(_Shown):
 
     @property
     def expected_error(self) -> Any:
-        """By the noise, from public facts."""
+        """Error that the noise is expected to cause, from public facts alone."""
         return self.told.expected_error
 
     @property

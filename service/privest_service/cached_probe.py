@@ -9,14 +9,14 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 KEPT = 1.0
-"""Seconds for which what was seen is taken to be so."""
+"""Seconds for which the result of a health check stands."""
 
 PATIENCE = 1.5
-"""Seconds after which a look that did not come to an end is one that saw nothing."""
+"""Seconds to wait for a health check before treating it as failed."""
 
 
 class CachedProbe(Generic[T]):
-    """A look in a thread of its own: one at a time, so that looks that hang never pile up.
+    """Runs a check in a thread of its own, one at a time, so that checks that hang never pile up.
 
     Args:
         look: what is done; if it raises, nothing was seen.
@@ -30,7 +30,7 @@ class CachedProbe(Generic[T]):
         self._last: Future[T] | None = None
 
     def begin(self) -> tuple[Future[T], float]:
-        """What was just seen or is being looked at, and for how many seconds it has been."""
+        """Return the latest check and the seconds since it began. An outdated one is begun anew."""
         with self._lock:
             age = time.monotonic() - self._begun
             if self._last is None or (self._last.done() and age >= self._kept):
@@ -39,7 +39,7 @@ class CachedProbe(Generic[T]):
             return self._last, age
 
     def seen(self) -> T | None:
-        """What was just seen, or is in time; for threads."""
+        """Return the latest result, or None if the check fails or takes too long. For threads."""
         under_way, age = self.begin()
         try:
             return under_way.result(max(0.0, PATIENCE - age))

@@ -275,7 +275,7 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
 
 
 def _count(number: int, one: str, more: str = "") -> str:
-    """So many of something."""
+    """A number and its noun, in the singular or the plural."""
     return f"{number} {one if number == 1 else more or one + 's'}"
 
 

@@ -19,7 +19,7 @@ router = APIRouter(tags=["operations"])
 
 
 class Health(BaseModel):
-    """That a probe was answered."""
+    """The answer to a probe."""
 
     status: str = "ok"
 

@@ -31,7 +31,7 @@ Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
 
 EXACT = 2**53 - 1
-"""The largest whole number that JSON holds exactly, and so its canonical form, which keys are bound to."""
+"""Largest whole number that JSON holds exactly. Keys are bound to the canonical form of JSON."""
 
 
 def _numbers(given: Any, depth: int = 0) -> Any:
@@ -48,7 +48,7 @@ Point = Annotated[list[Any], AfterValidator(_numbers)]
 
 
 _MOST_FIELDS = 100
-"""Of one object; more than any has here."""
+"""Most fields of one object in a request; no object here has as many."""
 
 
 def like(example: Any, *others: type) -> BeforeValidator:

@@ -38,45 +38,45 @@ class Limit:
 
 
 REQUESTS = Limit("requests under way", 128, 1024)
-"""From the head to the end of the answer: streams and long waits, too."""
+"""Requests from the head to the end of the answer, with streams and long waits."""
 
 WAITS = Limit("answers waited for", 64, 512)
-"""Requests with `Prefer: wait`. Whoever finds no place is answered at once: a preference is a wish."""
+"""Requests with `Prefer: wait`. A caller that finds no place is answered at once."""
 
 JOB_STREAMS = Limit("streams of jobs' states", 12, 256)
 PAGE_STREAMS = Limit("open pages", 12, 256)
 
 UPLOADS = Limit("datasets being registered", 8, 32)
-"""Files spill over to the disk as they arrive, before anything is known of them."""
+"""Uploads. Their files go to the disk as they arrive, before anything is known of them."""
 
 EXPORTS = Limit("exports", 2, 4)
-"""Each holds a connection to the database for as long as it is written."""
+"""Exports. Each holds a connection to the database for as long as it is written."""
 
 VERIFICATIONS = Limit("verifications", 1, 4)
 
 PLANS = Limit("plans", 4, 8)
-"""Made by a worker: each has a thread wait for it."""
+"""Plans that a worker makes. A thread waits for each."""
 
 FREE_PLANS = Limit("plans", 4, 6)
-"""Plans that are only looked at: fewer than all, so that what is to be charged finds a place."""
+"""Plans that are only looked at. They are limited to fewer, so that plans to be charged find a place."""
 
 THREADS = 6
-"""Threads of one caller at a time, and so its connections to the database; more waits for its turn."""
+"""Most threads, and so database connections, that one caller holds at a time. Further work waits."""
 
 LONG = 2**14
-"""Bytes from which on a document is read in a thread: in the event loop everybody would wait for it."""
+"""Bytes from which on a document is read in a thread: in the event loop all callers would wait for it."""
 
 CONNECTIONS = 16
-"""To the database, of this process."""
+"""Most connections of this process to the database."""
 
 _STRANGERS = 8
-"""Threads in which callers are recognised, and which none of them can hold once that is done."""
+"""Threads that recognise callers. A caller cannot hold one after that."""
 
 _BODIES, _ALL_BODIES = 4, 32
-"""How many bodies of the largest size may be in memory: of one caller's requests, and of all."""
+"""Most bodies of the largest size in memory: of one caller's requests, and of all callers'."""
 
 _ALL = ""
-"""Under which what all hold is counted."""
+"""Name under which the counts of all callers together are kept."""
 
 _turns: ContextVar[asyncio.Semaphore | None] = ContextVar("turns", default=None)
 """The present caller's turns for threads; the service itself needs none."""

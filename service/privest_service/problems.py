@@ -23,7 +23,7 @@ class Fault(BaseModel):
 
 
 class ProblemDocument(BaseModel):
-    """RFC 9457."""
+    """A problem document as in RFC 9457."""
 
     type: str
     title: str
@@ -154,14 +154,14 @@ class UnsupportedMediaType(Problem):
 
 
 class TooManyRequests(Problem):
-    """Not so often."""
+    """A caller asks too often."""
 
     slug, status = "too-many-requests", HTTPStatus.TOO_MANY_REQUESTS
     title = "Too many requests"
 
 
 class Unavailable(Problem):
-    """Not now; perhaps some seconds later."""
+    """The service cannot answer now. It may in some seconds."""
 
     slug, status, title = "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "Not possible at the moment"
 

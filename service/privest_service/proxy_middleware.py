@@ -13,7 +13,7 @@ from privest_service.problems import UnsupportedMediaType, blank
 Network = IPv4Network | IPv6Network
 
 LONGEST_HEAD = 2**16
-"""Bytes of a request before its body."""
+"""Most bytes of a request before its body."""
 
 
 def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) -> ASGIApp:

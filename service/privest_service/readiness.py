@@ -21,10 +21,10 @@ _STORE = "the data directory cannot be written"
 _WORKERS = "the workers are down"
 
 _WORKER_KEPT = 10.0
-"""Seconds for which one worker that could be started tells of others: it takes 20 ms."""
+"""Seconds for which one worker that could be started stands for all. Starting one takes 20 ms."""
 
 _WORKER_PATIENCE = 20.0
-"""Seconds that one may take: before the first, all is imported that workers need."""
+"""Seconds to wait for a worker to start. The first has to import all that workers need."""
 
 log = structlog.get_logger()
 

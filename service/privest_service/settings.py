@@ -20,7 +20,7 @@ from privest_service.signing import Signer, new_signing_key
 Algorithm = Literal[
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519"
 ]
-"""Of signatures; none where who verifies could sign, too."""
+"""Signature algorithms of tokens. Only those where the party that verifies cannot sign are listed."""
 
 _SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
 
@@ -186,22 +186,22 @@ class Settings(BaseSettings):
     """Seconds in which a client that is waited for has to bring or take 4 KiB; looked at as often."""
 
     token_issuer: str = ""
-    """Whose tokens are taken besides keys (`iss`); default: nobody's."""
+    """Issuer (`iss`) whose tokens are accepted besides keys; default: none."""
 
     token_keys: Annotated[str, AfterValidator(_key_set)] = ""
     """Address (https) or file of that issuer's key set."""
 
     token_audience: str = "privest"  # noqa: S105 - no password
-    """That tokens must be meant for (`aud`)."""
+    """Audience (`aud`) that a token must name."""
 
     token_algorithms: Annotated[tuple[Algorithm, ...], Field(min_length=1)] = ("RS256", "ES256")
-    """Of their signatures."""
+    """Signature algorithms that a token may use."""
 
     token_claim: str = "privest"  # noqa: S105 - no password
-    """That holds the id of an owner or an analyst."""
+    """Claim that holds the id of an owner or an analyst."""
 
     token_scope_prefix: str = "privest:"  # noqa: S105 - no password
-    """Of scopes in a token's `scope` that are meant for this service."""
+    """Prefix of those scopes in a token's `scope` that are meant for this service."""
 
     @model_validator(mode="after")
     def _issuer_has_keys(self) -> "Settings":

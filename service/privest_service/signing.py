@@ -43,7 +43,7 @@ def signer_of(session: Session) -> Signer:
 
 
 def key_id(public_key: str) -> str:
-    """By which entries name the key that signed them: the beginning of its digest."""
+    """The name of a signing key in entries: the beginning of the digest of its public key."""
     return hashlib.sha256(base64.b64decode(public_key)).hexdigest()[:16]
 
 

@@ -10,7 +10,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from privest_service.problems import blank
 
 _LEAST = 4096
-"""Bytes that whoever is waited for has to bring, or to take, from one look to the next."""
+"""Fewest bytes that a client must bring or take between two looks while it is waited for."""
 
 
 class PacedProtocol(H11Protocol):
@@ -28,24 +28,24 @@ class PacedProtocol(H11Protocol):
         self._patience = patience
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Begin to look."""
+        """Begin to watch the client."""
         super().connection_made(transport)
         self._brought, self._took, self._left = 0, 0, 0
         self._awaited: tuple[str, object] | None = None
         self._next = self.loop.call_later(self._patience, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """And end."""
+        """Stop watching the client."""
         self._next.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """It brought something."""
+        """Count bytes that the client sent."""
         self._brought += len(data)
         super().data_received(data)
 
     def resume_writing(self) -> None:
-        """It took most of what waited for it."""
+        """Count bytes that the client took, once most of what waited for it is gone."""
         self._took += _LEAST
         super().resume_writing()
 

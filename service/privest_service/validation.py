@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from privest_service.problems import Fault
 
 MOST_FAULTS = 20
-"""Told at a time."""
+"""Most faults that are reported at a time."""
 
 NO_JSON = "is not JSON, or names a field twice"
 
@@ -47,7 +47,7 @@ _RULES = {
     "string_too_long": "must have at most {max_length} characters",
     "string_pattern_mismatch": "must match {pattern}",
 }
-"""What is said of a kind of validation error: by limits of the interface, never by what was submitted."""
+"""Texts for validation errors by kind. They tell limits of the interface, never what was submitted."""
 
 _ONE_OF = "must be one of: "
 
@@ -109,7 +109,7 @@ def _place(error: Any, given: Any) -> str | None:
 
 
 def rule_of(error: Any) -> str:
-    """Which rule a validation error breaks, in plain words."""
+    """Return the rule that a validation error breaks, in plain words."""
     limits = error.get("ctx", {})
     for listed in ("expected_tags", "expected"):
         if known := _quoted(str(limits.get(listed, ""))):

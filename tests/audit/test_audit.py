@@ -157,7 +157,7 @@ def test_lines_are_listed_by_the_module_in_a_checkout():
 
 
 def test_every_test_that_is_to_see_a_fault_exists():
-    """By its file and name; the parameters in brackets are looked at where the fault is tried."""
+    """Each killer is found by its file and name; its parameters are checked where the fault is tried."""
     killers = {mutant.killer for mutant in mutants.MUTANTS if "::" in mutant.killer}
     planted = {f"{planted.file}::{planted.test}" for planted in mutants.PLANTED}
     assert len(killers) > 20

@@ -47,13 +47,13 @@ def backend() -> str:
 
 @pytest.fixture
 def owner(server: Server) -> Caller:
-    """With a budget."""
+    """An owner with a budget."""
     return server.owner(epsilon=50.0, delta=1e-3)
 
 
 @pytest.fixture
 def client(server: Server, owner: Caller) -> Iterator[Client]:
-    """Of that owner."""
+    """A client with the owner's key."""
     with Client(server.url, owner.key, progress=False) as made:
         yield made
 
@@ -281,7 +281,7 @@ def test_a_file_of_numbers_needs_its_first_line_told(
 
 
 def test_a_service_that_counts_otherwise_is_told_of(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the service of before did, which took the names of these columns for a record."""
+    """The service of an earlier version did so: it took the names of these columns for a record."""
     monkeypatch.setattr(data, "_line", lambda _: "0,1\n2,3\n")
     with pytest.raises(SchemaMismatch, match="counted 7 records and the data have 6 rows") as told:
         client.datasets.upload(FRAMES["no names"], PAIRS)

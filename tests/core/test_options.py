@@ -13,7 +13,7 @@ from privest.options import Doc, Option, Options, declared
 
 @dataclass(frozen=True)
 class Choices(Options):
-    """Some."""
+    """Options with a few fields."""
 
     count: Annotated[int, Option("how many", ge=1, le=9)]
     share: Annotated[float | None, Option("how much", gt=0, le=1)] = None

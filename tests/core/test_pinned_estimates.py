@@ -126,7 +126,7 @@ def _estimate(name: str) -> dict[str, Any]:
 
 
 def _joint() -> dict[str, Any]:
-    """One over two owners."""
+    """An estimate over two owners."""
     shapes = [_SPHERE, PointsMetadata(900, {"name": "sphere", "dim": 4}, radius=1.0)]
     spec = FrechetMeanSpec(steps=4, local_steps=3)
     plan = federation.plan(partial(frechet_mean.plan, spec), shapes, [_TARGET, PrivacyTarget(1.0, 1e-6)])
@@ -151,7 +151,7 @@ def _processor() -> str:
 
 @pytest.fixture(autouse=True)
 def _one_noise(_fixed_noise: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same noise for all, wherever this file is."""
+    """Every estimate here draws the same fixed noise."""
     monkeypatch.setattr(noise, "_generator", lambda: np.random.default_rng(20))
 
 

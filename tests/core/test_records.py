@@ -70,7 +70,7 @@ def test_chosen_rows_are_summed_once_at_most_a_chunk_at_a_time(count, tmp_path):
 
 
 def test_wide_rows_are_taken_a_few_at_a_time():
-    """Of a chunk of 4,096 rows of 8 MB each only two are there at once."""
+    """Only two of a chunk's 4,096 rows of 8 MB each are in memory at once."""
     rows, sizes = Repeated(np.ones((1, 1000, 1000)), CHUNK), []
 
     def of_pieces(pieces):

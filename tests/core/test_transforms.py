@@ -60,7 +60,7 @@ def test_points_are_positive_definite_also_of_blank_records(name):
 
 
 def test_a_descriptor_is_the_covariance_of_its_features():
-    """By brute force, pixel by pixel: derivatives are sums over 3×3 and 5×5 neighbourhoods."""
+    """Worked out pixel by pixel: derivatives are sums over 3×3 and 5×5 neighbourhoods."""
     image = RNG.integers(0, 256, (5, 6)) * 1.0
     grey = np.pad(image / 255, 2, mode="edge")
     first = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]]) / 4
@@ -81,7 +81,7 @@ def test_a_descriptor_is_the_covariance_of_its_features():
 
 
 def test_no_feature_of_an_image_is_above_one():
-    """Of black and white images, whose derivatives are the largest: the covariance is at most ¼."""
+    """Black and white images have the largest derivatives: their covariance is at most ¼."""
     images = RNG.integers(0, 2, (3000, 5, 5)) * 255.0
     diagonal = np.diagonal(CovarianceDescriptors(5, 5, orientation=True)(images), axis1=1, axis2=2)
     assert diagonal.max() <= 0.25 + 0.01 + 1e-12

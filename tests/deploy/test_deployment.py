@@ -49,7 +49,7 @@ JOB_TIMEOUT = Settings.model_fields["job_timeout"].default
 
 
 def seconds(duration: str) -> int:
-    """Of a duration as compose writes it."""
+    """Seconds of a duration as compose writes it."""
     return sum(int(n) * {"m": 60, "s": 1}[unit] for n, unit in re.findall(r"(\d+)([ms])", duration))
 
 
@@ -334,7 +334,7 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
 
 
 def test_whatever_stands_in_front_can_be_named() -> None:
-    """Else all callers have its address, and who sends bad keys keeps the administrator out."""
+    """Without this setting all callers share the proxy's address, and bad keys lock the administrator out."""
     name = "PRIVEST_TRUSTED_PROXIES"
     assert OURS["privest"]["environment"][name] == f"${{{name}:-}}"
     listed = manifest("ConfigMap")["data"][name]

@@ -52,7 +52,7 @@ class Balancer:
             assert replica.leaves, answer.text
 
     def restart(self, replica: Replica, start: Callable[[], Server]) -> None:
-        """As an orchestrator does: SIGTERM, wait for the end, start anew."""
+        """Restart like an orchestrator: send SIGTERM, wait for the end, start again."""
         replica.leaves = True
         replica.server.stop()
         assert replica.server.process.returncode == 0

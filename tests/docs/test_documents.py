@@ -29,7 +29,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
 }
-"""Pages of which all shell blocks are run by another test."""
+"""Pages whose shell blocks are all run by another test."""
 
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
@@ -44,7 +44,7 @@ NOT_RUN = {
     "@dataclass(frozen=True)\nclass ToyMeanSpec": "a part of a file: test_catalogue.py adds an estimator",
     "pip install jupyterlab": "opens a browser: the notebook itself is run here",
 }
-"""Beginnings of blocks, and what is run in their place."""
+"""Blocks that are not run, by how they begin, and what is run in their place."""
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ def test_the_platform(start_server: Callable[..., Server], tmp_path: Path) -> No
 
 
 def pictures(notebook: nbformat.NotebookNode) -> list[list[str]]:
-    """Of each cell, what kinds of output it has."""
+    """The kinds of output that each cell has."""
     return [
         [kind for output in cell.outputs for kind in sorted(output.get("data", {output.output_type: ""}))]
         for cell in notebook.cells
@@ -249,7 +249,7 @@ def test_the_notebook(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.prove
 def test_a_stranger_gets_an_estimate(server: Server, tmp_path: Path) -> None:
-    """From nothing but Python: the client and what it needs, a key, ten lines; `-n 0 -s` shows the time."""
+    """A stranger needs nothing but Python, a key and ten lines. `-n 0 -s` shows the time."""
     (tmp_path / "client").symlink_to(ROOT / "client")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "fresh"], check=True)
     install, key = blocks("docs/tutorial.md", "sh")

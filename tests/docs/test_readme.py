@@ -21,7 +21,7 @@ def blocks(page: str = "README.md") -> list[str]:
 
 
 def commands(block: str) -> list[str]:
-    """Its lines without comments."""
+    """Lines of a block without comments."""
     return [line.split("  #")[0].strip() for line in block.splitlines() if line.split("  #")[0].strip()]
 
 

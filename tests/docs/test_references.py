@@ -14,7 +14,7 @@ CITED = re.compile(rf"({NAME})((?:, {NAME})*(?:,? and {NAME}|,? et al\.)?)(?:,)?
 """Surnames and a year: `Mironov 2012`, `Balle and Wang (2018)`, `Balle, Barthe and Gaboardi 2018`."""
 
 NO_AUTHORS = {*month_name, *month_abbr, "Measured", "Python", "Ward"}
-"""What stands before a year without having written anything."""
+"""Words that may stand before a year without being authors."""
 
 
 def known() -> set[tuple[str, str]]:

@@ -41,7 +41,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    """Its pages."""
+    """The pages of the site."""
     place = tmp_path_factory.mktemp("site")
     command = [str(Path(sys.executable).with_name("mkdocs")), "build", "--site-dir", str(place)]
     environment = os.environ | NOWHERE | {"NO_MKDOCS_2_WARNING": "1"}
@@ -80,7 +80,7 @@ def test_no_link_is_dead_in_the_repository_either() -> None:
 
 
 def test_every_test_that_a_page_names_is_there() -> None:
-    """By its path, or by its name where the page gives no path."""
+    """A test is found by its path, or by its name where the page gives no path."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "tests/docs/test_documents.py"]
     named = {
         (page.name, name)

@@ -43,7 +43,7 @@ class Site:
         self.database_url, self.data_dir = "", directory
 
     def move(self, database_url: str, data_dir: str) -> None:
-        """To another database and another directory."""
+        """Move to another database and another directory."""
         self.database_url, self.data_dir = database_url, self.directory / data_dir
         settings = {
             "admin_key": ADMIN_KEY,
@@ -57,7 +57,7 @@ class Site:
 
     @contextmanager
     def service(self) -> Iterator[Server]:
-        """It runs, and is killed at the end."""
+        """Run the service, and kill it at the end."""
         server = Server(self.directory, self.database_url, data_dir=self.data_dir)
         try:
             yield server

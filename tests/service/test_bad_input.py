@@ -63,12 +63,12 @@ def owner(server: Server) -> Caller:
 
 @pytest.fixture
 def dataset(server: Server, owner: Caller) -> str:
-    """That dataset."""
+    """The dataset of that owner."""
     return _owners[server.url][1]
 
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What is refused before any database is asked."""
+"""Marks tests of requests that are refused before any database is asked."""
 
 
 # Estimates

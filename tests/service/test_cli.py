@@ -140,7 +140,7 @@ def test_peers_find_the_uv_that_make_brings(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_keys_of_a_first_hour_are_no_part_of_what_is_sent() -> None:
-    """By git, of which a commit takes what it does not ignore, and by the list of what a package holds."""
+    """Git ignores these files, and the list of what a package holds leaves them out."""
     left = ("me.json", "owner.json", "keys.json", "platform.pem", "points.csv", "first.py")
     ignored = subprocess.run(
         ["git", "check-ignore", *left], cwd=ROOT, capture_output=True, text=True, check=False

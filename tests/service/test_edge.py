@@ -76,7 +76,7 @@ def told(raw: bytes) -> tuple[int, dict[str, Any]]:
 
 
 def memory(server: Server) -> int:
-    """Of the web process."""
+    """Memory of the web process, in bytes."""
     return psutil.Process(server.process.pid).memory_info().rss
 
 

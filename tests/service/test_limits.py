@@ -15,7 +15,7 @@ from testing.attackers import ATTACKS, beside
 from testing.server import HANG_GUARD, Server
 
 _SLOWER = 100.0
-"""Times that a second caller may wait longer than when nobody else asks, which is some 2.5 ms: so 250 ms."""
+"""How many times longer a second caller may wait than when alone, which is some 2.5 ms: so 250 ms."""
 
 FEW = Limit("things", 2, 3)
 

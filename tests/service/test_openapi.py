@@ -87,7 +87,7 @@ def test_the_web_process_stays_light() -> None:
 def company(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
 ) -> Iterator[Company]:
-    """On PostgreSQL, the stricter one about what it can store."""
+    """A company on PostgreSQL, which is stricter about what it can store."""
     server = Server(
         tmp_path_factory.mktemp("company"), new_database("postgresql"), trusted_proxies="127.0.0.1"
     )
@@ -102,7 +102,7 @@ def company(
 def test_whatever_is_sent_is_answered_by_the_interface(
     company: Company, operation_id: str, mode: GenerationMode
 ) -> None:
-    """By every check of schemathesis but one, whoever asks; and no answer tells what is in the rows."""
+    """Every check of schemathesis but one passes, whoever asks, and no answer tells what is in the rows."""
     if mode is GenerationMode.POSITIVE:
         company.use(operation_id)
     attack_operation(company, operation_id, mode, 6)

@@ -109,7 +109,7 @@ ROUTES = {
 }
 SENT = [(what, given, told) for what, given, told in WRONG if what in ROUTES]
 PADDINGS = pytest.mark.parametrize("padding", [b"", b" " * 20_000], ids=["short", "long"])
-"""Long bodies are read by code of our own, in a thread."""
+"""Bodies short and long. Long ones are read by code of our own, in a thread."""
 
 
 @PADDINGS

@@ -189,7 +189,7 @@ def test_fused_sums_are_plain_sums(space, seed):
 @pytest.mark.parametrize("dim", [1, 2, 40])
 @pytest.mark.parametrize("away", np.linspace(0, 15, 16))
 def test_fused_sums_far_out_on_the_hyperboloid(dim, away):
-    """As good as plain ones: those of records near and far, at base points any distance from the origin."""
+    """Fused sums are as good as plain ones for records near and far, at any distance from the origin."""
     rng = np.random.default_rng(dim)
     space = manifolds.get("lorentz", dim=dim)
     base = space.exp_coordinates(space.reference, vectors(rng, space, 1, away)[0])

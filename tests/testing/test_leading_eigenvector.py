@@ -16,7 +16,7 @@ def value(point, rows):
 @pytest.mark.parametrize("dim", DIMS)
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_the_sum_is_minus_the_gradient_of_the_loss(dim, n):
-    """By central differences along geodesics; rows of any length, none of them clipped."""
+    """Compared with central differences along geodesics, for rows of any length, none clipped."""
     rng = np.random.default_rng(dim)
     space = manifolds.get("sphere", dim=dim)
     point, rows = space.random_point(rng), rng.standard_normal((n, dim))

@@ -56,7 +56,7 @@ class Plan(Protocol):
 
     @property
     def expected_error(self) -> Any:
-        """By the noise, from public facts."""
+        """Error that the noise is expected to cause, from public facts alone."""
         ...
 
     @property

@@ -11,7 +11,7 @@ def _add_up(a: float, b: float) -> float:
 
 @dataclass(frozen=True)
 class Cost:
-    """But for probability `slack` the run is √mu_squared-Gaussian differentially private.
+    """Except with probability `slack`, the run is √mu_squared-Gaussian differentially private.
 
     Adjacency: one record replaced, the number of records public. Costs add, rounded up, also where
     queries and their costs are chosen in view of earlier answers.

@@ -20,7 +20,7 @@ class Connection(Base):
 
 
 class Assignment(Base):
-    """That an owner may register what is behind a connection."""
+    """An owner's permission to register data behind a connection."""
 
     __tablename__ = "connection_owners"
 

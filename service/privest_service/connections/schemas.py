@@ -19,7 +19,7 @@ from privest_service.inputs import Input
 _STORES = ("s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "http", "https")
 
 Hidden = Annotated[SecretStr, PlainSerializer(SecretStr.get_secret_value, return_type=str, when_used="json")]
-"""Shown by nothing but the JSON that is encrypted for the database."""
+"""A secret that nothing shows but the JSON that is encrypted for the database."""
 
 
 def _absolute(root: str) -> str:
@@ -48,7 +48,7 @@ def _database(url: SecretStr) -> SecretStr:
 
 
 ConnectionName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]{1,63}$")]
-"""By which owners call it."""
+"""The name that owners use for a connection."""
 
 
 class _New(Input):
@@ -83,7 +83,7 @@ NewConnection = Annotated[NewFiles | NewObjectStore | NewDatabase, Field(discrim
 """What an administrator registers."""
 
 NEW_CONNECTION: TypeAdapter[NewConnection] = TypeAdapter(NewConnection)
-"""Reads it from JSON."""
+"""Reads a new connection from JSON."""
 
 
 class ConnectionView(BaseModel):

@@ -16,7 +16,10 @@ from privest_service.security.service import require_owner
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Under a key of its own, derived from the service secret: the database alone opens nothing."""
+    """Make the cipher for connections.
+
+    Its key is derived from the service secret, so the database alone opens nothing.
+    """
     key = HKDF(SHA256(), 32, salt=None, info=b"privest connections").derive(secret)
     return Fernet(urlsafe_b64encode(key))
 

@@ -22,19 +22,19 @@ from privest_service.ledger.units import EPSILON, Charge, Limits, as_number, mu_
 from privest_service.security.models import Analyst
 
 _POINTS = 240
-"""Of a history, at most: a chart is a thousand pixels wide."""
+"""Most points in the chart of a budget's history. The chart is about a thousand pixels wide."""
 
 WITHOUT_ANSWERS = Load(Job).defer(Job.plan).defer(Job.result).defer(Job.receipt).defer(Job.analyst_receipt)
-"""Of jobs, all but what may be long."""
+"""Query option for jobs that leaves out the columns that may be long."""
 
 _PRESENT = timedelta(days=30)
-"""Of which the rate is the present one."""
+"""Span of recent history from which the present rate of spending is computed."""
 
 _LONGEST = timedelta(days=100 * 365)
-"""That is told apart."""
+"""Longest time-to-exhaustion reported; longer forecasts are capped here."""
 
 _SHORTEST = timedelta(hours=1)
-"""Over which a rate says anything."""
+"""Shortest span over which a rate of spending says anything."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def share_of_charge(limits: Limits, charge: Charge) -> float:
 
 
 _WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
-"""What entries are called that are of no job."""
+"""Labels of entries that belong to no job."""
 
 
 def _part(amount: int, limit: int) -> float:
@@ -177,7 +177,10 @@ def by_analyst(session: Session, account: Account, names: Mapping[str, str]) -> 
 
 
 def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) -> list[Part]:
-    """On what it was spent: those declared to hold the same rows together; the rest is on rows now gone."""
+    """Split the budget that was spent by dataset.
+
+    Datasets declared to hold the same rows count together. The rest was spent on rows that are gone.
+    """
     same: dict[str, list[Dataset]] = {}
     for dataset in datasets:
         same.setdefault(dataset.lineage, []).append(dataset)
@@ -194,7 +197,7 @@ def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) 
 
 
 def dataset_name(dataset: Dataset) -> str:
-    """By which people know it."""
+    """Return the name of a dataset, or its id if it has no name."""
     return dataset.name or dataset.id
 
 

@@ -22,13 +22,13 @@ from privest_service.problems import NotFound
 from privest_service.signing import Signer, is_signature
 
 _STRETCH = 10_000
-"""Entries that one search goes through at most."""
+"""Most entries that one search goes through."""
 
 _PAGE = 50
 """Entries on a page."""
 
 _LINKS = 200
-"""Of a chain, that are verified at a look at one of them."""
+"""Most earlier entries of a chain that are verified when the page of one entry is shown."""
 
 
 def or_none(given: object) -> object:
@@ -37,7 +37,7 @@ def or_none(given: object) -> object:
 
 
 Choice = Annotated[Id | None, BeforeValidator(or_none)]
-"""Of a form, where nothing chosen is an empty string."""
+"""An optional id in a form; an empty string means that nothing was chosen."""
 
 
 class Search(BaseModel):
@@ -61,7 +61,7 @@ class Search(BaseModel):
 
     @property
     def chosen(self) -> dict[str, str]:
-        """As a query of an address."""
+        """The chosen filters as query parameters of an address."""
         return {name: str(value) for name, value in self.model_dump(exclude={"before"}).items() if value}
 
 
@@ -72,7 +72,7 @@ class Found:
     rows: Sequence[tuple[Entry, Job | None]]
     oldest: int
     further: int | None
-    """Before which to go on; None at the beginning of the chain."""
+    """Number of the entry before which to go on; None at the beginning of the chain."""
 
 
 def search(session: Session, account: Account, wanted: Search, named: Sequence[str] = ()) -> Found:

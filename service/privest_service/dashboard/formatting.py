@@ -7,11 +7,11 @@ from math import ceil, floor, log10
 from typing import Any
 
 _ROUNDING = 1e-9
-"""What a sum of shares may be off by in float, in tenths of a percent."""
+"""Most by which a sum of shares may be off in float, in tenths of a percent."""
 
 
 def number(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
-    """With so many significant digits: 0.35, −12,000, 1e−6."""
+    """Format a number to so many significant digits: 0.35, −12,000, 1e−6."""
     if value == 0:
         return "0"
     rounded = Context(digits, rounding).create_decimal(repr(float(value)))
@@ -37,7 +37,7 @@ def rounded_down(value: float) -> str:
 
 
 def numbers(values: Sequence[float]) -> list[str]:
-    """Of distinct values: with as many digits as it takes to tell them apart."""
+    """Format distinct values with as many digits as it takes to tell them apart."""
     texts = ([number(value, digits) for value in values] for digits in range(3, 18))
     return next(
         (each for each in texts if len(set(each)) == len(values)), [number(value) for value in values]
@@ -45,7 +45,7 @@ def numbers(values: Sequence[float]) -> list[str]:
 
 
 def percent(share: float) -> str:
-    """To a tenth of a percent below 10 %, else to a whole one."""
+    """Format a share to a tenth of a percent below 10 %, otherwise to a whole one."""
     value = 100 * share
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f}".removesuffix(".0") + " %"
 
@@ -63,7 +63,7 @@ def spent_percent(share: float) -> str:
 
 
 def left_percent(share: float) -> str:
-    """Rounded down likewise."""
+    """Format the share that is left, rounded down so that it is never overstated."""
     tenths = floor(1000 * min(max(share, 0.0), 1.0) + _ROUNDING)
     return "<0.1 %" if share > 0 and tenths == 0 else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
 
@@ -87,7 +87,7 @@ def decade(value: float) -> int:
 _NOISES = {"gaussian": ("Gaussian", "σ"), "laplace": ("Laplace", "scale b")}
 
 LONGEST = timedelta(days=3650)
-"""That is told by its end."""
+"""Longest span that is shown as a number of days; longer ones are shown as "more than ten years"."""
 
 
 def iso(at: datetime) -> str:
@@ -101,12 +101,12 @@ def short(name: str) -> str:
 
 
 def count(number_of: int, one: str, many: str | None = None) -> str:
-    """So many of something."""
+    """A number and its noun, in the singular or the plural."""
     return f"{number_of:,} {one if number_of == 1 else many or one + 's'}"
 
 
 def duration(span: timedelta) -> str:
-    """How long, roughly."""
+    """Describe how long a span is, roughly."""
     if span > LONGEST:
         return "more than ten years"
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1))):

@@ -61,7 +61,7 @@ _templates.filters |= {
 
 @cache
 def _version() -> str:
-    """Of all static files together: they are kept by browsers until it changes."""
+    """Return a digest of all static files. Browsers keep the files until it changes."""
     digest = hashlib.sha256()
     for file in sorted(STATIC.iterdir()):
         digest.update(file.read_bytes())
@@ -83,7 +83,7 @@ def render(request: Request, template: str, *, status: int = 200, **content: Any
 
 
 def redirect(request: Request, path: str) -> RedirectResponse:
-    """On to another page, after what was sent has been done."""
+    """Redirect to another page, after what was sent has been done."""
     return RedirectResponse(place(request, path), 303)
 
 
@@ -117,7 +117,7 @@ class Page(Admitting):
             await _finished(request, _instead(request, error))(scope, receive, send)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As FastAPI has it, with errors for people and the headers of a page."""
+        """FastAPI's handler, with errors written for people and the headers of a page."""
         handle = super().get_route_handler()
 
         async def page(request: Request) -> Response:
@@ -137,7 +137,7 @@ class FilePage(Page):
 
 
 def _finished(request: Request, response: Response) -> Response:
-    """With the cookie of a session that began on the way, and the headers of a page."""
+    """Add the cookie of a session that began with this request, and the headers of a page."""
     if opened := getattr(request.state, "entered", None):
         enter(request, response, opened)
     for name, value in _HEADERS.items():

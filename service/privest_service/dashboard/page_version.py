@@ -9,7 +9,7 @@ from privest_service.ledger import service as ledger
 
 
 def page_version(session: Session, owner_id: str) -> str:
-    """Of what the pages of an owner show: another one whenever it has changed."""
+    """Return a digest of everything that an owner's pages show. It changes whenever one of them does."""
     account = ledger.owner_account(session, owner_id)
     told = [account.window, account.seq, account.frozen_by, *entries.latest_states(session, account)]
     return hashlib.sha256(repr(told).encode()).hexdigest()[:16]

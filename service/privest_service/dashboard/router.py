@@ -30,7 +30,7 @@ class _Kept(StaticFiles):
 
 
 _SIGN_IN = 2**16
-"""Bytes of the form that strangers may send: a key, or a token of a platform."""
+"""Most bytes of a form from a stranger, which holds a key or a platform's token."""
 
 _rest = APIRouter(prefix="/dashboard", route_class=Page)
 

@@ -25,7 +25,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True)
 class Visitor:
-    """Whoever is signed in.
+    """The person who is signed in.
 
     Attributes:
         session: that its browser holds.
@@ -42,7 +42,7 @@ class Visitor:
 
     @property
     def id(self) -> str:
-        """Of the owner, or `admin`."""
+        """The id of the owner who is signed in, or `admin`."""
         return self.principal.id
 
     @property
@@ -104,7 +104,7 @@ def enter(request: Request, response: Response, opened: OpenSession) -> None:
 
 
 def leave(request: Request, response: Response) -> None:
-    """Take it back."""
+    """Delete the cookie of the session."""
     for name in (_PLAIN, _over_tls(request)):
         response.delete_cookie(
             name, path=_path(request), secure=name != _PLAIN, httponly=True, samesite="lax"

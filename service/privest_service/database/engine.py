@@ -30,26 +30,32 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _CONNECT_SECONDS = 5
-"""That PostgreSQL may take to let somebody in."""
+"""Longest time in seconds to wait for PostgreSQL to accept a connection."""
 
 _POOL_SECONDS = 10
-"""That a thread waits for a connection which others hold."""
+"""Longest time in seconds that a thread waits for a connection while others hold all of them."""
 
 _FILE_SECONDS = 60.0
-"""That whoever has time waits for a turn to write to SQLite, and again for the locks of other processes."""
+"""Seconds to wait for a turn to write to SQLite, and again for the locks of other processes.
+
+A caller that gives its own patience waits for less.
+"""
 
 _IN_THE_WAY = (
     *("40001", "40P01", "55P03"),
     *("23503", "23505", "SQLITE_CONSTRAINT_FOREIGNKEY"),
     *("SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_CONSTRAINT_UNIQUE"),
 )
-"""What a transaction is told that met another one: serialization failures, deadlocks and lock timeouts; and
-rows that others were first to write, or to delete. What CHECKs and triggers refuse is a fault of ours."""
+"""Errors of a transaction that met another one.
+
+They are serialization failures, deadlocks and lock timeouts, and rows that others were first to write or to
+delete. What CHECKs and triggers refuse is a fault of ours.
+"""
 
 _ONCE_COMMITTED = "once committed"
 
 _SINGLE = "single"
-"""Of a connection for one statement, which is of one moment without a transaction."""
+"""Marks a connection that runs a single statement, which needs no transaction to see one moment."""
 
 _REVISION = {
     # A file on a disk that is full, or became read-only: nothing less than a change would show it.
@@ -60,7 +66,7 @@ _REVISION = {
 }
 
 _FULL, _READ_ONLY = "53100", "25006"
-"""PostgreSQL's states of a full disk, and of a server that takes no writes: a standby, before its turn."""
+"""PostgreSQL's error codes of a full disk, and of a server that takes no writes (a standby that waits)."""
 
 log = structlog.get_logger()
 
@@ -123,7 +129,7 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """For migrations."""
+        """The engine that migrations use."""
         return self._writer
 
     @contextmanager
@@ -196,7 +202,7 @@ class Database:
         return Session(engine, expire_on_commit=False, info=self._info)
 
     def revision(self) -> str:
-        """Of the tables, asked in a way that a database which takes no writes does not answer.
+        """Return the revision of the tables by a statement that fails on a database that takes no writes.
 
         Raises:
             SQLAlchemyError: it does not.

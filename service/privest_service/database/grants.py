@@ -13,7 +13,7 @@ _OWNED = text("""
     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace
         AND pg_has_role(c.relowner, 'USAGE')
 """)
-"""All tables that this role owns: other programs may have some in the same schema."""
+"""Selects all tables that this role owns. Other programs may have some in the same schema."""
 
 _TABLES = text("""
     SELECT c.relname AS name, coalesce(bit_or(t.tgtype), 0) AS refused
@@ -24,7 +24,7 @@ _TABLES = text("""
     WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace AND c.relname = ANY(:ours)
     GROUP BY c.relname ORDER BY c.relname
 """)
-"""The service's tables, with the actions that the migrations' triggers refuse on them, whoever asks."""
+"""Selects the service's tables, with the actions that the migrations' triggers refuse to everybody."""
 
 _SEQUENCES = text("""
     SELECT s.relname FROM pg_class s
@@ -32,7 +32,7 @@ _SEQUENCES = text("""
     JOIN pg_class c ON c.oid = d.refobjid
     WHERE s.relkind = 'S' AND c.relnamespace = current_schema()::regnamespace AND c.relname = ANY(:ours)
 """)
-"""The sequences of those tables' columns."""
+"""Selects the sequences of the service's tables."""
 
 
 def grant(connection: Connection, role: str) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import URL
 T = TypeVar("T")
 
 _ROOTS = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-"""Where systems have the certificates that they trust."""
+"""Files in which systems keep the certificates that they trust."""
 
 
 def verified(url: URL) -> URL:
@@ -73,7 +73,7 @@ class PatientConnection(Connection[Any]):
     patience: float | None = None
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, timeout: float | None = None) -> T:
-        """As psycopg has it, within the patience.
+        """Wait for the database as psycopg does, but no longer than the patience.
 
         Raises:
             OperationalError: there was no answer; the connection is closed, as one might still come.

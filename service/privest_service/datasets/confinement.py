@@ -22,10 +22,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 _LONGEST = 2**20
-"""Bytes that the work may tell."""
+"""Most bytes that the confined work may answer."""
 
 _FIRST_USER, _USERS = 61_184, 4_336
-"""Users that systemd lends to services and no machine gives to anybody: each worker has one of its own."""
+"""First user id and number of user ids for workers, one each. systemd lends them; no machine assigns them."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -205,7 +205,7 @@ _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_FILE, _MAKE_FILE, _TRUNCATE = (
     1 << at for at in (1, 2, 3, 5, 8, 14)
 )
 _FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15}
-"""How many rights to files a version of Landlock knows; later ones 16."""
+"""Number of file rights that each version of Landlock knows. Later versions know 16."""
 
 
 @cache
@@ -275,12 +275,12 @@ _YOUNG = {
     "open_tree_attr": 467,
     "file_setattr": 469,
 }
-"""More of them, which libseccomp may not know yet: each has one number on every architecture."""
+"""Further forbidden calls, which libseccomp may not know yet. Each has one number on all architectures."""
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _NOT_EQUAL, _MASKED_EQUAL, _THREAD = 1, 7, 0x00010000
 _WORD = 0xFFFFFFFF
-"""What the kernel looks at of an argument that is an int."""
+"""Mask for the bits of an argument that the kernel reads as an int."""
 
 
 class _Argument(ctypes.Structure):

@@ -68,7 +68,7 @@ def _media_type(content_type: str | None) -> str:
 
 
 def format_of(file: UploadFile) -> Format:
-    """By content type, else by the ending of the file's name.
+    """Return the format that the content type names, or else the ending of the file's name.
 
     Raises:
         UnsupportedMediaType: neither names a format that is read.

@@ -11,7 +11,10 @@ from privest_service.datasets.store import Store
 from privest_service.jobs.models import Job
 
 _UNASKED = timedelta(hours=1)
-"""After which no question comes to rows that were brought for one: the service was killed between them."""
+"""Age at which rows that were brought for one question are dropped if none has come.
+
+The service was killed between the two steps.
+"""
 
 
 def clear(database: Database, store: Store) -> None:

@@ -26,7 +26,7 @@ from privest_service.validation import MOST_FAULTS
 LEAST_RECORDS = 2
 
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ENOENT)
-"""What is no fault of an upload."""
+"""Errors of the disk, which are no fault of an upload."""
 
 _AT_ONCE = 2**20
 """Bytes of records that are gathered at a time."""
@@ -119,7 +119,7 @@ def _write(blocks: Iterator[Array], target: Path, record: tuple[int, ...], limit
 
 
 def header(n: int, record: tuple[int, ...]) -> bytes:
-    """With which the npy file of n records begins, as long for any n: numpy leaves room for its digits."""
+    """Return the beginning of an npy file of n records. Its length does not depend on n."""
     file = io.BytesIO()
     described = {"descr": "<f8", "fortran_order": False, "shape": (n, *record)}
     np.lib.format.write_array_header_1_0(file, described)
@@ -214,7 +214,7 @@ def _field(record: Array, intake: ImportSpec) -> str | None:
 
 
 class _Units:
-    """Which row is whose. Records stand in a random order, which neither rows nor names decide."""
+    """Assigns rows to records. Records stand in a random order, which neither rows nor names decide."""
 
     def __init__(self) -> None:
         self._places: dict[str, int] = {}

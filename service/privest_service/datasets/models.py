@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from privest_service.database import Base, Moment, now
 
 IS_LEFT = text("ephemeral AND deleted_at IS NULL")
-"""Of the ephemeral datasets that are still there, a few among many; word for word as their index has it."""
+"""Selects the ephemeral datasets that are not deleted; their partial index has the same words."""
 
 _LEFT: dict[str, Any] = {"sqlite_where": IS_LEFT, "postgresql_where": IS_LEFT}
 
@@ -44,7 +44,7 @@ class Dataset(Base):
 
 
 class Grant(Base):
-    """That an analyst may ask about a dataset; what that has cost is in an account of its own."""
+    """An analyst's permission to ask about a dataset. An account of its own counts what that costs."""
 
     __tablename__ = "grants"
 

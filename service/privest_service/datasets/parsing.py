@@ -19,7 +19,7 @@ from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError
 
 UPLOAD, ROWS = "upload", "rows.npy"
-"""Names in the folder of an upload: of what came, and of the validated rows."""
+"""File names in the folder of an upload: the upload as it came, and the validated rows."""
 
 _SPARE = 2**26
 """Bytes by which a file may be longer than all rows may: small uploads always unpack to 32 MiB."""
@@ -32,7 +32,7 @@ _LOADED = (
     "pyarrow.pandas_compat",
     "pyarrow.vendored.version",
 )
-"""What only parsing needs, and some of it only now and then."""
+"""Modules that only parsing needs, and some of it only now and then."""
 
 
 class _Answer(BaseModel):

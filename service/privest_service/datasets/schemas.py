@@ -59,7 +59,9 @@ Category = Annotated[
 
 
 class Unit(Input):
-    """Whose a row is. All rows of one unit are one record: their mean is its contribution, clipped as one.
+    """The person or other unit that a row belongs to.
+
+    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
 
     A record has as many places for rows, over which those of a unit are spread evenly.
     """
@@ -244,7 +246,7 @@ class LabelledSchema(Input):
 
     @property
     def _names(self) -> list[str]:
-        """Of the features and indicators."""
+        """Names of the features and of the indicators."""
         return [
             name
             for feature in self.features
@@ -303,7 +305,7 @@ DatasetSchema = Annotated[
 """What an owner declares about records."""
 
 SCHEMA: TypeAdapter[DatasetSchema] = TypeAdapter(DatasetSchema)
-"""Reads it from JSON."""
+"""Reads a schema from JSON."""
 
 
 class NewCap(Input):

@@ -23,13 +23,16 @@ from privest_service.problems import (
 from privest_service.security.principals import Principal
 
 _DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
-"""At most so many, and of wide records so few that they make a small answer: two at least, or none."""
+"""Most synthetic rows of a dataset, and most numbers in them.
+
+Wide records have fewer rows: two at least, or none.
+"""
 
 MOST_LISTED = 1000
 """Datasets that are listed at a time."""
 
 _LONGEST_LIST = 2**20
-"""Characters of their schemas, after which a list ends, too."""
+"""Most characters of schemas in one list of datasets. The list ends after them."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -128,7 +131,7 @@ def visible(
 
 
 def with_same_rows(session: Session, dataset: Dataset) -> list[Dataset]:
-    """Other datasets of the owner with the same rows, as their fingerprints tell: for its eyes alone."""
+    """Other datasets of the owner with the same rows, as fingerprints tell. Only the owner may see them."""
     return list(
         session.scalars(
             select(Dataset).where(
@@ -181,7 +184,7 @@ def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
 
 
 def grant_subject(dataset_id: str, analyst_id: str) -> str:
-    """By which the account of a grant is found."""
+    """The subject under which the account of a grant is stored."""
     return f"{dataset_id}/{analyst_id}"
 
 

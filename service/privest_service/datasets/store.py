@@ -7,7 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 _LONGEST_UPLOAD = 24 * 3600.0
-"""Seconds that no upload takes."""
+"""Seconds that an upload can take at most."""
 
 
 class Store:

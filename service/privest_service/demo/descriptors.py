@@ -30,7 +30,7 @@ from privest.transforms import CovarianceDescriptors
 SIDE = 8
 LARGEST_INTENSITY = 16.0
 REGULARISER = 1e-2
-"""η, in units of squared scaled features."""
+"""Regulariser η, in units of squared scaled features."""
 
 _DESCRIPTORS = CovarianceDescriptors(SIDE, SIDE, largest=LARGEST_INTENSITY, regulariser=REGULARISER)
 
@@ -40,7 +40,7 @@ DIGITS = (0, 1)
 FEATURES = ("x", "y", "I", "|I_x|", "|I_y|", "|I_xx|", "|I_yy|", "|∇I|")
 
 PUBLIC_RADIUS = 2.0
-"""About `public_center()`: most drawn strokes, and the mean of any class of them, are expected within."""
+"""Radius about `public_center()` within which most drawn strokes, and the mean of any class, are expected."""
 
 PUBLIC_CLIP = 0.75
 """Half the distance of a typical drawn stroke: one class is expected to be tighter than all strokes."""

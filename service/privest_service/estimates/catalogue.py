@@ -30,7 +30,7 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """In paths and in the ledger."""
+        """The name in paths and in the ledger."""
         return self.estimator.name
 
     @property
@@ -86,4 +86,4 @@ def kind_of(estimator: AnyEstimator) -> Kind:
 
 
 KINDS = {name: kind_of(estimator) for name, estimator in ESTIMATORS.items()}
-"""By the names of the estimators."""
+"""Every kind of estimate by the name of its estimator."""

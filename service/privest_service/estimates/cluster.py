@@ -20,13 +20,15 @@ from privest.records import OfChunk, OfPieces, Records
 from privest_service.workers.memory import keep_freed
 
 _PARTITION_BYTES = 2**26
-"""Of rows, about: fewer are summed sooner than they are sent for. Datasets beyond are partitioned."""
+"""Bytes of rows in a partition, about. Only larger datasets are partitioned: fewer bytes are summed sooner
+than they are sent.
+"""
 
 _LEAST_CHUNKS = 4
-"""Of a partition."""
+"""Fewest chunks in a partition."""
 
 _A_THREAD = 2
-"""Partitions for each thread of the cluster at most: some to even out, few as each costs milliseconds."""
+"""Most partitions for each thread of the cluster. Several even out the work; each costs milliseconds."""
 
 
 class PartLostError(RuntimeError):

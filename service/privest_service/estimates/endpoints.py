@@ -45,7 +45,7 @@ from privest_service.telemetry.requests import stop_clock
 router = APIRouter(prefix="/v1", tags=["estimates"], route_class=Route)
 
 _LONGEST_WAIT = 600.0
-"""Seconds that an answer or a stream of states lasts at most: then callers ask again."""
+"""Longest wait for an answer, and longest stream of states, in seconds. Then callers ask again."""
 
 
 _IDEMPOTENCY_KEY = {
@@ -55,7 +55,7 @@ _IDEMPOTENCY_KEY = {
     "description": "a fresh random string of at most 200 characters; the same one again repeats the answer",
     "schema": {"type": "string", "title": "Idempotency-Key"},
 }
-"""As the interface documents it: without it a request is answered with a problem of its own."""
+"""Documents the header in openapi.yaml. A request without it gets a problem of its own."""
 
 
 def _wait_of(prefer: str | None) -> float:

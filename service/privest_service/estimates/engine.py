@@ -29,16 +29,16 @@ from privest_service.limits import in_thread
 from privest_service.problems import DatabaseUnavailable
 
 _PATIENCE = 1.0
-"""Seconds between looks for jobs that another process reserved or left behind."""
+"""Seconds between two looks for jobs that another process reserved or left behind."""
 
 _LEASE_MARGIN = 60.0
 """Seconds by which a lease outlives the time that its run may take."""
 
 _DUMMY_SECONDS = 60.0
-"""That a run on synthetic rows may take at most: it is free, and holds a worker as others do."""
+"""Longest time in seconds for a run on synthetic rows. Such a run is free, but it holds a worker."""
 
 _LAST_WAIT = 25.0
-"""Seconds that callers are waited for once the service is about to end: less than the server gives them."""
+"""Seconds to wait for callers once the service is about to end. The server gives them more."""
 
 log = structlog.get_logger()
 
@@ -137,7 +137,7 @@ class Engine:
     # For requests
 
     def notify(self) -> None:
-        """A job was reserved."""
+        """Wake the engine, because a job was reserved."""
         self._wake.set()
 
     async def wait(self, job_id: str, seconds: float, is_over: Callable[[], bool]) -> None:

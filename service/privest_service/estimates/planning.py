@@ -13,7 +13,7 @@ from privest_service.estimates.tasks import opinion_job, plan_job
 from privest_service.problems import Invalid, TooManyRequests, Unavailable
 
 _ROOM = 2**25
-"""Characters of all that is kept."""
+"""Most characters of all plans that are remembered."""
 
 
 class Planner:
@@ -54,7 +54,9 @@ class Planner:
         return kind.plans.validate_json(made)
 
     def second_opinion(self, question: ResolvedQuery, planned: Plan) -> SecondOpinion | None:
-        """Another accountant's view of a plan, by a worker; None if that is lost, or too many wait for one.
+        """Ask another accountant about a plan, in a worker.
+
+        Returns None if the worker is lost, or if too many wait for one.
 
         Only looks at plans ask for it. What is charged and stored knows nothing of it. Of several datasets it
         is on the one that gives most.

@@ -60,7 +60,7 @@ class ResolvedQuery:
 
     @property
     def digest(self) -> str:
-        """The same for the same datasets and resolved choices, whoever asks."""
+        """Digest of the datasets and the resolved choices. It does not depend on who asks."""
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
         about = facts[0] if len(facts) == 1 else {"datasets": facts}
         dummy = {"dummy": True} if self.dummy else {}

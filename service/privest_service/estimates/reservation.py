@@ -35,7 +35,7 @@ class Reservation:
     job: Job
     plan: Plan
     charged: list[tuple[Account, str | None, Charge]]
-    """Accounts, for which dataset, and how much."""
+    """Accounts with the dataset and the amount of each charge."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Access:
 
     @property
     def since(self) -> datetime:
-        """When it began; earlier answers were given on another access."""
+        """When the present access began; earlier answers were given on another one."""
         return (self.grant or self.dataset).created_at
 
 
@@ -101,7 +101,7 @@ class Draft:
 
     @classmethod
     def of(cls, question: ResolvedQuery, planned: Plan) -> "Draft":
-        """All of it."""
+        """Draft a job of all that was asked."""
         kind = question.kind
         parts = planned.parts if isinstance(planned, Federated) else ()
         charges = [
@@ -224,7 +224,7 @@ def reserve(session: Session, ask: EstimateCommand, question: ResolvedQuery, dra
 def _concerned(
     session: Session, caller: Principal, accesses: Sequence[_Access]
 ) -> list[tuple[Owner, dict[ledger.Scope, str]]]:
-    """Whose budgets are concerned, dataset by dataset, and what of them besides the owner's own.
+    """Return every owner with the budgets that a query concerns besides the owner's own, by dataset.
 
     Owners are held, so that none opens a new window or is frozen meanwhile, in a fixed order.
     """

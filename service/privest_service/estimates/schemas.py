@@ -15,7 +15,7 @@ FINAL: frozenset[str] = frozenset({"committed", "failed", "voided"})
 
 
 _MOST_DATASETS = 100
-"""Of one question."""
+"""Most datasets that one query may ask about."""
 
 
 class DatasetRef(Input):

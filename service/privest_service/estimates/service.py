@@ -52,7 +52,7 @@ from privest_service.security.principals import Principal
 from privest_service.telemetry import traces
 
 _SOMEBODY_ELSES = "your own caps allow it; an owner's budget, another cap or a freeze does not: ask the owner"
-"""What an analyst is told of every refusal that its own caps did not make."""
+"""Told to an analyst for every refusal that the analyst's own caps did not make."""
 
 log = structlog.get_logger()
 

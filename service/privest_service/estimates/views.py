@@ -53,7 +53,7 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
-    """The same of a job that was just charged, without asking the database again."""
+    """Show a job that was just charged to its submitter, without asking the database again."""
     return _view(caller, reserved.job, reserved.plan, reserved.charged, reused=False)
 
 

@@ -17,11 +17,11 @@ from privest.records import CHUNK, Records, Repeated
 from privest_service.estimates.tasks import OpenRows
 
 _DUMMY_BYTES = 2**20
-"""Of synthetic rows that differ, for each of up to a hundred datasets."""
+"""Bytes of distinct synthetic rows, about, for each of up to a hundred datasets."""
 
 
 _LEAST, _STEP = 2**-7, 4.0
-"""Seconds: of the shortest run as it is seen, and between the moments at which a long one may end."""
+"""Shortest visible run time, and steps between the moments at which a long run may end, in seconds."""
 
 
 class RunTokenGoneError(RuntimeError):
@@ -41,7 +41,7 @@ def use_up(run_token: str) -> None:
 
 
 def public_end(seconds: float) -> float:
-    """When a run that took so many seconds may end, in seconds from its begin: 1/128, 1/64 … 4, 8, 12 …"""
+    """Round a run time up to a moment at which a run may end: 1/128, 1/64 … 4, 8, 12 … seconds."""
     seconds = max(seconds, _LEAST)
     step = min(_STEP, 2.0 ** floor(log2(seconds)))
     return step * ceil(seconds / step)

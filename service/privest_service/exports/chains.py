@@ -25,13 +25,13 @@ class Chain:
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
     queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
-    """By job: debits that were not voided."""
+    """Debits that were not voided, by job."""
     voided: list[str] = field(default_factory=list[str])
-    """Jobs whose debits were."""
+    """Jobs whose debits were voided."""
     published: list[tuple[int, datetime]] = field(default_factory=list[tuple[int, datetime]])
-    """Places that it had come to by these moments, as heads tell that were kept."""
+    """Places that the chain had reached at given moments, as kept heads tell."""
     latest: datetime = _BEFORE
-    """A moment that the chain is known to have come to."""
+    """Latest moment that the chain is known to have reached."""
 
 
 def faults_of_entry(

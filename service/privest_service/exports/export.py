@@ -27,7 +27,7 @@ from privest_service.ledger.receipts import Receipt
 from privest_service.signing import Signer, signer_of
 
 Form = Literal["jsonl", "csv"]
-"""Of an export."""
+"""The format of an export."""
 
 _AT_ONCE = 500
 """Entries read in one go, so that a ledger of any length is exported in little memory."""
@@ -96,7 +96,7 @@ def write_out(session: Session, owner_id: str, file: IO[bytes], form: Form = "js
 
 
 def as_jsonl(told: Iterable[Line]) -> Iterator[str]:
-    """For `privest verify-ledger`."""
+    """Export a ledger for `privest verify-ledger`."""
     for line in told:
         yield line.model_dump_json() + "\n"
 

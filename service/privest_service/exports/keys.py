@@ -19,7 +19,7 @@ class Trusted:
 
     @classmethod
     def read(cls, told: str) -> "Trusted":
-        """From `BASE64`, or `BASE64=MOMENT` of a key that is retired; a moment without a zone is in UTC.
+        """Read a key from `BASE64`, or `BASE64=MOMENT` if it is retired. A moment without a zone is in UTC.
 
         Raises:
             ValueError: it is neither, in words.

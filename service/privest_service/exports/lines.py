@@ -104,7 +104,7 @@ class Heads(BaseModel):
     signature: str
 
     def to_sign(self) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
 
 
@@ -122,7 +122,7 @@ class End(BaseModel):
     signature: str
 
     def to_sign(self) -> bytes:
-        """What is signed."""
+        """The bytes that are signed."""
         return b"privest ledger end " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
 
 

@@ -132,7 +132,7 @@ class Jobs:
     receipts: Receipts
     states: dict[str, str] = field(default_factory=dict[str, str])
     of_analysts: set[str] = field(default_factory=set[str])
-    """Jobs that their owner did not ask for."""
+    """Jobs that an analyst asked for, not their owner."""
 
     def take(self, line: JobLine) -> Iterator[str]:
         """What became of one more job, which is told once."""

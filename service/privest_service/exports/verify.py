@@ -36,7 +36,7 @@ class Report:
     receipts: int = 0
     faults: list[str] = field(default_factory=list)
     faulty: set[int] = field(default_factory=set[int])
-    """Accounts that the faults are of."""
+    """Accounts with faults."""
 
     def blame(self, account: int, faults: Iterable[str]) -> None:
         """Add what is wrong with an account."""

@@ -16,7 +16,7 @@ from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
 _WHOLE = Job.part_of.is_(None)
-"""Condition on jobs: they are not parts, which follow the whole."""
+"""Condition on jobs: they are whole jobs, not parts of one. Parts follow the whole."""
 
 _PART = aliased(Job)
 

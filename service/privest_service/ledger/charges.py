@@ -29,7 +29,7 @@ _KEEP = {
     "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
     "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
 }
-"""Stores a mechanism unless it is there, on either database."""
+"""Statements that store a mechanism unless it is there already, by database."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ class Account(Base):
     frozen_by: Mapped[str | None] = column_property(
         select(Owner.frozen_by).where(Owner.id == owner_id).correlate_except(Owner).scalar_subquery()
     )
-    """The owner's, as it was when this was read."""
+    """The role that froze the owner's account, as it was when this was read."""
 
     @property
     def frozen(self) -> bool:

@@ -20,7 +20,7 @@ class NewBudget(Input):
     composition: Composition = "gdp"
 
     def limits(self) -> Limits:
-        """As the ledger counts it."""
+        """The limits as the ledger counts them."""
         return Limits.of(self.epsilon, self.delta, self.composition)
 
     @model_validator(mode="after")

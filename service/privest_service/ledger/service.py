@@ -14,9 +14,10 @@ from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowRep
 from privest_service.security.models import Owner
 
 Scope = Literal["owner", "dataset", "analyst"]
-"""Whose budget: the owner's, that of the datasets which it declared to be of the same rows, a grant's.
+"""What an account limits: the owner, one lineage of the owner's datasets, or one analyst's grant.
 
-In this order accounts are shown. Their numbers are random.
+A lineage is all datasets that the owner declared to be of the same rows. Accounts are shown in this order,
+because their numbers are random.
 """
 
 Freezer = Literal["owner", "admin"]
@@ -81,7 +82,10 @@ def accounts_in_force(
 def accounts_of(
     session: Session, concerned: Sequence[tuple[Owner, Mapping[Scope, str]]], *, lock: bool = False
 ) -> list[Account]:
-    """The same of several owners: all of them together by id, so that no two reservations lock crosswise."""
+    """Return the accounts of several owners in their present windows.
+
+    All of them are locked together by id, so that no two reservations wait for each other.
+    """
     found = list[ColumnElement[bool]]()
     for owner, subjects in concerned:
         theirs = [and_(Account.scope == "owner", Account.subject == "")]

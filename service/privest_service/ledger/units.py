@@ -119,7 +119,7 @@ class Limits:
 
     @classmethod
     def none(cls, composition: Composition) -> "Limits":
-        """Of an account that only counts: above anything that an owner's account admits."""
+        """The limits of an account that only counts, above anything that an owner's account admits."""
         return cls(composition, _MOST, _MOST, _MOST, _MOST)
 
     @property

@@ -116,7 +116,7 @@ class _Once(Request):
     read: Any = None
 
     async def json(self) -> Any:
-        """The body."""
+        """Read the request's body as JSON."""
         return from_json(await self.body()) if self.read is None else self.read
 
 
@@ -143,7 +143,7 @@ class Route(Admitting):
         return found
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """As FastAPI has it, but for how JSON is read: strictly, and in a thread where it is long."""
+        """FastAPI's handler, except that JSON is read strictly, and in a thread if it is long."""
         handle = super().get_route_handler()
 
         async def route(request: Request) -> Response:

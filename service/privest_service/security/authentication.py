@@ -15,7 +15,7 @@ from privest_service.security.rate_limit import RateLimiter
 from privest_service.security.tokens import Tokens, Told
 
 IS_GOOD = ApiKey.revoked_at.is_(None) & or_(ApiKey.expires_at.is_(None), ApiKey.expires_at > bindparam("now"))
-"""Condition on keys: one was not revoked and has not ended, `now`."""
+"""Condition on keys: a key is not revoked and has not ended at the moment `now`."""
 
 _BY_DIGEST = select(ApiKey.role, ApiKey.principal_id, ApiKey.scopes, ApiKey.id, ApiKey.expires_at).where(
     ApiKey.digest == bindparam("digest"), IS_GOOD
@@ -48,7 +48,7 @@ class Authenticator:
         return hmac.new(self.secret, b"privest admin " + self.admin_key.encode(), hashlib.sha256).hexdigest()
 
     def identify(self, given: str, address: str) -> Credential | None:
-        """Whose key or token this is; None where it opens nothing.
+        """Return the credential that a key or token stands for; None where it opens nothing.
 
         Raises:
             TooManyRequests: too many from this address opened nothing.

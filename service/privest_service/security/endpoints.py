@@ -30,7 +30,7 @@ revoking = APIRouter(route_class=Revoking)
 
 @router.get("/me", responses=documented())
 def me(caller: ReadDep) -> PrincipalView:
-    """Whose key this is."""
+    """The role and the id of the caller."""
     return PrincipalView(role=caller.role, id=caller.id)
 
 

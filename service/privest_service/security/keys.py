@@ -9,7 +9,7 @@ from typing import Literal, get_args
 Role = Literal["admin", "owner", "analyst"]
 
 Scope = Literal["read", "data", "estimate", "manage"]
-"""What a key is for, of what its holder may do: look and plan; bring and delete rows; spend; the rest."""
+"""What the holder of a key may do: look and plan; bring and delete rows; spend; everything else."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _FAILURES = RateLimitItemPerMinute(60, namespace="failures")
 
 _SILENCE = 60.0
-"""Seconds between two words at least about a counter that fails."""
+"""Fewest seconds between two log messages about a counter that fails."""
 
 log = structlog.get_logger()
 
@@ -56,7 +56,7 @@ class RateLimiter:
             raise self._later(_FAILURES, address, "too many keys that open nothing came from your address")
 
     def guessed_wrong(self, address: str) -> None:
-        """Count it."""
+        """Count a wrong guess of a key from this address."""
         self._asked(lambda: self._limiter.hit(_FAILURES, address), otherwise=True)
 
     def _later(self, limit: RateLimitItem, who: str, why: str) -> TooManyRequests:

@@ -19,7 +19,7 @@ _REVOKE = (
     .returning(ApiKey.id)
     .execution_options(synchronize_session=False)
 )
-"""Revokes keys; those that were revoked keep the moment."""
+"""Revokes keys. Keys that were revoked before keep their moment of revocation."""
 
 _AT_ONCE = 500
 """Keys whose own are looked for in one statement."""

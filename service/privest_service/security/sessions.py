@@ -21,10 +21,10 @@ from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.principals import Credential, Principal
 
 LASTS = timedelta(hours=12)
-"""However much a session is used."""
+"""Longest session, however much it is used."""
 
 _TOKEN = "token"  # noqa: S105 - a word, in place of a key's id
-"""What opened a session that the platform vouched for: it ends with the token."""
+"""Stands in place of a key's id for a session opened by the platform's token. It ends with the token."""
 
 
 @dataclass(frozen=True)

@@ -23,16 +23,16 @@ from privest_service.security.keys import SCOPES
 from privest_service.settings import Algorithm, Settings
 
 _PATIENCE = 60.0
-"""Seconds between two looks for keys at least, however many tokens name unknown ones."""
+"""Fewest seconds between two fetches of the issuer's keys, however many tokens name unknown ones."""
 
 _FRESH = 300.0
-"""Seconds after which keys are looked for again, as some may have been withdrawn."""
+"""Seconds after which the issuer's keys are fetched again, because some may have been withdrawn."""
 
 _KEPT = 3600.0
-"""Seconds for which keys are good that cannot be looked for again."""
+"""Seconds for which the issuer's keys are good while they cannot be fetched again."""
 
 _SECONDS, _BYTES = 5.0, 2**20
-"""That the issuer may take to begin an answer, and again to end it; and what that may bring."""
+"""Seconds that the issuer may take to begin an answer, and again to end it; and most bytes of the answer."""
 
 
 class _Straight(urllib.request.HTTPRedirectHandler):
@@ -45,17 +45,17 @@ class _Straight(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_Straight)
 
 _SHORTEST_RSA = 2048
-"""Bits of a modulus."""
+"""Fewest bits of an RSA modulus."""
 
 _LONGEST_ID = 40
-"""Characters, as the database has it."""
+"""Most characters of an id, as in the database."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Told:
-    """Of whom a token tells, until when, and what it is for."""
+    """The principal that a token is for, when the token expires, and the scopes it grants."""
 
     principal_id: str
     until: datetime
@@ -108,7 +108,7 @@ class Tokens:
         self._look = CachedProbe(self._find, kept=_PATIENCE)
 
     def read(self, token: str) -> Told | None:
-        """Of whom a token tells; None where it is not good.
+        """Read who a token is for and what it grants; None where it is not valid.
 
         Raises:
             Unavailable: the issuer's keys were not to be had yet, or not for an hour.

@@ -20,7 +20,7 @@ from structlog.typing import EventDict
 log = structlog.get_logger()
 
 _FRAMES = 12
-"""Told of a traceback: the innermost."""
+"""Innermost frames of a traceback that are logged."""
 
 
 def configure() -> None:
@@ -50,12 +50,12 @@ class _Losing:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write, or not."""
+        """Write, and ignore a stream that fails."""
         with suppress(OSError):
             self._stream.write(text)
 
     def flush(self) -> None:
-        """Likewise."""
+        """Flush, and ignore a stream that fails."""
         with suppress(OSError):
             self._stream.flush()
 
@@ -77,7 +77,10 @@ def _where(traceback: TracebackType | None) -> list[str]:
 
 
 def _code(error: BaseException | None) -> str | None:
-    """Of PostgreSQL, SQLite or the system: one of a fixed list, of an error or of what caused it."""
+    """Return the error code of PostgreSQL, SQLite or the system.
+
+    It comes from the error or from what caused it, and is one of a fixed list.
+    """
     while error is not None:
         for name in ("sqlstate", "sqlite_errorname"):
             if code := getattr(error, name, None):

@@ -17,7 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 Queue = Callable[[], tuple[int, float] | None]
-"""How many jobs wait, and for how many seconds the oldest has; None where that cannot be known in time."""
+"""Returns how many jobs wait and for how many seconds the oldest has; None if it cannot be known in time."""
 
 disable_created_metrics()
 

@@ -20,7 +20,7 @@ class _Here:
 
 
 _second: ContextVar[int] = ContextVar("second")
-"""In which the present request came, in nanoseconds."""
+"""Start of the second in which the present request came, in nanoseconds."""
 
 
 def configure() -> None:

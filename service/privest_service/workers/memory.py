@@ -4,7 +4,7 @@ import ctypes
 from contextlib import suppress
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-"""As in glibc's malloc.h."""
+"""Parameters of glibc's malloc.h."""
 
 _KEPT, _MAPPED = 2**24, 2**23
 """Bytes that a thread may keep, and of arrays with pages of their own. A block of rows has 2**20."""

@@ -24,15 +24,15 @@ _PRELOADED = [
     "privest_service.estimates.tasks",
     "privest_service.workers.pool",
 ]
-"""Loaded once, before workers are forked from it."""
+"""Modules that are loaded once, before workers are forked."""
 
 _KEPT = ("HOME", "LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PATH", "PYTHON", "TMPDIR", "TZ")
-"""How variables begin that workers have."""
+"""Beginnings of the names of environment variables that workers inherit."""
 
 _environment_lock = threading.Lock()
 
 _STALLED = 60.0
-"""Seconds in which calls wait and no process is busy: far more than one needs to start."""
+"""Seconds in which calls wait and no process is busy before the pool counts as stalled."""
 
 
 class Processes:
@@ -87,7 +87,7 @@ class Processes:
         return call
 
     def restart_if_broken(self) -> None:
-        """If the pool broke down, end what is left of it and of its calls; the next call begins anew.
+        """Restart a broken pool with the next call, and end what is left of it and its calls.
 
         To be called now and then, as nothing else sees that a pool waits for ever.
         """

@@ -21,10 +21,10 @@ Work = Literal["intake", "fetch", "plan", "verify"]
 """What workers do beside jobs: uploads, sources elsewhere, heavy plans, whole ledgers."""
 
 _PLAN_SECONDS = 60.0
-"""Seconds that somebody waits for a plan."""
+"""Seconds to wait for a plan."""
 
 _LOST = (WorkerTimeoutError, ProcessExpired, BrokenProcessPool, CancelledError, OSError)
-"""What a call of a worker that came to no end raises."""
+"""Errors that mean that a worker's call was lost."""
 
 
 def _of_drivers() -> dict[str, str]:

@@ -246,7 +246,7 @@ class Recorded(Oracle):
     ids=lambda it: named(it) if isinstance(it, tuple) else "pure" if it[0].delta == 0 else "gaussian",
 )
 def test_of_an_owner_nothing_counts_but_what_its_gate_released(case, targets):
-    """Its gate's answers in place of the gate give the same estimate to the last bit, without any row."""
+    """The gate's answers in place of the gate give the same estimate to the last bit, without any row."""
     module = case[0]
     plan = planned(case, targets)
     rows = rows_for(plan)
@@ -291,7 +291,7 @@ def test_datasets_that_do_not_go_together_are_refused():
 
 
 def test_what_all_guarantees_are_together_is_said():
-    """To somebody with a record in every dataset: μ² add up, and so do δ."""
+    """A person with a record in every dataset loses the sum of all μ² and of all δ."""
     plan = planned(GAUSSIAN[2], [PrivacyTarget(1.0, 1e-6)] * 4, [300] * 4)
     (told,) = [it for it in plan.warnings if "every one" in it]
     epsilon = float(told.split("epsilon ")[1].split()[0])
@@ -306,7 +306,10 @@ def test_what_all_guarantees_are_together_is_said():
 
 @pytest.mark.parametrize("metric", ["accuracy", "auc"])
 def test_sampling_errors_are_those_of_weighted_records(metric):
-    """Of 300 draws of the rows, without noise: what is told is within 15 % of their spread, wrongly 2e-4."""
+    """Over 300 draws of the rows without noise, the stated error is within 15 % of their spread.
+
+    The test fails wrongly with probability 2e-4.
+    """
     spec = ScoreSpec([2.0], 0.0, metric=metric)
     least, n = 0.005 if metric == "accuracy" else 0.02, 1000
     targets = [PrivacyTarget(least, 1e-6), PrivacyTarget(3.0, 1e-6)]
@@ -354,7 +357,7 @@ def test_the_whole_is_as_private_as_its_least_private_part():
 
 
 def test_answers_are_weighed_as_planned():
-    """Of a mean in a plane, all but without noise: the weighted mean of the owners' means."""
+    """A mean in a plane with almost no noise is the weighted mean of the owners' means."""
     plane = PointsMetadata(1, {"name": "euclidean", "dim": 2}, radius=4.0)
     targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
     plan = planned((frechet_mean, FrechetMeanSpec(), plane), targets, [100, 300])

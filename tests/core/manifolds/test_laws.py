@@ -107,7 +107,7 @@ def test_nearly_singular_matrices_are_finite(metric, dim, least):
 @pytest.mark.parametrize("dim", [1, 2, 11])
 @pytest.mark.parametrize("scale", [1e-300, 1e-280, 1e-90, 1e90, 1e280, 1e307])
 def test_scale_of_the_unit_does_not_matter(metric, power, held, dim, scale):
-    """As far as the metric is `held` in float64: Bures-Wasserstein multiplies two points."""
+    """The law holds as far as the metric is `held` in float64. Bures-Wasserstein multiplies two points."""
     space, rng = manifolds.get("spd", dim=dim, metric=metric), np.random.default_rng(dim)
     a, b = points(space, rng, 2)
     assert np.isfinite(space.canonical(scale * a)).all()
@@ -130,7 +130,7 @@ def test_log_euclidean_metric_keeps_its_digits(x, apart):
 
 @pytest.mark.parametrize("dim", [1, 2, 10])
 def test_ball_and_hyperboloid_are_one_space(dim):
-    """Under x ↦ (1 + |x|², 2x)/(1 − |x|²), which twice a vector at the origin has for its derivative."""
+    """The map is x ↦ (1 + |x|², 2x)/(1 − |x|²), whose derivative at the origin doubles a vector."""
     ball, lorentz = (manifolds.get(name, dim=dim) for name in ("poincare-ball", "lorentz"))
     rng = np.random.default_rng(dim)
 

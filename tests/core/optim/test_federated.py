@@ -98,7 +98,7 @@ def test_projection_is_two_lipschitz_up_to_half_the_reach(space):
 
 @spaces
 def test_reach_is_the_largest_there_is(space):
-    """As far as that from the manifold there is an array with two nearest points."""
+    """At that distance from the manifold there is an array with two nearest points."""
     point = space.random_point(np.random.default_rng(3))
     other, between = point.copy(), point.copy()
     other[..., 0], between[..., 0] = -point[..., 0], 0.0
@@ -196,7 +196,7 @@ def test_with_all_owners_it_is_the_printed_algorithm(name, steps, server_step):
 
 
 def test_one_step_a_round_is_centralised_projected_descent():
-    """(7), with step η·η_g."""
+    """The step is that of (7), with size η·η_g."""
     space, moments, start = sorted_kpca()
     owners, point = gradients(space, moments), space.project(start)
     run = iterates(space.project, owners, start=start, federation=Federation(everyone(30, 10), 1, 0.2, 1.5))
@@ -206,7 +206,7 @@ def test_one_step_a_round_is_centralised_projected_descent():
 
 
 def test_one_owner_descends_plainly():
-    """Its correction is zero; gradients add up, and are taken where their sum is projected to."""
+    """One owner's correction is zero. Its gradients add up, and are taken at projections of their sum."""
     space, moments, start = sorted_kpca()
     (owner,) = gradients(space, moments[:1])
     point = space.project(start)
@@ -460,7 +460,7 @@ def sorted_owners(rng, owners=5, dim=6):
 
 @pytest.mark.parametrize("local_steps", [1, 3, 10])
 def test_gates_of_owners_who_disagree_lead_to_the_subspace_of_all_rows(local_steps):
-    """With the round lengths of private runs; without corrections local steps lead elsewhere."""
+    """The round lengths are those of private runs. Without corrections local steps lead elsewhere."""
     rng, space = np.random.default_rng(12), manifolds.get("grassmann", dim=6, rank=2)
     data, loss, rounds = sorted_owners(rng), SubspaceDistance(6, 2), 400
     gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
@@ -505,7 +505,7 @@ def test_columns_of_unit_length_across_owners():
 
 
 def test_the_digits_take_as_many_rounds_as_in_the_paper():
-    """To gradient norm 1e-2, which the paper's method reaches in 761 rounds; by then others have stalled."""
+    """The paper's method reaches gradient norm 1e-2 in 761 rounds; by then other methods have stalled."""
     found = benchmark.traced(benchmark.digits(10, 800), *benchmark.METHODS["Algorithm 1"])
     assert found.rounds(1e-2) == pytest.approx(761, rel=0.1)
     for name in ("RFedAvg", "RFedProx"):

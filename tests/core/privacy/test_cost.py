@@ -98,7 +98,7 @@ def test_losses_that_float64_cannot_carry_are_refused(noise, loss):
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-05, 0.3])
 def test_slack_is_paid_for_out_of_delta(delta):
-    """By the budget that a planner divides, and by the check of what it planned."""
+    """The budget that a planner divides, and the check of a plan, both take the slack from δ."""
     target = PrivacyTarget(1.0, delta)
     mu, slack = budget.gaussian_budget(target)
     assert slack > 0

@@ -113,7 +113,7 @@ def test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size():
 
 
 def test_an_empty_batch_answers_noise_alone():
-    """And is no other answer for it: every step draws its noise."""
+    """An empty batch looks like any other answer: every step draws its noise."""
     script = ScriptedNoise([], [], value=7.0)
     gate = Gate(Records(ROWS), STATISTICS, [batches(count=2)], script)
     for _ in range(2):
@@ -169,7 +169,7 @@ def test_a_plan_with_batches_for_other_data_is_refused():
 
 
 class Counted(SquaredDistance):
-    """Counts its sums."""
+    """A statistic that counts its sums."""
 
     calls = 0
 

@@ -37,11 +37,11 @@ from testing.noise import RecordedNoise, ScaledNoise, ScriptedNoise
 RUN = settings(derandomize=True, max_examples=60)
 BOTH = pytest.mark.parametrize("factorisation", ["tree", "square-root"])
 FALSE_ALARM = 1e-6
-"""Of every statistical test here; seeds are fixed besides."""
+"""Probability that a statistical test here fails wrongly; besides, seeds are fixed."""
 
 
 def left(factorisation, leaves):
-    """L, as a matrix."""
+    """The left factor L of the factorisation, as a matrix."""
     matrix = np.zeros((leaves, leaves))
     for t in range(leaves):
         matrix[t, : t + 1] = left_row(factorisation, t + 1)
@@ -137,7 +137,7 @@ def test_coefficients_are_those_of_the_square_root():
 
 @pytest.mark.parametrize("leaves", [1, 2, 3, 7, 8, 100, 1000])
 def test_the_square_root_is_never_the_noisier_one(leaves):
-    """At one cost, the largest and the mean variance over all prefixes."""
+    """At one cost, both the largest and the mean variance over all prefixes are compared."""
     tree, root = (column(f, leaves) * variances(f, leaves) for f in ("tree", "square-root"))
     assert root.max() <= tree.max() * (1 + 1e-8)
     assert root.mean() <= tree.mean() * (1 + 1e-8)
@@ -148,7 +148,7 @@ def test_the_square_root_is_never_the_noisier_one(leaves):
 
 @BOTH
 def test_the_noise_has_the_stated_variance(factorisation):
-    """Of every prefix by itself: Σ z²/variance is χ². In each of 11 prefixes, so 2·11 tails of 1e-6."""
+    """Each prefix by itself has Σ z²/variance as χ². There are 11 prefixes, so 2·11 tails of 1e-6."""
     release = stream(factorisation, n=11, size=4000, leaves=11)
     rows = np.zeros((11, 4000))
     source = gate(rows, release, ScaledNoise(seed=1, order=np.arange))
@@ -244,7 +244,7 @@ def test_a_leaf_that_failed_has_used_its_records():
 
 
 def test_hostile_rows_change_neither_sizes_nor_the_number_of_answers():
-    """For one sequence of noise: what the solver is told moves by at most what clips allow."""
+    """The noise is one fixed sequence. What the solver is told moves by at most what clips allow."""
     calm = np.random.default_rng(3).uniform(-0.1, 0.1, (64, 3))
     seen = []
     for value in (0.0, 1e308, -1e308, np.nan, np.inf):
@@ -268,7 +268,7 @@ def test_hostile_rows_change_neither_sizes_nor_the_number_of_answers():
 @BOTH
 @pytest.mark.parametrize("spacing", [2.0**-30, 0.25])
 def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(factorisation, spacing):
-    """By brute force over all places of a record: R·(sums of leaves), all of them as one vector."""
+    """All places of a record are tried: R·(sums of leaves), taken together as one vector."""
     leaves, sizes = 6, [3, 1, 2, 4, 1, 1]
     fine = stream(factorisation, n=12, leaves=leaves)
     release = PrefixSums("sum", 12, 3, 1.0, fine.scale, spacing, factorisation, leaves)
@@ -308,7 +308,7 @@ def test_a_replaced_record_moves_the_whole_stream_by_at_most_its_certificate(fac
     n=st.integers(1, 300),
 )
 def test_the_noise_drawn_pays_for_the_stream(factorisation, leaves, mu, clip, n):
-    """As many leaves and segments as there are records for, each with noise for a record worth 2C."""
+    """There are as many leaves and segments as records allow, each with noise for a record worth 2C."""
     release = stream(factorisation, n=n, clip=clip, leaves=leaves, mu=mu)
     spy = RecordedNoise()
     source = gate(np.zeros((n, 3)), release, spy)

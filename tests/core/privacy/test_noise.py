@@ -39,7 +39,7 @@ def test_gaussian_noise_is_gaussian(keyed, size):
 
 
 def test_gaussian_tails_are_there(keyed):
-    """Of two million draws 5.4e-5·N lie beyond 4σ... a Poisson count; none beyond 8σ, but for 2e-9."""
+    """Two million draws: 5.4e-5·N of them beyond 4σ (a Poisson count), none beyond 8σ (but for 2e-9)."""
     z = np.abs(SystemNoise(2_000_000).draw("gaussian", 1.0, 2_000_000))
     expected = 2_000_000 * 2 * stats.norm.sf(4)
     assert stats.poisson.ppf(ALARM / 2, expected) <= np.sum(z > 4) <= stats.poisson.isf(ALARM / 2, expected)
@@ -129,7 +129,7 @@ def test_all_bits_of_the_key_matter(cipher):
 
 
 SCHEMES = [(500, 0.02), (500, 0.07), (500, 0.6), (20, 1.0), (100_000, 0.0005)]
-"""n and rate; sparse batches are drawn until no record comes twice, dense ones without repetition."""
+"""Pairs of n and rate. Sparse batches are drawn until no record repeats, dense ones without repeats."""
 
 
 @pytest.mark.parametrize(("n", "rate"), SCHEMES)
@@ -172,7 +172,7 @@ def test_all_records_come_equally_often(keyed, scheme, n, rate):
 @pytest.mark.parametrize("scheme", ["poisson", "fixed"])
 @pytest.mark.parametrize("batch", [2, 3])
 def test_all_sets_of_records_are_equally_likely(keyed, scheme, batch):
-    """Of five records, by either way of drawing: two and three at a time."""
+    """Batches of two and of three records out of five, by both sampling schemes."""
     source = SystemNoise(0)
     drawn = [frozenset(source.batch(5, batch / 5, scheme).tolist()) for _ in range(20_000)]
     sets = [frozenset(s) for s in itertools.combinations(range(5), batch)]
@@ -207,7 +207,7 @@ TAIL = 0xFFFFFFFFFFFFF800
 """A random word whose ziggurat layer is the base, and whose number in it lies beyond the layer's edge."""
 
 EXPONENTIAL, NORMAL = 7.69711747013104972, 3.6541528853610088
-"""Where the samplers' tails begin."""
+"""Numbers at which the samplers' tails begin."""
 
 
 def scripted(*words):

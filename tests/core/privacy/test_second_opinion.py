@@ -34,7 +34,7 @@ def gaussian_by_renyi(mu, delta):
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-3])
 @pytest.mark.parametrize("mu", [0.001, 0.03, 1.0, 7.0, 100.0])
 def test_gaussian_sums_have_the_epsilon_of_the_closed_form(mu, delta):
-    """Of runs in any division: one sum, equal ones counted, and unequal ones."""
+    """A run is divided in any way: into one sum, equal sums counted, and unequal sums."""
     by_hand = gaussian_by_renyi(mu, delta)
     parts = tuple(full(mu * sqrt(share)) for share in (0.1, 0.2, 0.7))
     for run in [(full(mu / 3, count=9),), parts]:

@@ -30,7 +30,7 @@ from testing.accounting import composed, fixed_curve
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
-"""Of a normal variable, beyond which lies 1e-9."""
+"""Standard deviations of a normal variable; the probability beyond is 1e-9."""
 
 
 def mixture(x, centres, weights):
@@ -85,7 +85,7 @@ def test_no_pair_of_vectors_is_worse_than_opposite_ones(seed):
 
 
 def test_nor_in_space():
-    """By Monte Carlo in R³, with importance sampling from the mean of P and Q."""
+    """Monte Carlo in R³, with importance sampling from the mean of P and Q."""
     rng = np.random.default_rng(0)
     rate, bound, count = 0.3, 1.5, 200_000
     for _ in range(5):
@@ -170,7 +170,7 @@ each_step = pytest.mark.parametrize("run", STEPS, ids=lambda r: f"{r.scheme}-{r.
 @each_step
 @pytest.mark.parametrize("fineness", [0.3, 1e-2])
 def test_a_step_on_the_grid_is_never_below_its_curve(run, fineness):
-    """At grid points, between them, at and below zero; at grid points it is the curve itself."""
+    """Points on the grid, between them, at zero and below are tried. On the grid it is the curve itself."""
     with mpmath.workdps(40):
         widest = 2 / run.noise if run.rate > 0.4 else 2.0
         cell = fineness * widest / 10

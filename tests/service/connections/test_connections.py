@@ -29,7 +29,7 @@ SECRET = "hunter2-secret-of-a-source"  # noqa: S105 - planted, to be looked for
 ROWS = np.random.default_rng(5).normal([1.0, 2.0], 0.1, (400, 2))
 
 on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
-"""Where the service's own database plays no part."""
+"""Marks tests in which the service's own database plays no part."""
 
 _numbers = count()
 
@@ -58,7 +58,7 @@ def registered(owner: Caller, uri: str, schema: object = PLANE) -> dict[str, Any
 
 
 def refused(owner: Caller, uri: str, *, says: str, schema: object = PLANE) -> None:
-    """That a handle is refused, for this reason, and leaves nothing."""
+    """Check that a handle is refused for this reason and leaves nothing behind."""
     before = owner.get("/v1/datasets").json()
     document = problem(register(owner, uri, schema), 422, "dataset-invalid")
     assert says in document["faults"][0]["rule"], document
@@ -74,14 +74,14 @@ def nothing_left(server: Server) -> None:
 
 
 def uploaded(owner: Caller, rows: np.ndarray = ROWS, schema: object = PLANE) -> dict[str, Any]:
-    """The same rows, as an upload."""
+    """The rows of the connection, as an upload."""
     answer = owner.upload(npy(rows), schema)
     assert answer.status_code == 201, answer.text
     return answer.json()
 
 
 def estimated(owner: Caller, dataset: str) -> None:
-    """That the dataset answers, about right."""
+    """Check that the dataset answers, about right."""
     job = owner.estimate(dataset, epsilon=1.0).json()
     assert job["state"] == "committed", job
     assert np.linalg.norm(np.array(job["estimate"]["point"]) - [1.0, 2.0]) < 0.5
@@ -144,7 +144,7 @@ class Tables:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Of a connection to it."""
+        """The configuration of a connection to this database."""
         return {"kind": "database", "url": self.url}
 
 

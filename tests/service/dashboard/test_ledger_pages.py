@@ -18,7 +18,7 @@ Visit = Callable[..., Visitor]
 
 
 def _numbers(page: Page) -> list[int]:
-    """Of the entries on a page, from the top."""
+    """Numbers of the entries on a page, from the top."""
     return [int(each) for each in page.locator("table.entries tbody td:first-child").all_inner_texts()]
 
 

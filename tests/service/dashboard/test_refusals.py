@@ -66,7 +66,7 @@ FORMS = {
     "/ledger/verify": _Form("/ledger/verify", changes=False),
     "/admin/owners/{owner_id}/freeze": _Form("/admin/owners/{owner}/freeze", {"frozen": "yes"}, role="admin"),
 }
-"""By their routes: all but the sign-in, which nobody needs a session for."""
+"""All forms by route but the sign-in, which needs no session."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ PAGES_FOR = {
     "manage": {"POST /freeze", "POST /analysts", "POST /analysts/revoke"},
     "estimate": set[str](),
 }
-"""Of keys of one scope; all other pages are for reading."""
+"""Routes that keys of one scope may use; all other pages are for reading."""
 
 
 def test_every_page_asks_for_what_it_does(target: _Target) -> None:
@@ -193,7 +193,7 @@ def test_an_empty_cookie_or_one_of_another_kind_opens_nothing(target: _Target) -
 # Other owners
 
 NAMES = ("Zebedee", "Quillon", "Xylophone")
-"""What no page may show to others."""
+"""Names that no page may show to other owners."""
 
 ELSEWHERE = {
     "/datasets/{dataset}": 404,

@@ -28,7 +28,7 @@ GOOD: dict[str, tuple[dict[str, str], str, bytes]] = {
     ),
     "json": ({"schema": json.dumps(JSON_SCHEMA)}, "rows.json", json.dumps([[1, 2, 3.5]] * 9).encode()),
 }
-"""By kind of form: what is filled in, and a file that fits."""
+"""What is filled in for each kind of form, and a file that fits."""
 
 _spoiled = np.ones((20, 3))
 _spoiled[7, 1] = np.nan
@@ -46,7 +46,7 @@ BAD: dict[str, tuple[str, dict[str, str], str, bytes, list[str]]] = {
     "no such dimension": ("points", {"dim": "two"}, "rows.npy", npy(spd(9, 2)), ["dim", "must be a number"]),
     "unknown format": ("vectors", {"dim": "3"}, "rows.exe", b"MZ", ["not read here", "csv"]),
 }
-"""Kind of form, what is filled in, file, and words of the fault."""
+"""Faulty forms: the kind, what is filled in, the file, and words of the fault."""
 
 
 def _file(name: str, content: bytes) -> FilePayload:

@@ -157,7 +157,7 @@ def as_deployed(url: str, database: str) -> Roles:
 
 
 def serves_under_two(roles: Roles, directory: Path) -> None:
-    """That the one role makes and grants, and the other changes no entry."""
+    """Check that one role makes and grants the tables, and the other changes no entry."""
     done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
     assert done.returncode == 0, done.stderr
     for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind", "DELETE FROM jobs"):
@@ -178,7 +178,7 @@ def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) 
 
 
 def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: str, tmp_path: Path) -> None:
-    """Its owner is the cluster's first superuser here, as it was in compose."""
+    """The database's owner is the cluster's first superuser here, as it was in compose."""
     page = (ROOT / "docs/operations.md").read_text()
     (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     roles = as_deployed(database_url, at_name(database_url))
@@ -223,7 +223,7 @@ def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path:
 
 
 def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_path: Path) -> None:
-    """Neither those of the same owner, nor those of another role, which do not stop a migration either."""
+    """Neither tables of this owner nor of another role are granted, and neither stops a migration."""
     roles.does("CREATE TABLE theirs (a serial)", roles.making)
     superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
     roles.does("CREATE TABLE anothers (a serial)", superuser)

@@ -51,7 +51,7 @@ fsync = off
 full_page_writes = off
 max_wal_size = 32MB
 """
-"""Of a cluster that is killed and not the machine: what it has committed is with the kernel."""
+"""Settings of a cluster that is killed while its machine runs: the kernel has what was committed."""
 
 
 @contextmanager

@@ -34,7 +34,7 @@ ALL = ["landlock", "seccomp", "user"]
 
 @pytest.fixture(scope="module")
 def worker() -> Iterator[Processes]:
-    """One that parses."""
+    """A worker process that parses."""
     processes = Processes(1, 2**31, parsing.prepare)
     yield processes
     processes.stop()
@@ -42,7 +42,7 @@ def worker() -> Iterator[Processes]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of an upload."""
+    """The folder of an upload."""
     own = tmp_path / "incoming" / "ds_own"
     own.parent.mkdir(mode=0o700)
     own.mkdir(mode=0o700)
@@ -51,7 +51,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def ways(worker: Processes, folder: Path, tmp_path: Path) -> Any:
-    """Which ways out there are without some of the fences."""
+    """Ways out of confinement that remain without some of the fences."""
     others = tmp_path / "incoming" / "ds_other"
     others.mkdir(mode=0o700)
     rows = others / ROWS
@@ -116,7 +116,7 @@ def test_each_fence_stands_for_itself(ways: Any) -> None:
 
 
 def test_workers_know_nothing_of_the_services_environment() -> None:
-    """Not even in their memory, where what a process was started with stays whatever it removes."""
+    """Their memory does not hold it either, where a process keeps what it was started with."""
     key, other = (f"the-name-{secrets.token_hex(8)}" for _ in range(2))
     script = """
 import sys
@@ -251,7 +251,7 @@ def test_a_parser_ends_with_its_worker(folder: Path, tries_to: bool) -> None:
 
 
 def test_a_parser_computes_no_longer_than_it_may(worker: Processes, folder: Path) -> None:
-    """Also if nobody waits for it any more; or this would take as long as the call may."""
+    """Time is limited even if nobody waits any more; otherwise this would take as long as a call may."""
     with pytest.raises(ChildProcessError):
         worker.call(120.0, confined.spins, str(folder)).result()
 

@@ -19,7 +19,7 @@ NUMBERED = SCHEMA | {"classes": ["0", "1", "2.5"]}
 TABLE = "id,ill,dose,age\na,no,1.5,30\nb,yes,2.5,40\nc,yes,-1,50\n"
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What no database has a part in."""
+"""Marks tests in which no database plays a part."""
 
 
 @pytest.fixture

@@ -123,7 +123,7 @@ MEDIA = {
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_goes_from_upload_to_answer(server: Server, form: Format) -> None:
-    """By its content type, and by its ending; both are the same data, and their caps one."""
+    """A format is recognised by its content type and by its ending; both give one dataset and share caps."""
     owner = server.owner()
     content = rows_as(SPDS, form)
     uploads = [
@@ -194,7 +194,7 @@ def test_a_units_record_knows_nothing_of_other_units(
 
 
 def test_units_are_told_apart_by_their_names_as_they_are_written(tmp_path: Path) -> None:
-    """But for spaces, composed letters, and numbers that are none."""
+    """Names differ as written, except for spaces and composed letters. A missing number is refused."""
     schema = {"kind": "vectors", "dim": 1, "unit": {"column": "who", "rows": 2}}
     names = ["e\u0301", "\u00e9 ", "01", "1", "1"]
     content = table_as(pa.table({"who": names, "x": range(5)}), "csv")
@@ -206,7 +206,7 @@ def test_units_are_told_apart_by_their_names_as_they_are_written(tmp_path: Path)
 
 
 def test_fingerprints_are_of_the_data_not_of_what_is_made_of_it(tmp_path: Path) -> None:
-    """So that a cap on rows holds under every number of places and every regulariser."""
+    """A cap on rows therefore holds for every number of places and every regulariser."""
     content = b"who,x\np,1\nq,2\np,3\n"
     marks = set()
     for places in (1, 2, 3):
@@ -223,7 +223,7 @@ def test_fingerprints_are_of_the_data_not_of_what_is_made_of_it(tmp_path: Path) 
 
 
 def test_members_of_objects_may_change_their_order_but_not_their_names(tmp_path: Path) -> None:
-    """Also where they do so in a later block; without names in the schema all members count."""
+    """A later block may change the order, too. Without names in the schema all members count."""
     schema = {"kind": "vectors", "dim": 2, "unit": {"column": "u", "rows": 1}}
     rows: list[dict[str, Any]] = [{"u": f"{i:05}", "a": 1, "b": 2} for i in range(5000)]
     turned = [*rows, {"u": "z", "b": 2, "a": 1}]
@@ -265,7 +265,7 @@ def test_labels_match_as_numbers_and_truth_values_do(tmp_path: Path) -> None:
 
 
 DECLARED: tuple[list[Any], ...] = ([0, 1], ["0", "1"], [False, True], ["False", "TRUE"], [0.0, 1.0])
-"""Classes that mean the same cells."""
+"""Ways to declare classes that mean the same cells."""
 
 TRUTHS: dict[str, tuple[Format, bytes]] = {
     f"{form}, {kind}": (form, table_as(pa.table({"age": [5, 6, 7], "ill": cells}), form))
@@ -541,7 +541,7 @@ BOMBS = {
 
 @pytest.mark.parametrize("form", BOMBS)
 def test_what_unpacks_to_more_memory_than_is_allowed_is_refused(tmp_path: Path, form: Format) -> None:
-    """In a process of its own with the limit that workers have, small here."""
+    """The work runs in a process of its own, under the limit that workers have; here it is small."""
     size = 600_000_000
     kind = pa.table({"a": pa.array(np.zeros(size // 8))})
     file = io.BytesIO()
@@ -574,7 +574,7 @@ except RefusedUploadError as refused:
 
 
 def coded(n: int, *values: str) -> pa.Array:
-    """So many texts, all of them the first of these."""
+    """Make a column of this many texts, all of them the first of these values."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, dtype=np.int8)), pa.array(values))
 
 
@@ -586,7 +586,7 @@ def _a_hundred_kilobytes_of_texts() -> bytes:
 
 
 def one_batch(columns: dict[str, Any], **how: Any) -> bytes:
-    """An Arrow stream."""
+    """An Arrow stream of one batch."""
     file, batch = io.BytesIO(), pa.record_batch(columns)
     with pa.ipc.new_stream(file, batch.schema, options=pa.ipc.IpcWriteOptions(**how)) as writer:
         writer.write_batch(batch)
@@ -614,7 +614,7 @@ ENORMOUS: dict[str, tuple[Callable[[], bytes], Format, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("what", ENORMOUS)
 def test_a_small_file_of_an_enormous_table_is_refused_before_it_is_read(tmp_path: Path, what: str) -> None:
-    """By count: not a row of it is looked at, whatever the memory and the time that a worker may take."""
+    """Its rows are counted: none is looked at, whatever memory and time a worker may take."""
     made, form, schema = ENORMOUS[what]
     content = made()
     assert len(content) < 2**20
@@ -629,7 +629,7 @@ def test_a_small_file_of_an_enormous_table_is_refused_before_it_is_read(tmp_path
 
 
 def whole(table: pa.Table, form: Format) -> bytes:
-    """In one piece."""
+    """A table as a file in one piece."""
     if form == "arrow":
         return arrow_file(table)
     file = io.BytesIO()
@@ -639,7 +639,7 @@ def whole(table: pa.Table, form: Format) -> bytes:
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])
 def test_what_a_file_unpacks_to_is_counted_as_it_is_read(tmp_path: Path, form: Format) -> None:
-    """Of a file that tells less than it has."""
+    """The file claims less than it has."""
     content = whole(pa.table({name: np.zeros(50_000) for name in "abc"}), form)
     assert len(taken(tmp_path, content, form, VECTORS)[1]) == 50_000
     free = patch.object(room, "_FREE", 2**19), patch.object(room, "_RATIO", 0)

@@ -90,7 +90,7 @@ def of_units(directory: Path, replaced: bool, order: Order) -> Array:
 
 
 def moved(directory: Path, world: World, *orders: Order) -> float:
-    """By how much the replaced record moves the integer sum, in units of the values."""
+    """Change of the integer sum by the replaced record, in units of the values."""
     sums = [
         Records(world(directory, replaced, order)).sum(
             ChunkSum(SquaredDistance(LINE), LINE.reference, CLIP, SPACING, False)
@@ -110,7 +110,7 @@ def test_a_record_that_sorts_first_moves_a_sum_by_no_more_than_is_certified(
 
 
 def test_in_the_order_of_keys_it_would(tmp_path: Path) -> None:
-    """Or the test above would say nothing."""
+    """Without this, the test above would show nothing."""
     ends = [np.arange, lambda n: np.roll(np.arange(n), 1)]
     assert moved(tmp_path, of_units, *ends) > CERTIFIED + (CHUNKS - 4) * SPACING / 2
 

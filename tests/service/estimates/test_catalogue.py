@@ -28,7 +28,7 @@ ESTIMATOR_EDITS = {
     "audit/estimates.py",
     "audit/over_http.py",
 }
-"""Beside the estimator's own package."""
+"""Files outside the estimator's own package that a new estimator edits."""
 
 MANIFOLD_EDITS = {"core/privest/manifolds/oblique.py", "core/privest/manifolds/__init__.py"}
 
@@ -117,7 +117,7 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
 
 
 def test_the_interface_and_the_client_of_a_new_estimator(toys: Server, owner: Caller, tmp_path: Path) -> None:
-    """Both are written by the commands of `make openapi`, and nobody edits either."""
+    """The commands of `make openapi` write both; nobody edits either."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
 
     def command(*words: object, **more: str) -> str:
@@ -197,7 +197,7 @@ def naming(pattern: str, *folders: str) -> set[str]:
 
 
 def test_as_many_files_name_an_estimator_as_the_documents_say() -> None:
-    """Of one that is here: a table by its name anywhere else would be one more place to edit."""
+    """Matrix completion is the example: a table by its name anywhere else would be one more place to edit."""
     found = naming(
         "matrix.?completion", "core", "service", "client", "audit", "migrations", "scripts", "deploy"
     )

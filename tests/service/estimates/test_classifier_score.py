@@ -22,7 +22,7 @@ ASK = PRIVACY | {"kind": "classifier-score", "coefficients": [0.7, 4.0], "interc
 MARK = 98765.4321
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What no database has a part in."""
+"""Marks tests in which no database plays a part."""
 
 metrics = pytest.mark.parametrize("metric", ["accuracy", "auc"])
 

@@ -87,12 +87,12 @@ WIDE: dict[str, dict[str, Any]] = {
         for name in ("stiefel", "grassmann", "oblique")
     },
 }
-"""As wide as a dummy may be, or nearly."""
+"""Schemas as wide as a dummy may have, or nearly."""
 
 
 @pytest.mark.parametrize("what", WIDE)
 def test_a_dummy_takes_memory_by_its_own_numbers(what: str) -> None:
-    """Not by the square of a record's: points of a sphere in 10,000 dimensions took 1.6 GB."""
+    """It does not take the square of a record's numbers: spheres in 10,000 dimensions took 1.6 GB."""
     schema = SCHEMA.validate_python(WIDE[what])
     tracemalloc.start()
     try:
@@ -148,7 +148,7 @@ def test_a_dummy_never_opens_the_rows(server: Server) -> None:
 
 
 def test_dummies_and_answers_are_never_mistaken_for_each_other(server: Server) -> None:
-    """The same question on the same dataset, asked of both: two jobs, and a key belongs to one of them."""
+    """One question is asked of a dataset's rows and of its dummies: two jobs, and a key is of one of them."""
     owner = server.owner()
     dataset = owner.dataset()
     ask = {"dataset": {"id": dataset, "dummy": True}, "privacy": {"epsilon": 0.1}}
@@ -387,7 +387,7 @@ def test_raw_images_become_descriptors(server: Server) -> None:
 
 
 def test_raw_windows_of_a_series_become_covariances(server: Server) -> None:
-    """From a parquet column of nested lists, each window a record, and each person's together one.
+    """A parquet column of nested lists has the windows: each is a record, or each person's together.
 
     The variances are a factor of 4 apart, 1.4 in the logarithm; the noise is below 0.03 (expected error).
     """

@@ -75,7 +75,7 @@ _POSITIVE = [value for value in _FLOATS if value > 0]
 
 
 def _mostly(usual: T, *extreme: T) -> st.SearchStrategy[T]:
-    """So that one extreme is also seen by itself."""
+    """Draw the usual value half of the time, so that an extreme is also seen without others."""
     return st.booleans().flatmap(lambda odd: st.sampled_from(extreme) if odd else st.just(usual))
 
 

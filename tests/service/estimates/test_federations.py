@@ -328,7 +328,7 @@ def test_two_datasets_of_one_owner_are_charged_both(server: Server) -> None:
 
 
 def test_rows_that_two_owners_hold_alike_tell_nothing_by_it(server: Server) -> None:
-    """To refuse them would say that they are alike, by which a guess of all rows but one is tried out."""
+    """A refusal would tell that they are alike, so a guess of all rows but one could be tested."""
     owners, analyst = [server.owner(), server.owner()], server.analyst()
     rows = rows_near(500, 1)
     other = rows.copy()
@@ -352,7 +352,7 @@ def test_rows_that_two_owners_hold_alike_tell_nothing_by_it(server: Server) -> N
 def test_a_dataset_that_is_withdrawn_voids_the_run_for_all(
     start_server: Callable[..., Server],
 ) -> None:
-    """As long as it waits behind another; every owner is given back what it was charged."""
+    """A joint run that waits behind another is voided, and every owner is given back its charge."""
     server = start_server()
     rows, schema = slow_rows()
     busy = server.owner(epsilon=5.0)
@@ -473,7 +473,7 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
 def test_nothing_is_written_before_all_parts_are_known_to_be_covered(
     database: Database, monkeypatch: pytest.MonkeyPatch, poor: int
 ) -> None:
-    """Else the time that a refusal takes would tell which of the owners refused."""
+    """Otherwise the time that a refusal takes would tell which of the owners refused."""
     books = [Books(database), Books(database)]
     limits = [Limits("gdp", 1, 1, 9 if place == poor else 100, 10) for place in range(2)]
     with database.write() as session:

@@ -20,7 +20,7 @@ SOLVERS = ["newton", "clipped", "gd", "hb", "nag", "masg", "nag-opt", "masg-opt"
 ASK = {"kind": "logistic-regression", "epsilon": 2.0, "delta": 1e-6}
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What no database has a part in."""
+"""Marks tests in which no database plays a part."""
 
 
 told_apart = partial(server.told_apart, apart=4.0)

@@ -34,11 +34,11 @@ ROWS[7] = np.nan
 ASK = {"kind": "matrix-completion", "rank": 2, "epsilon": 2.0, "delta": 1e-6}
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What no database has a part in."""
+"""Marks tests in which no database plays a part."""
 
 
 def gaps_as(rows: np.ndarray, form: Format) -> bytes:
-    """As people would write them: empty cells, nulls, and NaN where there is nothing else."""
+    """Rows as people would write them: empty cells, nulls, and NaN where there is nothing else."""
     cells = np.where(np.isnan(rows), np.array(None), rows)
     if form in ("npy", "npz"):
         return rows_as(rows, form)

@@ -425,7 +425,7 @@ def test_a_body_without_delta_is_the_body_that_names_none(server: Server) -> Non
 def test_keys_and_answers_of_former_versions_are_found_again(
     kind: str, more: dict, dummy: bool, body: str, question: str
 ) -> None:
-    """By digests as they were before requests had choices that they have now."""
+    """Digests are as they were before requests had the choices that they have now."""
     found = KINDS[kind]
     about = {"id": "ds_x"} | ({"dummy": True} if dummy else {})
     request = found.request.model_validate({"dataset": about, "privacy": {"epsilon": 0.5}} | more)

@@ -24,7 +24,7 @@ ASK = {"kind": "robust-pca", "rank": R, "epsilon": 2.0, "delta": 1e-6}
 SOLVERS = ["ggd", "sggd", "gd-reaper", "sgd-reaper", "md-reaper", "smd-reaper"]
 
 only_on_sqlite = pytest.mark.parametrize("backend", ["sqlite"])
-"""What no database has a part in."""
+"""Marks tests in which no database plays a part."""
 
 
 def planted(n: int = 400, dim: int = D, rank: int = R) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ def owner(server: Server) -> Caller:
 
 @pytest.fixture
 def dataset(server: Server, owner: Caller) -> str:
-    """Those rows."""
+    """The dataset of the owner's planted rows."""
     return _datasets[server.url][1]
 
 

@@ -69,7 +69,7 @@ from testing.world import World, claimed
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 
 on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
-"""What is about processes and not about the ledger."""
+"""Marks tests of processes, in which the ledger plays no part."""
 
 
 def free_port() -> int:
@@ -80,7 +80,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """With two workers; whoever ends one starts another."""
+    """A cluster with two workers. A test that ends one starts another."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster"), free_port())
     cluster.start(2)
     yield cluster
@@ -478,7 +478,7 @@ def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path
 
 
 def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
-    """It ends the one that takes too long and nothing else, and is never longer than that of jobs."""
+    """The limit ends only the upload that takes too long, and is never longer than that of jobs."""
     assert Workers(timeout=30.0, intake_timeout=90.0)._intake_timeout == 30.0
 
     async def use(workers: Workers) -> None:
@@ -498,7 +498,7 @@ def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
 
 
 def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(tmp_path: Path) -> None:
-    """As `test_confinement`, in the service's own worker, where one owner's rows and the secrets lie."""
+    """Like `test_confinement`, in the service's own worker, where one owner's rows and the secrets lie."""
     if missing(tmp_path):
         pytest.skip("this machine offers less")
     store = Store(tmp_path)

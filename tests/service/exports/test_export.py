@@ -146,7 +146,7 @@ def reordered(rows: Rows) -> None:
 
 
 def other_mechanism(rows: Rows) -> None:
-    """Of another clip than was charged for."""
+    """Put a mechanism with another clip than was charged for."""
     mechanism = next(row for row in rows if row["type"] == "mechanism")
     mechanism["content"] = mechanism["content"].replace('"clip":', '"clip":1')
 
@@ -286,7 +286,7 @@ SIGNED_FORGERIES: dict[str, tuple[Callable[[list[Line]], list[Line]], str]] = {
         "not the ends of all chains",
     ),
 }
-"""By somebody who has the signing key, and signs an end anew."""
+"""Forgeries by somebody who has the signing key and signs an end anew, by name."""
 
 
 def first_of(told: list[Line], account: int) -> Head:
@@ -309,7 +309,7 @@ def two_jobs(database: Database) -> list[Line]:
 
 
 def signed_faults(told: Iterable[Line], *shown: Receipt) -> list[str]:
-    """Of a ledger whose end is signed anew; the mechanisms are made up here."""
+    """Faults found in a ledger whose end is signed anew; the mechanisms are made up here."""
     found = verify(ended(told, SIGNER), [SIGNER.public_key], shown=shown).faults
     return [fault for fault in found if "mechanism" not in fault]
 
@@ -410,7 +410,7 @@ def test_moments_without_a_zone_and_sums_untold_are_no_crash(database: Database,
 
 
 def test_a_chain_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(database: Database) -> None:
-    """With the key in hand one can write another history; what was published of the first one stays."""
+    """A forger with the key can write another history, but what was published of the first one stays."""
     books = Books(database)
     account = books.open(Limits("basic", 10**9, 10**9, 0, 0))
     for _ in range(3):
@@ -511,7 +511,7 @@ class Rotated:
             self.books.reserve({account: Charge(1, 1, 1, 1)})
 
     def faults(self, *kept: Heads, until: str | None = None) -> list[str]:
-        """Of a ledger that the present key tells."""
+        """Faults found in a ledger that is signed with the present key."""
         self._by(self.present)
         keys = [self.present.public_key, f"{self.retired.public_key}={until or self.end.isoformat()}"]
         with self.books.database.read(snapshot=True) as session:

@@ -27,7 +27,7 @@ from testing.server import HANG_GUARD, SIGNER
 from testing.world import World, claimed
 
 _clean = multiprocessing.get_context("forkserver")
-"""Forks from a process that has the service loaded, no threads and no connections."""
+"""Starts processes from one that has loaded the service and has no threads or connections."""
 
 _KEY = "the key"
 
@@ -213,7 +213,7 @@ class _Storm:
         self.running: dict[Connection, tuple[str, ForkServerProcess]] = {}
 
     def run(self, kills: int) -> None:
-        """To the end, with so many kills: each after a random number of answers."""
+        """Run to the end with so many kills, each after a random number of answers."""
         for name in self.names:
             self._begin(name)
         # All are over by the middle: not every answer is heard by itself.
@@ -255,7 +255,7 @@ class _Storm:
         self.next[name][thread] = i + 1
 
     def _kill(self) -> None:
-        """At once, wherever it is; what it said before counts, and it goes on after that."""
+        """Kill a process at once. What it told before counts, and it starts again after that."""
         told = self.random.choice(list(self.running))
         name, process = self.running.pop(told)
         process.kill()
@@ -271,7 +271,7 @@ class _Storm:
 
 
 def _storm(database: Database, processes: int, threads: int, charges: int, kills: int) -> None:
-    """As many charges as fit, no matter who was killed: whatever was answered is there, and charged once."""
+    """Make as many charges as fit, whoever is killed. Whatever was answered is there, and charged once."""
     books, total = Books(database), processes * threads * charges
     admitted = total * 9 // 10
     limits = Limits("gdp", 1, 1, (admitted + 1) * CHARGE.mu_squared - 1, 10**12)

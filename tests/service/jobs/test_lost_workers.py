@@ -38,7 +38,7 @@ from testing.server import (
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
 
 on_one_database = pytest.mark.parametrize("backend", ["sqlite"])
-"""What is about processes and not about the ledger."""
+"""Marks tests of processes, in which the ledger plays no part."""
 
 
 def state_of(caller: Caller, job: str, state: str) -> None:

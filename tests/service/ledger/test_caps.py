@@ -29,7 +29,7 @@ def refused_by(answer: httpx.Response, scope: str | None) -> None:
 
 @pytest.fixture
 def rows() -> np.ndarray:
-    """Of 60 records."""
+    """The rows of 60 records."""
     return spd(60, seed=5)
 
 
@@ -130,7 +130,7 @@ def test_a_refusal_by_an_own_cap_tells_nothing_of_freezes(server: Server) -> Non
 
 
 def test_a_question_on_several_datasets_tells_of_own_caps_alone(server: Server) -> None:
-    """Its own caps are looked at first, of all datasets; who else refuses is not told."""
+    """The analyst's own caps on all datasets are looked at first. No one learns who else refuses."""
     poor, rich, analyst = server.owner(0.5, 1e-4, "basic"), server.owner(5.0, 1e-4, "basic"), server.analyst()
     first, second = poor.dataset(), rich.dataset(spd(60, seed=6))
     poor.grant(first, analyst)

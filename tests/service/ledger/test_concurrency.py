@@ -268,7 +268,7 @@ def test_caps_and_budgets_of_a_busy_account_are_changed(server: Server) -> None:
 
 
 def test_a_change_holds_what_moved_since_it_looked(database: Database) -> None:
-    """It is no reason to begin anew that an account was charged between a look and the lock."""
+    """A charge between a look and the lock is no reason to begin anew."""
     books = Books(database)
     account = books.open(LIMITS)
     if database.is_sqlite:
@@ -294,7 +294,7 @@ def test_whoever_is_in_the_way_to_the_end_is_told_in_words(database: Database, w
     account = books.open(LIMITS)
 
     def work(session: Session) -> None:
-        """As if somebody else had moved the account after this session had read it."""
+        """Move the account as somebody else would, after this session has read it."""
         found = session.get_one(Account, account)
         session.execute(
             update(Account)

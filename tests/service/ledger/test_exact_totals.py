@@ -30,7 +30,7 @@ SHAPES = {
 }
 BUDGET = (1.0, 1e-5)
 CELL = 1e-4
-"""Of distributions of losses; an ε by them is at most a few cells above the exact one."""
+"""Width of a cell in distributions of losses; an ε from them is at most a few cells too high."""
 
 SAMPLED: list[tuple[str, str, float, float, dict[str, Any]]] = [
     ("frechet-mean", "space", 0.3, 1e-6, {"solver": "rsgd", "rate": 0.05, "steps": 40}),
@@ -42,7 +42,7 @@ SAMPLED: list[tuple[str, str, float, float, dict[str, Any]]] = [
 
 @functools.cache
 def plan(kind: str, shape: str, epsilon: float, delta: float, body: tuple[tuple[str, Any], ...]) -> Any:
-    """As the service makes it."""
+    """The plan as the service makes it."""
     found = KINDS[kind]
     request = found.request.model_validate(
         {"dataset": {"id": "ds_x"}, "privacy": {"epsilon": epsilon, "delta": delta}} | dict(body)
@@ -99,7 +99,7 @@ def _sampled(noise: float, rate: float) -> Any:
 
 @functools.cache
 def _laplace(scale: float, size: int) -> Any:
-    """On a line the Laplace mechanism; in space the worst of all mechanisms with its ε."""
+    """The Laplace mechanism on a line; in space the worst of all mechanisms with its ε."""
     if size == 1:
         return pld.from_laplace_mechanism(scale, value_discretization_interval=CELL)
     return pld.from_privacy_parameters(

@@ -34,7 +34,7 @@ def claim(database: Database) -> str | None:
 
 
 def freeze(books: Books, frozen: bool = True, by: Any = "owner") -> None:
-    """In a transaction of its own."""
+    """Set or end a freeze in a transaction of its own."""
     with books.database.write() as session:
         ledger.set_frozen(session, books.owner, frozen, by=by)
 

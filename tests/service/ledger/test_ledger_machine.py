@@ -24,7 +24,7 @@ from testing.server import SIGNER
 
 
 class _CrashError(Exception):
-    """The process is gone."""
+    """Stands for a process that is gone."""
 
 
 def crash(database: Database, work: Callable[[Session], object]) -> None:
@@ -42,7 +42,7 @@ def crash(database: Database, work: Callable[[Session], object]) -> None:
 
 
 class Crashes(LedgerModel):
-    """The same accounts, of an owner of their own in each example, whose windows are opened anew."""
+    """The model's accounts under an owner of their own in each example, with windows that are opened anew."""
 
     @initialize(
         accounts=st.lists(

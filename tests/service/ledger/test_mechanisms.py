@@ -83,7 +83,7 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
 
 
 def _plans() -> Iterator[tuple[str, Any]]:
-    """Of all that is asked, what there is a plan for: not everything goes with everything."""
+    """Plans for all combinations that have one; not everything goes with everything."""
     for name, shape, target, body in ASKED:
         kind = KINDS[name]
         privacy = {"epsilon": target.epsilon, "delta": target.delta}
@@ -124,7 +124,7 @@ def test_every_cost_is_found_again_from_the_noise(plans: list[tuple[str, Any]]) 
 
 @pytest.mark.parametrize("escape", ["released", "products"])
 def test_the_cost_of_streams_is_found_again(escape: Escape) -> None:
-    """That of the costlier one, as their records are different ones."""
+    """The cost is that of the costlier stream, because the streams hold different records."""
     loss = Quartic(4)
     plan = spider_schedule.plan(Problem(loss, 4, loss.excess, 50_000, GAUSSIAN), escape=escape)
     kept = mechanism("second-order", "data", GAUSSIAN, plan.releases)
@@ -160,7 +160,7 @@ def test_less_noise_is_a_higher_cost_or_none(plans: list[tuple[str, Any]]) -> No
 
 
 def _books(database: Database, plan: Any, kept: Mechanism) -> Books:
-    """With one charge for a plan, kept under this mechanism."""
+    """Books with one charge for a plan, kept under this mechanism."""
     books = Books(database)
     account = books.open(Limits.of(2.0, 1e-4, "gdp"))
     with database.write() as session:

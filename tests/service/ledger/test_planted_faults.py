@@ -76,7 +76,7 @@ def both_sums_move_together(database: Database) -> None:
 
 
 def units_count_at_any_height(database: Database) -> None:
-    """Beside 2^60 a unit still counts: of three charges of one, two fit."""
+    """At 2^60 a unit still counts: of three charges of one unit, two fit."""
     books = Books(database)
     account = books.open(_gdp(2**60 + 2))
     for amount in (2**60, 1, 1):
@@ -113,7 +113,7 @@ def a_claim_is_final(database: Database) -> None:
 
 
 def a_writer_holds_what_it_reads(database: Database) -> None:
-    """From the moment a charge has read its accounts, nobody else can write them before it ends."""
+    """Nobody else can write the accounts that a charge has read before the charge ends."""
     books = Books(database)
     account = books.open(_gdp(100))
     with database.write() as session:
@@ -128,7 +128,7 @@ def a_writer_holds_what_it_reads(database: Database) -> None:
 
 
 def a_charge_holds_its_accounts(database: Database) -> None:
-    """The same of the accounts that a request finds for itself."""
+    """A request holds the accounts that it finds for itself; other transactions are refused them at once."""
     world = World.make(database)
     with database.write() as session:
         owner = session.get_one(Owner, world.owner)
@@ -211,7 +211,7 @@ def a_freeze_holds_what_waits(database: Database) -> None:
 
 
 def a_claim_holds_its_owner(database: Database) -> None:
-    """From the moment that a claim has seen no freeze until it is committed, nobody is told of one."""
+    """Nobody is told of a freeze between the moment a claim has seen none and its commit."""
     books = Books(database)
     books.reserve({books.open(_gdp(100)): Charge(1, 1, 10, 0)})
     with database.write() as session:
@@ -222,7 +222,7 @@ def a_claim_holds_its_owner(database: Database) -> None:
 
 
 def an_administrator_ends_its_freeze(database: Database) -> None:
-    """And nobody else."""
+    """Nobody but the administrator ends a freeze that the administrator set."""
     books = Books(database)
     with database.write() as session:
         ledger.set_frozen(session, books.owner, True, by="admin")
@@ -447,7 +447,7 @@ def _failures_refunded(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _deferred_transactions(patch: pytest.MonkeyPatch, database: Database) -> None:
-    """On SQLite the driver's own; on PostgreSQL, whose transactions hold rows, none that are held."""
+    """Begin transactions late on SQLite, and hold no accounts on PostgreSQL."""
     if database.is_sqlite:
         patch.setattr(database, "_writer", create_engine(database.engine.url))
     else:
@@ -609,7 +609,7 @@ _SEEN_AS = {
     "what moved is stale": DatabaseUnavailable,
     "folders unlinked": OSError,
 }
-"""Where the database itself is the first to see it, by a CHECK or a trigger, or whoever speaks to it."""
+"""Errors by fault, where a CHECK, a trigger or a client of the database sees the fault first."""
 
 _OF_ROW_LOCKS = ("accounts not held", "a freeze looked at once", "what moved is stale")
 

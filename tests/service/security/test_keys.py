@@ -35,7 +35,7 @@ def issued(by: Caller, role: str = "owner", **asked: Any) -> dict[str, Any]:
 
 
 def with_key(by: Caller, role: str = "owner", **asked: Any) -> Caller:
-    """The same principal, with one more key."""
+    """The caller with one more key of its own."""
     return Caller(by.server, by.id, issued(by, role, **asked)["key"])
 
 
@@ -150,7 +150,7 @@ def test_keys_are_listed_and_not_shown(server: Server) -> None:
 
 
 def holds(by: Caller, key: dict[str, Any]) -> Caller:
-    """The same principal, with a key that was issued."""
+    """The caller with a key that was issued."""
     return Caller(by.server, by.id, key["key"])
 
 

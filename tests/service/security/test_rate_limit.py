@@ -57,7 +57,7 @@ def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Se
 
 
 def test_whatever_a_caller_asks_for_is_counted(start_server: Callable[..., Server]) -> None:
-    """Also the end of its own key, which needs no scope, and the end of a session."""
+    """A call that ends its own key, which needs no scope, and one that ends a session are counted, too."""
     server = start_server(rate_limit="6/minute")
     owner, other = server.owner(), server.owner()
     own = owner.get(f"/v1/owners/{owner.id}/keys").json()["keys"][0]["id"]

@@ -252,7 +252,7 @@ def test_a_frozen_budget_is_not_charged_and_can_be_thawed(server: Server) -> Non
 
 
 def test_plans_are_remembered_for_who_asked_alone() -> None:
-    """Else a plan that comes at once would tell that somebody else has asked the same."""
+    """Otherwise a plan that comes at once would tell that somebody else has asked for it."""
     mine = estimates.ResolvedQuery("anl_1", KINDS["frechet-mean"], (), {})
     theirs = replace(mine, caller_id="anl_2")
     assert mine.digest == theirs.digest
@@ -413,7 +413,7 @@ def test_an_answer_from_before_a_revocation_meanwhile_is_not_reused(
 def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
     within: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a job could be reserved by a grant that was revoked before, and never be voided."""
+    """Otherwise a job could be reserved by a grant that was revoked before, and never be voided."""
     reserve, begun = charges.reserve, threading.Event()
 
     def revoke() -> None:

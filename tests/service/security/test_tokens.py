@@ -51,7 +51,7 @@ def backend() -> str:
 
 
 NULL = object()
-"""Of a claim: that it is there, and null."""
+"""Stands for a claim that is present and null."""
 
 
 class Issuer:

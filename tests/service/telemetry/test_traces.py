@@ -28,7 +28,7 @@ CALLER = {
     "baggage": "key=sk-4711",
     "User-Agent": "sk-4711",
 }
-"""What a caller may send along, with a secret where it can be."""
+"""Headers that a caller may send, with a secret wherever it fits."""
 
 
 class Collector(ThreadingHTTPServer):
@@ -41,7 +41,7 @@ class Collector(ThreadingHTTPServer):
 
     @property
     def spans(self) -> list[Span]:
-        """All that came."""
+        """All spans that arrived."""
         return [
             span
             for content in self.received
@@ -51,7 +51,7 @@ class Collector(ThreadingHTTPServer):
         ]
 
     def named(self, name: str) -> list[Span]:
-        """Those with a name, as they ended."""
+        """Spans with a name, in the order in which they ended."""
         return [span for span in self.spans if span.name == name]
 
 
@@ -79,7 +79,7 @@ def collector() -> Iterator[Collector]:
 
 
 def seconds(span: Span) -> float:
-    """How long it lasted."""
+    """Duration of a span in seconds."""
     return (span.end_time_unix_nano - span.start_time_unix_nano) / 1e9
 
 

@@ -86,7 +86,7 @@ class ScorePlan:
 
     @property
     def metric(self) -> Metric:
-        """Which score."""
+        """The score that is estimated."""
         return self.spec.metric
 
     @property

@@ -121,7 +121,10 @@ class LogisticPlan:
 
 @dataclass(frozen=True)
 class Spread:
-    """Of the coefficients and, last, the intercept; with more than two classes one for each class."""
+    """How far the coefficients and, last, the intercept may be off.
+
+    With more than two classes there is one set of numbers for each class.
+    """
 
     standard_errors: Annotated[Array, Doc(axes=(1, 2))]
     covariance: Annotated[
@@ -238,7 +241,7 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
 def _option_rules(
     spec: LogisticSpec, shape: LabelledMetadata, solver: Solver
 ) -> tuple[tuple[bool, str], ...]:
-    """Which options go with a solver and a loss, each with what is said where they do not."""
+    """Rules on options, solver and loss: whether each holds, and what is said where it does not."""
     descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
     return (
         (

@@ -82,7 +82,7 @@ def configured_solver(
 def solver_rules(
     spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
 ) -> tuple[tuple[bool, str], ...]:
-    """Which solver goes with which loss and data, each with what is said where it does not."""
+    """Rules on solver, loss and data: whether each holds, and what is said where it does not."""
     return (
         (
             spec.loss == "logistic" or solver in NONCONVEX,

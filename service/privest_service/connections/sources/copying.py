@@ -14,7 +14,7 @@ def refused(rule: str) -> RefusedUploadError:
 
 
 def too_large(limit: int) -> RefusedUploadError:
-    """A refusal by size."""
+    """Refusal of rows that are larger than the limit, in bytes."""
     return refused(f"what it names is larger than {limit} bytes")
 
 

@@ -40,7 +40,10 @@ _READ_ONLY = {
     "mariadb": "SET SESSION TRANSACTION READ ONLY",
     "oracle": "SET TRANSACTION READ ONLY",
 }
-"""Of databases that have it; of others the role alone keeps the service from writing."""
+"""The statement that makes a transaction read-only, by database.
+
+For a database that is not listed, only the rights of its role keep the service from writing.
+"""
 
 _REASONS = {
     "25006": "reading it would write to the database",
@@ -50,7 +53,7 @@ _REASONS = {
 """SQL states of PostgreSQL that an owner may know."""
 
 _BATCH = 200_000
-"""Numbers held at a time, of rows in Python."""
+"""Most numbers of fetched rows that are held in Python at a time."""
 
 
 def check(connection: NewDatabase) -> None:

@@ -25,16 +25,20 @@ _OF_THE_CLIENT = {
     "timeout",
     "user_agent",
 }
-"""Options of the HTTP client. obstore wants them apart, and panics where it meets them among the others."""
+"""Options of the HTTP client. obstore wants them apart, and panics if they are among the other options."""
 
 _PROXY, _EXCLUDES = "proxy_url", "proxy_excludes"
-"""Options of the HTTP client, too, in whose place `OneHost` stands."""
+"""Proxy options of the HTTP client. obstore never sees them: `OneHost` stands in their place."""
 
 _UNSIGNED = "skip_signature"
-"""The option of all stores but web servers that asks without credentials."""
+"""Option for requests without credentials. All stores but web servers have it."""
 
 _TIMES = {"connect_timeout": "10s", "read_timeout": "60s", "timeout": "1d"}
-"""Of silence, so that a large object may take its time: what ends a fetch is the limit on the worker."""
+"""Longest waits on an object store.
+
+A connection may take 10 seconds and a read may be silent for 60 seconds. One request may take a day,
+because the time limit of the worker ends a fetch that is too long.
+"""
 
 _PIECE = 4 * 2**20
 

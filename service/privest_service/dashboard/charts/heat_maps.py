@@ -12,9 +12,9 @@ from privest_service.dashboard.charts.svg import TYPE, chart, ems, short, shorte
 from privest_service.dashboard.formatting import decade, number
 
 _PRINTED = 8
-"""Rows and columns up to which cells show their values."""
+"""Most rows and columns for which cells show their values."""
 _TITLED = 400
-"""Cells up to which each has a tooltip; beyond they are drawn by the shade, to keep pages small."""
+"""Most cells for which each has a tooltip. Larger maps are drawn by shade, to keep pages small."""
 _SHADES = 12
 _DARKEST = 0.6
 """Opacity of the largest value: ink is legible upon it on light and dark paper."""
@@ -24,7 +24,7 @@ _LABEL = 8.5
 
 @dataclass(frozen=True)
 class _Grid:
-    """Where cells lie."""
+    """Position and size of the cells."""
 
     left: float
     top: float
@@ -72,7 +72,7 @@ def heat_map(
 
 
 def _beside(largest: float, value: float) -> str:
-    """With the decimals that the largest has use for, so that cells line up."""
+    """Format a value with the decimals that the largest value needs, so that cells line up."""
     if value == 0 or not 1e-3 <= largest < 1e5:
         return number(value, 2)
     decimals = min(max(2 - decade(largest), 0), 2 if largest > 0.1 else 4)

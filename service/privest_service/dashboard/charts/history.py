@@ -12,7 +12,7 @@ from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked,
 from privest_service.dashboard.formatting import day, left_percent, moment
 
 _MOST_MARKS = 100
-"""Beyond, only the steepest steps keep a mark: one can neither hit nor tab through hundreds."""
+"""Most steps that are marked, the steepest first. One cannot hit or tab through hundreds of marks."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 480, 84, 310
 
 

@@ -34,7 +34,7 @@ class Linear:
         return _position(value, self.low, self.high, self.start, self.stop)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """At most so many multiples of 1, 2, 2.5 or 5 times a power of ten, ascending."""
+        """Return at most this many multiples of 1, 2, 2.5 or 5 times a power of ten, ascending."""
         span = self.high / most - self.low / most
         if span <= max(1e-300, 1e-14 * max(abs(self.low), abs(self.high))):  # finer steps float has not
             return [self.low]
@@ -65,7 +65,10 @@ class Log:
         return _position(log10(kept), log10(self.low), log10(self.high), self.start, self.stop)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """At most so many: all of 1, 2 and 5 in a decade, or powers of ten; linear ones in a narrow range."""
+        """Return at most this many values: 1, 2 and 5 of each decade, or powers of ten.
+
+        A narrow range has linear ones.
+        """
         first, last = decade(self.low), decade(self.high)
         fine = [float(f"{mantissa}e{power}") for power in range(first, last + 1) for mantissa in (1, 2, 5)]
         inside = [tick for tick in fine if self.low <= tick <= self.high]
@@ -91,7 +94,7 @@ class Time:
         return _position(at.timestamp(), self.low.timestamp(), self.high.timestamp(), self.start, self.stop)
 
     def ticks(self, most: int = 5) -> list[tuple[datetime, str]]:
-        """At most so many round moments with their labels: of the clock, days, Mondays, months or years."""
+        """Return at most this many round moments with labels: times of day, days, Mondays, months, years."""
         low, high = self.low.astimezone(UTC), self.high.astimezone(UTC)
         seconds = (high - low).total_seconds()
         for step in (*_SECONDS, *(_DAY * days for days in _WEEKS)):

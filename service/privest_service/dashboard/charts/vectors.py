@@ -24,7 +24,7 @@ from privest_service.dashboard.charts.svg import (
 from privest_service.dashboard.formatting import decade, number, numbers
 
 _PITCH = 31
-"""From row to row."""
+"""Distance from one row to the next, in units of the chart."""
 
 
 def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -> Markup:

@@ -40,7 +40,7 @@ _PAGE = 24
 _NORMAL_95 = 1.96
 
 _CLASSES, _FEATURES = 10, 30
-"""Of a classifier, in pictures; the numbers are all below them."""
+"""Most classes and features of a classifier that are drawn; a table below lists all numbers."""
 
 
 @router.get("")
@@ -94,7 +94,7 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
 
 
 Pictures = list[tuple[str, Markup]]
-"""With what each shows."""
+"""Pictures, each with what it shows."""
 
 
 def _mean(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
@@ -183,4 +183,4 @@ _PICTURES = {
     "logistic-regression": _classifier,
     "classifier-score": _score,
 }
-"""How answers of some estimators are drawn; those of all others as plain arrays."""
+"""How answers of some estimators are drawn. All other answers are drawn as plain arrays."""

@@ -40,7 +40,7 @@ _PAGE = 100
 SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
 
 _LABELS = {"dim": "Dimension"}
-"""Of parameters of manifolds, where their name alone says too little."""
+"""Labels for parameters of manifolds whose name alone says too little."""
 
 
 def _parameters() -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ from privest_service.telemetry import metrics
 router = APIRouter(prefix="/dashboard/ledger", route_class=Page)
 
 _NAMED = 1000
-"""Datasets that are told by their names at most; entries about others bear their ids."""
+"""Most datasets that are shown by name; entries about others show ids."""
 
 
 async def _search(request: Request) -> Search:

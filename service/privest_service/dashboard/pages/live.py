@@ -18,10 +18,10 @@ from privest_service.security.dependencies import AuthenticatorDep, DatabaseDep,
 router = APIRouter(prefix="/dashboard", route_class=Page)
 
 _EVERY = 1.0
-"""Seconds between two looks, as queries may come by other processes."""
+"""Seconds between two looks for changes. Other processes may have answered queries meanwhile."""
 
 _LOOKS = 600
-"""After which the browser has to come again."""
+"""Looks for changes that one stream makes; after them the browser connects again."""
 
 
 async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:

@@ -45,12 +45,12 @@ from privest_service.security.models import Owner
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
 
 _AROUND = 16.0
-"""How many times less and more ε the curve shows."""
+"""Factor by which the curve goes below and above the chosen ε."""
 
 _POINTS = 9
 
 _USUAL = {kind.dataset_kind: kind.name for kind in reversed(KINDS.values())}
-"""What is mostly asked of a kind of dataset: the first estimator that takes it."""
+"""The usual question for each kind of dataset: the first estimator that takes it."""
 
 
 class Wish(BaseModel):
@@ -168,7 +168,7 @@ def _usual_options(kind: Kind) -> dict[str, Any]:
 
 
 def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
-    """As it would be sent.
+    """The request body that would be sent.
 
     Raises:
         Invalid: an option is no number, or the further options are no JSON object.

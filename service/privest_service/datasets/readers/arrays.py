@@ -13,7 +13,7 @@ from privest_service.upload_errors import refusal
 
 _PIECE = 2**20
 _CHUNK = 2**24
-"""Bytes of an array that are looked at together."""
+"""Bytes of an array that are checked together."""
 
 
 def read_npy(source: Path, layout: Layout) -> Generator[Block]:

@@ -13,7 +13,7 @@ from privest_service.datasets.readers.layout import Block, Layout, Texts, block_
 from privest_service.upload_errors import refusal
 
 _MOST_BYTES = 2**25
-"""Parsed as a whole, a document takes many times its size."""
+"""Largest document in bytes. It is parsed as a whole, and takes many times its size."""
 
 _AT_ONCE = 4096
 
@@ -53,7 +53,10 @@ class _Columns:
 
 
 def _columns(first: Any, layout: Layout) -> _Columns:
-    """By the schema; where it names none, all members but the unit in the order of the first object."""
+    """Choose the columns that the schema names.
+
+    A schema without names takes all members of the first object but the unit, in their order.
+    """
     if not isinstance(first, dict):
         raise refusal("must be an object with every column of the schema", record=0)
     header = list(cast("dict[str, Any]", first))
@@ -86,7 +89,7 @@ def _block(rows: list[Any], layout: Layout, columns: _Columns | None, start: int
 
 
 def _shape(row: Any) -> tuple[int, ...]:
-    """Of nested lists by their first parts; numpy then tells whether the others agree."""
+    """Return the shape of nested lists from their first parts; numpy then checks that the others agree."""
     shape: list[int] = []
     while isinstance(row, list):
         parts = cast("list[Any]", row)

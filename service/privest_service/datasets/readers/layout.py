@@ -51,7 +51,7 @@ class Layout:
         return self.names is not None or self.unit is not None
 
     def places(self, header: Sequence[str]) -> tuple[list[int], int | None]:
-        """Of a table's columns those of a record, in its order, and the unit's.
+        """Find the columns of a record, in its order, and the column of the unit in a table's header.
 
         Raises:
             RefusedUploadError: a column is missing, or one is there twice.
@@ -78,7 +78,7 @@ class Layout:
         return f"[{place}]" if self.names is None else self.names[place]
 
     def coder(self, place: int) -> Callable[[str | float | None], float]:
-        """From what stands in a column of categories to their places; -1 for any other."""
+        """Return a function from a value in a column of categories to its place; -1 for any other value."""
         assert self.names is not None  # noqa: S101 - as is_text
         known = self.categories[self.names[place]]
         places = {category: float(at) for at, category in enumerate(known)}

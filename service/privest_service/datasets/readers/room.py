@@ -6,7 +6,7 @@ _FREE = 2**25
 """Bytes to which any file may unpack, however small it is."""
 
 _RATIO = 512
-"""Bytes for each of a larger file's. Tables of plain numbers and texts unpack to less than a hundred."""
+"""Bytes that a larger file may unpack to for each of its own. Plain tables unpack to less than a hundred."""
 
 
 class Room:

@@ -20,19 +20,19 @@ from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
 
 _BATCH_NUMBERS = 2**18
-"""In a batch of rows, about."""
+"""Numbers in a batch of rows, about."""
 
 _MISSING = ("", "na", "n/a", "nan", "null", "none")
 
 _MOST_PARTS = 2_000_000
-"""Of a parquet footer: columns times row groups, and strings in it."""
+"""Most parts of a parquet footer: columns times row groups, and strings in it."""
 
 
 _CONTINUES = b"\xff\xff\xff\xff"
-"""Before each message of a stream."""
+"""Marker before each message of an Arrow stream."""
 
 _STREAM_END = _CONTINUES + b"\0\0\0\0"
-"""Without it a stream that was cut between two batches looks like a whole one."""
+"""End of an Arrow stream. Without it a stream cut between two batches looks whole."""
 
 
 def read_csv(source: Path, layout: Layout) -> Generator[Block]:

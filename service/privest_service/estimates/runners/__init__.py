@@ -12,7 +12,7 @@ class Runners(Protocol):
 
     @property
     def slots(self) -> int:
-        """Runs at a time."""
+        """Number of runs at a time."""
         ...
 
     @property

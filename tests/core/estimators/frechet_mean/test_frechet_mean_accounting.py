@@ -232,7 +232,7 @@ class Apart(SquaredDistanceChange):
 
 
 def change_of_one_record(statistic, release, pair, rows):
-    """By how much the last row moves a batch's sum through the gate."""
+    """Norm of the change in a batch's sum, through the gate, if the last row is added."""
     everyone = range(len(rows))
     gate = Gate(Records(rows), {"change": statistic}, [release], ScriptedNoise(everyone[:-1], everyone))
     less, more = (gate.mean(pair, "change") * release.divisor for _ in range(2))

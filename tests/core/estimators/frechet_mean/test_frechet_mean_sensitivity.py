@@ -75,7 +75,7 @@ def test_no_pair_moves_the_sum_by_more_than_the_sensitivity(space, clip):
 
 
 def test_the_search_is_sharp():
-    """It comes within a percent of the bound, so a clip 2 % too wide would be seen."""
+    """The search comes within a percent of the bound, so a clip 2 % too wide would be seen."""
     for space in SPACES:
         assert worst_move(space, 0.01) > 0.99
 

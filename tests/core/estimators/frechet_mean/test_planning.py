@@ -180,7 +180,7 @@ def test_no_rate_makes_planning_long(solver, rate):
     ("n", "asked", "batch"), [(100, 0.07, 7), (100, 1e-9, 1), (10**6, None, 256), (77, None, 77)]
 )
 def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
-    """Also where rate·n is 7.000000000000001."""
+    """The size is right even where rate·n is 7.000000000000001."""
     spec = FrechetMeanSpec(solver="rsgd", sampling="fixed", rate=asked, steps=3)
     plan = frechet_mean.plan(spec, PointsMetadata(n, SPHERE.manifold), TARGET)
     assert plan.releases[0].divisor == pytest.approx(batch, rel=1e-12)

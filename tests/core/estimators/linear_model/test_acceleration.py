@@ -219,7 +219,7 @@ def test_the_bound_holds_on_a_quadratic(method):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("scale", [1.0, 0.3])
 def test_without_noise_descents_find_the_minimiser(method, scale):
-    """Of a strongly convex function that is no quadratic: log cosh, plus a tenth of a square."""
+    """The function is strongly convex and no quadratic: log cosh, plus a tenth of a square."""
     rng = np.random.default_rng(2)
     rows, target = rng.standard_normal((30, 4)), rng.standard_normal(30)
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
@@ -286,7 +286,7 @@ def planned(solver, n=5000, epsilon=1.0, delta=1e-6, **options):
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("batch", [None, 200])
 def test_every_solver_tells_classes_apart(solver, batch, delta):
-    """With ε = 30: at least 90 % of records, of which the best classifier has 93 %."""
+    """At ε = 30 they tell apart at least 90 % of records; the best classifier has 93 %."""
     plan = planned(solver, epsilon=30.0, delta=delta, batch_size=batch, penalty=0.02)
     assert TypeAdapter(LogisticPlan).validate_json(TypeAdapter(LogisticPlan).dump_json(plan)) == plan
     rows = told_apart(5000)

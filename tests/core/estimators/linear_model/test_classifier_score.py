@@ -166,7 +166,7 @@ def test_standard_errors_are_those_of_repeated_runs(metric, delta, kind):
 
 
 def test_the_slope_in_the_counts_is_that_of_the_area():
-    """To first order, over counts that keep their sum; some of them below zero, as noise leaves them."""
+    """The slope is checked to first order, over counts that keep their sum. Noise leaves some below zero."""
     plan = planned_for(*data(500), "auc")
     (release,) = plan.releases
     counts = np.random.default_rng(9).normal(500 / release.size, 8.0, release.size)

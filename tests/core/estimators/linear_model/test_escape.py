@@ -253,7 +253,7 @@ def test_what_does_not_belong_together_is_refused_in_words(options, said):
 
 
 def test_the_constants_of_spider_are_worked_out_once_for_a_question(monkeypatch):
-    """For the plan, for what the gate may sum and for the run together: they take a third of a second."""
+    """The plan, the gate's statistics and the run share them. They take a third of a second."""
     honest, worked_out = spider_planning.plan, []
 
     def counted(problem):

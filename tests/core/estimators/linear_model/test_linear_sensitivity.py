@@ -41,7 +41,10 @@ DIAMETERS = {
     "biweight": 1.8,
     "geman-mcclure": sqrt(2),
 }
-"""Of Hessians, worked out by hand: √2·b where φ is convex or bends little the other way, else a + b."""
+"""Diameters of the sets of Hessians, worked out by hand.
+
+They are √2·b where φ is convex or bends little the other way, else a + b.
+"""
 
 designs = pytest.mark.parametrize("feature_map", FEATURE_MAPS.values(), ids=FEATURE_MAPS)
 names = pytest.mark.parametrize("name", PROFILES)

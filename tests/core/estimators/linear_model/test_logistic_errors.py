@@ -24,7 +24,7 @@ ALARM = 1e-6
 
 
 INDEPENDENT = 40
-"""Squares that each mean below is taken of, at least."""
+"""Fewest squares that each mean below is taken of."""
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_without_noise_descents_find_the_minimiser(count, method):
 
 @counts
 def test_newton_without_noise_finds_the_minimiser(count):
-    """From moments alone near it, and after three steps at it, though features are no Gaussian."""
+    """Moments alone come near it, and three steps reach it, although the features are no Gaussian."""
     rng = np.random.default_rng(4)
     x = rng.uniform(-1, 1, (4000, 3)) ** 3
     scores = x @ (3 * rng.standard_normal((count - (count == 2), 3))).T

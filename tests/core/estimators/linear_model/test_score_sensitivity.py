@@ -21,7 +21,7 @@ from testing.noise import RecordedNoise, ScriptedNoise
 HISTOGRAM = ScoreHistogram(np.array([-1e9, -1.0, 0.0, 0.5, 7.0]))
 CASES = [(RightAnswers(), 2), (RightAnswers(), 5), (HISTOGRAM, 2)]
 WORTH = {"accuracy": 1.0, "auc": sqrt(2)}
-"""Sensitivity by hand: a count moves by one, a row leaves one bin for another."""
+"""Sensitivities by hand. For accuracy a count moves by one; for AUC a row leaves one bin for another."""
 
 cases = pytest.mark.parametrize(
     ("statistic", "count"), CASES, ids=["accuracy of two", "accuracy of five", "histogram"]
@@ -48,7 +48,7 @@ def test_no_pair_moves_the_sum_by_more_than_its_diameter(statistic, count, size,
 
 @cases
 def test_a_sum_is_that_of_its_rows_alone(statistic, count):
-    """In any order, beside any others: a row that overflows counts for itself."""
+    """A row counts for itself in any order and beside any others, even if it overflows."""
     rows, at = hostile_records(FEATURE_MAPS["plain"], range(count)), classifier(count, 1.0)
     alone = np.stack([statistic.clipped_sum(at, row[None], 1.0) for row in rows])
     rng = np.random.default_rng(6)

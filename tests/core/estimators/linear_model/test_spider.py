@@ -203,7 +203,7 @@ def test_the_answer_is_the_calmest_point_that_no_escape_left():
 
 
 SADDLES = [PhaseRetrieval(6), SquareRoot(4, 2)]
-"""At whose start the gradient of every record is zero."""
+"""Problems at whose start the gradient of every record is zero."""
 
 
 @pytest.mark.parametrize("loss", SADDLES, ids=lambda loss: type(loss).__name__)
@@ -391,7 +391,7 @@ def test_segments_begin_where_gradients_are_taken_afresh():
 
 
 def test_the_noise_that_a_classifier_states_is_what_its_steps_added():
-    """Of rows without features, whose gradients are nothing but noise, with ten weights.
+    """Rows have no features, so their gradients are nothing but noise; there are ten weights.
 
     More than twenty answers that took a step: squares beyond 1 ± 0.4 have a probability below 1e-4.
     """

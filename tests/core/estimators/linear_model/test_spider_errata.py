@@ -111,7 +111,7 @@ def nodes_cover_the_stream(of):
 
 
 def noise_is_known_before_the_run(scale_of):
-    """The same for two datasets, and so for whatever they answer."""
+    """The scale is equal for two datasets, and so for whatever they answer."""
     calm, steep = np.full((9, 3), 0.1), np.full((9, 3), 0.9)
     assert scale_of(calm) == scale_of(steep)
 
@@ -136,7 +136,7 @@ class HalfSums(PrefixSums):
 
 @dataclass(frozen=True)
 class HalfProducts(PrefixProducts):
-    """The same of Hessians: M/b."""
+    """Proof of Lemma 3.13 for Hessians: M/b."""
 
     @property
     def sensitivity(self):
@@ -188,7 +188,7 @@ def printed_scale(rows):
 
 ALPHA = 0.27
 FIRST = ceil(1 / ALPHA + 1 / ALPHA**2 + 1 + 1 / ALPHA)
-"""b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
+"""First batch b = G√d/(εα) + G²/α² + M√d/(ρε) + M²/(ρα), with all but α one."""
 
 
 def printed_size(length):

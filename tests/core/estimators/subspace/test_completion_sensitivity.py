@@ -43,7 +43,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 @each_case
 def test_no_pair_moves_the_sum_by_more_than_the_diameter(case):
-    """And some pair comes close, so that a diameter declared 3 % too short would be seen."""
+    """Some pair comes close to the diameter, so a diameter declared 3 % too short would be seen."""
     assert case.reach <= worst_move(case) <= 1.0
 
 
@@ -98,7 +98,7 @@ def test_a_record_is_shortened_to_its_clip_and_its_gradient_is_tangent(case):
 
 @pytest.mark.parametrize("dim", [2, 5, 20])
 def test_no_pull_is_longer_than_the_ridge_allows(dim):
-    """By the stated bound, of every row and also where the basis is least seen."""
+    """The bound holds for every row, also where the basis is least seen."""
     for name in ("gradient", "gradient-spiked"):
         case = named(name, dim)
         vectors = each_alone(case.statistic, case.point, case.pool(), 1e9)
@@ -114,7 +114,7 @@ def test_the_known_part_is_one_long_and_no_gap_counts():
 
 
 def test_the_gradient_is_that_of_least_squares_where_rows_tell_their_coefficients():
-    """That of `gradient`, whose coefficients have no ridge; and it falls along a geodesic as it should."""
+    """It equals the sum of `gradient`, which has no ridge, and falls along a geodesic as it should."""
     rng, dim, rank = np.random.default_rng(3), 12, 2
     space, base, truth = Grassmann(dim, rank), frame(dim, rank), frame(dim, rank, 5)
     rows = np.where(rng.random((40, dim)) < 0.7, rng.standard_normal((40, rank)) @ truth.T, np.nan)

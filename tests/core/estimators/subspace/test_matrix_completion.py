@@ -93,7 +93,7 @@ def test_a_descent_that_is_not_expected_to_help_leaves_the_budget_to_the_start()
 
 
 def test_the_diagonal_is_filled_in():
-    """Of an exact moment whose diagonal is another, where its eigenvectors alone are wrong."""
+    """The diagonal of an exact moment is replaced, so that its eigenvectors alone are wrong."""
     rng = np.random.default_rng(0)
     truth = np.linalg.qr(rng.standard_normal((20, 3)))[0]
     moment = (truth * [3.0, 2.0, 1.0]) @ truth.T
@@ -108,7 +108,7 @@ def test_the_diagonal_is_filled_in():
 
 @pytest.mark.parametrize(("known", "bound"), [(0.22, 1e-4), (0.5, 1e-5)])
 def test_without_noise_the_subspace_is_recovered(known, bound):
-    """In the public number of steps; where the start alone has a bias of about 0.1."""
+    """The public number of steps is enough. The start alone has a bias of about 0.1."""
     rows, truth = planted(1000, 100, 2, known)
     plan, answer = estimate(rows, 2, known, NO_NOISE)
     assert len(plan.step_sizes) == 12
@@ -132,7 +132,7 @@ def test_errors_are_those_of_the_forecast(n, dim, rank, known):
 
 
 def test_rows_off_the_subspace_still_tell_it():
-    """By half of their length: far more than the forecast's picture has it."""
+    """Rows are off by half of their length, far more than the forecast assumes."""
     rows, truth = planted(20_000, 30, 2, 0.4, off=0.5)
     _, answer = estimate(rows, 2, 0.4, PrivacyTarget(1.0, 1e-6))
     assert Grassmann(30, 2).dist(answer.basis, truth) < 0.15

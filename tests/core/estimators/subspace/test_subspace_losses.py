@@ -72,7 +72,7 @@ LOSSES = [
 @pytest.mark.parametrize(("loss", "value"), LOSSES, ids=lambda x: repr(x) if hasattr(x, "weight") else "")
 @pytest.mark.parametrize("centred", [False, True])
 def test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics(dim, rank, loss, value, centred):
-    """With the sign that (2.1) of Maunu et al. 2022 lacks: a step along the sum goes down."""
+    """The sign is the one that (2.1) of Maunu et al. 2022 lacks: a step along the sum goes down."""
     rng = np.random.default_rng(dim)
     space = Grassmann(dim, rank)
     basis, rows = space.random_point(rng), rng.standard_normal((12, dim))
@@ -91,7 +91,7 @@ def test_the_sum_is_minus_the_gradient_of_the_loss_along_geodesics(dim, rank, lo
 
 @pytest.mark.parametrize(("loss", "value"), LOSSES, ids=lambda x: repr(x) if hasattr(x, "weight") else "")
 def test_no_row_s_gradient_is_longer_than_one_and_some_is_as_long(loss, value):
-    """So that a clip of 1 changes no loss, and wastes nothing."""
+    """A clip of 1 therefore changes no loss, and wastes nothing."""
     s = np.geomspace(1e-9, 1, 100_001)
     pull = loss.weight(s) * s * np.sqrt(1 - s**2)
     assert 0.999 < pull.max() <= 1 + 1e-9

@@ -84,7 +84,7 @@ each_case = pytest.mark.parametrize("case", CASES, ids=str)
 
 @each_case
 def test_no_pair_moves_the_sum_by_more_than_the_diameter(case):
-    """And some pair comes close, so that a diameter declared 3 % too short would be seen."""
+    """Some pair comes close to the diameter, so a diameter declared 3 % too short would be seen."""
     assert case.reach <= worst_move(case) <= 1.0
 
 
@@ -164,7 +164,7 @@ PLACES = [(n, dim, rank) for n in (1, 2, 3, 70) for dim in (2, 3, 7, 8, 33, 200)
 
 
 def sampled_statistics(dim, rank, rng):
-    """Those that batches are summed of, at points of every kind: (statistic, point)."""
+    """Statistics that batches are summed of, at points of every kind: (statistic, point)."""
     v = frame(dim, rank, dim + rank)
     for loss in (Absolute(), Redescending(0.5), Bounded(0.2), Squared()):
         yield (

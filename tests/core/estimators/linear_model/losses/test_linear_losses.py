@@ -175,7 +175,7 @@ def test_residuals_need_a_scale(scale):
 
 
 def fitted(loss, rows, steps=3000):
-    """By plain descent, from zero."""
+    """Minimiser found by plain descent from zero."""
     at = np.zeros(loss.size)
     for _ in range(steps):
         at = at - loss.gradients(at, rows).mean(axis=0) / loss.gradient_lipschitz
