@@ -1,5 +1,6 @@
 """Several owners in one run: each one's cost from its own noise, weights, and what can be known of whom."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import sqrt
@@ -80,8 +81,7 @@ def named(case):
 
 def planned(case, targets=TARGETS, counts=COUNTS):
     module, spec, shape = case
-    fields = type(shape).__dataclass_fields__
-    shapes = [type(shape)(**{name: getattr(shape, name) for name in fields} | {"n": n}) for n in counts]
+    shapes = [replace(shape, n=n) for n in counts]
     return federation.plan(partial(module.plan, spec), shapes, targets)
 
 

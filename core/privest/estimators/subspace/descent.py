@@ -56,7 +56,7 @@ def geodesic_descent(basis: Array, *, steps: Sequence[float], gradient: Callable
         (dim, rank) orthonormal columns.
 
     References:
-        Maunu et al. (2023), Section 2.
+        Maunu et al. (2022), Section 2.
     """
     space = Grassmann(*basis.shape)
     for step in steps:

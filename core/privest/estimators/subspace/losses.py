@@ -23,7 +23,7 @@ class RobustPenalty(Protocol):
 
 @dataclass(frozen=True)
 class Absolute:
-    """ρ(d) = d: GLAD, geodesic least absolute deviations (Maunu et al. 2023, Section 1.1)."""
+    """ρ(d) = d: GLAD, geodesic least absolute deviations (Maunu et al. 2022, Section 1.1)."""
 
     def weight(self, residual: Array) -> Array:
         """1/d: a row pulls by |Vᵀx| ≤ 1. (The paper's (2.1) lacks the minus sign of this pull.)"""
@@ -114,7 +114,7 @@ def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:
 
 @dataclass(frozen=True)
 class SubspaceDistance:
-    """Σ of negative gradients Qx·w(d)·(Vᵀx)ᵀ of a residual loss (Maunu et al. 2023, (2.1) with its sign).
+    """Σ of negative gradients Qx·w(d)·(Vᵀx)ᵀ of a residual loss (Maunu et al. 2022, (2.1) with its sign).
 
     Nothing larger than rows and basis is formed, so that thousands of columns are no burden.
 

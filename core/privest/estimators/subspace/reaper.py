@@ -22,7 +22,7 @@ def capped(values: Array, total: float) -> Array:
 def capped_entropic(logarithms: Array, total: float) -> Array:
     """The nearest vector in relative entropy with entries up to 1 and this sum: min(c·exp(logarithms), 1).
 
-    Where nothing exceeds 1 this is the renormalisation that Maunu et al. (2023) print (Appendix A); else the
+    Where nothing exceeds 1 this is the renormalisation that Maunu et al. (2022) print (Appendix A); else the
     largest entries are 1, and c fits the others.
     """
     order = np.argsort(-logarithms)
@@ -59,7 +59,7 @@ def reaper(
         (dim, rank) the leading eigenvectors of the mean of the iterates.
 
     References:
-        Maunu et al. (2023), Algorithms 1 and 2, by projection or by mirror steps.
+        Maunu et al. (2022), Algorithms 1 and 2, by projection or by mirror steps.
     """
     p = np.eye(dim) * (rank / dim)
     mean = np.zeros((dim, dim))

@@ -20,7 +20,7 @@ _COVER = 1 + 1e-9
 class Reaper:
     """Σ of the negative gradients of ‖(I − P)x‖: the symmetric part of u·xᵀ, u the residual's direction.
 
-    A row's gradient has Frobenius norm at most |u||x| = 1 (Maunu et al. 2023, (4.1)).
+    A row's gradient has Frobenius norm at most |u||x| = 1 (Maunu et al. 2022, (4.1)).
 
     Attributes:
         dim: D, rows of P.

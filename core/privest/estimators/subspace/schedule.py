@@ -13,11 +13,11 @@ _INLIERS = 0.5
 _SCATTER = 0.1
 
 _LONGEST = 0.5
-"""First step of a descent from a good start (Maunu et al. 2023 take 1, and halve it every 50 steps)."""
+"""First step of a descent from a good start (Maunu et al. 2022 take 1, and halve it every 50 steps)."""
 
 _MOST_HALVINGS = 6
 """Most halvings of the step. Rows that lie on the subspace exactly pull as hard from near as from far, so
-that the error follows the step down (the restarts of Maunu et al. 2023, Theorem 5, without their breaks)."""
+that the error follows the step down (the restarts of Maunu et al. 2022, Theorem 5, without their breaks)."""
 
 _SHORTEST_HALF = 3
 """Least number of steps in which the step size halves; with fewer, a descent stops before it arrives."""
@@ -119,7 +119,7 @@ def relaxed_count(noise: float) -> int:
 def relaxed_steps(
     count: int, noise: float, dim: int, rank: int, *, mirror: bool, first: float | None
 ) -> tuple[float, ...]:
-    """Lengths η/√k, as in Maunu et al. (2023), Section 5, who take η = 8 everywhere.
+    """Lengths η/√k, as in Maunu et al. (2022), Section 5, who take η = 8 everywhere.
 
     Projected steps move in Frobenius norm, where gradients have length 1 and noise; those by mirror act
     on logarithms, against noise in spectral norm. The factors 2 and 16 are measured on haystacks.
