@@ -400,10 +400,8 @@ def test_what_float64_cannot_carry_is_refused_in_words():
     ],
 )
 def test_local_steps_pass_by_no_limit(module, spec, shape):
-    fields = type(shape).__dataclass_fields__
-    of = {name: getattr(shape, name) for name in fields} | {"n": max(shape.n, 500)}
     with pytest.raises(ValueError, match="steps"):
-        module.plan(spec, type(shape)(**of), PrivacyTarget(1.0, 1e-6))
+        module.plan(spec, replace(shape, n=max(shape.n, 500)), PrivacyTarget(1.0, 1e-6))
 
 
 @pytest.mark.parametrize(
