@@ -16,6 +16,10 @@ from testing.manifold_cases import CASES, METRICS, Case, any_frame, points
 from testing.manifold_laws import LAWS, curvature
 
 
+def test_every_manifold_has_a_case():
+    assert {case.name for case in CASES} == set(manifolds.MANIFOLDS), "add it to testing.manifold_cases.CASES"
+
+
 @pytest.fixture(params=CASES, ids=str)
 def case(request) -> Case:
     return request.param
