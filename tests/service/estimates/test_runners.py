@@ -403,7 +403,7 @@ def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charg
         return ended
 
     limiter = Limiter()
-    workers = Workers(timeout=30.0, limiter=limiter)
+    workers = Workers(timeout=HANG_GUARD, limiter=limiter)
     monkeypatch.setattr(workers, "_start", start)
     with ThreadPoolExecutor(12) as pool:
 
@@ -479,7 +479,7 @@ def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path
 
 def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
     """The limit ends only the upload that takes too long, and is never longer than that of jobs."""
-    assert Workers(timeout=30.0, intake_timeout=90.0)._intake_timeout == 30.0
+    assert Workers(timeout=HANG_GUARD, intake_timeout=3 * HANG_GUARD)._intake_timeout == HANG_GUARD
 
     async def use(workers: Workers) -> None:
         both = [
@@ -545,7 +545,7 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
 ) -> None:
     """The workers are not started, so that each registration ends behind its source."""
     store = Store(tmp_path)
-    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
+    registrar = registrar_of(database, store, Workers(timeout=HANG_GUARD), 100, 30.0)
     held = list[int]()
 
     async def source(arrived: Path) -> Arrived:
@@ -576,7 +576,7 @@ def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
 ) -> None:
     """A parser may have left files without number in it; also if the caller goes away meanwhile."""
     store, arriving = Store(tmp_path), asyncio.Event()
-    registrar = registrar_of(database, store, Workers(timeout=30.0), 100, 30.0)
+    registrar = registrar_of(database, store, Workers(timeout=HANG_GUARD), 100, 30.0)
     threads = list[tuple[str, int]]()
 
     def noted(where: Any, name: str) -> None:
