@@ -7,6 +7,7 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.base import Estimator
+from privest.estimators.uncertainty import Answer, Forecast, Uncertainty
 from privest.metadata import VectorsMetadata
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
@@ -42,14 +43,15 @@ class ToyMeanSpec(Options):
 
 
 @dataclass(frozen=True)
-class ToyMeanError:
+class ToyMeanError(Forecast):
     """How far the noise alone moves the mean."""
 
     standard_deviation: Annotated[float, Doc("root mean square distance")]
+    radius_95: Annotated[float, Doc("hardly ever exceeded")]
 
 
 @dataclass(frozen=True)
-class ToyMean:
+class ToyMean(Answer):
     """The private mean."""
 
     mean: Annotated[Array, Doc("a number for each column", axes=(1,))]
@@ -95,7 +97,7 @@ def plan(spec: ToyMeanSpec, shape: VectorsMetadata, target: PrivacyTarget) -> To
         spec=spec,
         releases=(release,),
         cost=cost_of_all([release], target),
-        expected_error=ToyMeanError(deviation),
+        expected_error=ToyMeanError(deviation, 2 * deviation),
         mechanism=describe_mechanism([release], {"row": Row(shape.dim)}),
         warnings=tuple(weak_delta(target, shape.n)),
     )
@@ -104,7 +106,18 @@ def plan(spec: ToyMeanSpec, shape: VectorsMetadata, target: PrivacyTarget) -> To
 def run(planned: ToyMeanPlan, gate: Oracle) -> ToyMean:
     """The private mean: sees the plan and the gate's noisy answers, never a row."""
     answers = [gate.mean(None, "row") for _ in range(planned.spec.rounds)]
-    return ToyMean(planned.spec.shrink * np.mean(answers, axis=0))
+    mean, deviation = np.mean(answers, axis=0), planned.expected_error.standard_deviation
+    shrunk = float(np.linalg.norm(mean)) * (1 - planned.spec.shrink)
+    found = Uncertainty(
+        of="the mean of the shortened rows",
+        standard_deviation=deviation + shrunk,
+        radius_95=planned.expected_error.radius_95 + shrunk,
+        noise=planned.expected_error.radius_95,
+        moved=shrunk,
+        unknown=("what shortening moved",),
+        warnings=("a toy answered",),
+    )
+    return ToyMean(planned.spec.shrink * mean, uncertainty=found)
 
 
 TOY_MEAN = Estimator(

@@ -43,13 +43,18 @@ def options(owner: Any) -> dict[str, Any]:
 @cache
 def view(owner: type[Any], name: str = "") -> type[BaseModel]:
     """The model of a dataclass in an answer, by default called after it."""
+    return model(name or f"{owner.__name__}View", about(owner), content(owner))
+
+
+def content(owner: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass as fields of an answer."""
     types = declared(owner)
-    content: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for field in fields(owner):
         hint, doc = types[field.name]
         default = ... if field.default is MISSING else field.default
-        content[field.name] = (_dressed(_output(hint, doc.axes), doc, default), default)
-    return model(name or f"{owner.__name__}View", about(owner), content)
+        found[field.name] = (_dressed(_output(hint, doc.axes), doc, default), default)
+    return found
 
 
 def shown(owner: type[Any], name: str) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from privest.estimators.uncertainty import Answer
 from privest.metadata import DatasetMetadata
 from privest.options import Options
 from privest.privacy.cost import Cost, PrivacyTarget
@@ -73,7 +74,7 @@ class Plan(Protocol):
 S = TypeVar("S", bound=Options)
 M = TypeVar("M", bound=DatasetMetadata)
 P = TypeVar("P", bound=Plan)
-A = TypeVar("A")
+A = TypeVar("A", bound=Answer)
 
 
 def _never(_: Any) -> bool:
@@ -96,7 +97,7 @@ class Estimator(Generic[S, M, P, A]):
         spec: a dataclass of what an analyst may choose.
         plan_type: a dataclass of everything about a run, before any row is read.
         error: the dataclass of a plan's `expected_error`.
-        answer: the dataclass of what a run answers.
+        answer: the dataclass of what a run answers, with the run's own uncertainty.
         plan: plans a run from public facts alone; raises ValueError for a choice that is out of range.
         run: estimates; sees the plan and an oracle's noisy answers, never a row.
         shown: fields and properties of a plan that an analyst reads, besides those of every plan.

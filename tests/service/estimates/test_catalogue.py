@@ -79,7 +79,8 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
     assert job["state"] == "committed", job
     off = np.array(job["estimate"]["mean"]) - 0.5
     assert np.linalg.norm(off) < 0.1 + 6 * job["uncertainty"]["standard_deviation"]
-    assert job["uncertainty"] == planned["expected_error"]
+    assert job["uncertainty"]["of"] == "the mean of the shortened rows"
+    assert job["warnings"] == [*planned["warnings"], "a toy answered"]
     assert job["privacy"] == planned["privacy"]
     assert owner.budget()["queries"] == 1
     assert owner.estimate(dataset, key="once", **asked).json()["id"] == job["id"]
@@ -105,7 +106,11 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
     for path in ("", "/datasets", f"/datasets/{dataset}", "/datasets/new?kind=vectors", "/analysts"):
         page(desk, path)
     assert "Toy mean" in page(desk, "/answers")
-    assert "Mean." in page(desk, f"/answers/{job['id']}")
+    told = page(desk, f"/answers/{job['id']}")
+    assert "Mean." in told
+    assert "from the mean of the shortened rows" in told
+    assert "In no figure: what shortening moved" in told
+    assert "a toy answered" in told
     assert "toy mean" in page(desk, "/ledger")
     entry = max(each["seq"] for each in owner.ledger() if each.get("job") == job["id"])
     assert "Toy mean" in page(desk, f"/ledger/{entry}")
@@ -150,6 +155,7 @@ with Client({toys.url!r}, {owner.key!r}, progress=False) as client:
     plan = client.plan("toy-mean", {dataset!r}, rounds=2, epsilon=0.5)
     found = client.toy_mean({dataset!r}, rounds=2, epsilon=0.5)
     assert client.wait(found.id).job == found.job
+    assert (found.uncertainty.unknown, found.warnings) == (["what shortening moved"], ["a toy answered"])
     print(found.job.estimate.model_dump_json())
 """
     told = command(sys.executable, "-c", program, PYTHONPATH=str(tmp_path))

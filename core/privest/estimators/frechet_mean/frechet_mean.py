@@ -24,6 +24,7 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
+from privest.estimators.uncertainty import Answer, Forecast
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
@@ -77,7 +78,7 @@ class FrechetMeanSpec(Options):
 
 
 @dataclass(frozen=True)
-class MeanError:
+class MeanError(Forecast):
     """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
 
     standard_deviation: Annotated[float, Doc("root mean square distance")]
@@ -85,7 +86,7 @@ class MeanError:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Answer):
     """The private mean."""
 
     point: Annotated[Array, Doc("a point of the manifold, as nested lists")]

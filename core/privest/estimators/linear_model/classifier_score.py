@@ -17,6 +17,7 @@ from privest.estimators.linear_model.noisy_scores import (
     share,
     usual_counts,
 )
+from privest.estimators.uncertainty import Answer, Forecast
 from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
@@ -49,7 +50,7 @@ class ScoreSpec(Options):
 
 
 @dataclass(frozen=True)
-class ScoreError:
+class ScoreError(Forecast):
     """How far the noise alone moves the score: exact for accuracy, a forecast for the area.
 
     The forecast is for classes of one size whose scores overlap as far as an area of 5/6: public facts do not
@@ -106,7 +107,7 @@ class ScorePlan:
 
 
 @dataclass(frozen=True)
-class ClassifierScore(Score):
+class ClassifierScore(Score, Answer):
     """The private score of the classifier."""
 
     metric: Metric

@@ -28,6 +28,7 @@ from privest.estimators.linear_model.solvers import (
     solver_rules,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
+from privest.estimators.uncertainty import Answer, Forecast
 from privest.metadata import LabelledMetadata
 from privest.options import Doc
 from privest.privacy.budget import cost_of_all, describe_mechanism, weak_delta
@@ -47,7 +48,7 @@ _MOST_NUMBERS = 50_000
 
 
 @dataclass(frozen=True)
-class ReleaseError:
+class ReleaseError(Forecast):
     """What is known of the error before any row is read; errors of coefficients come with them."""
 
     standard_deviation: Annotated[
@@ -133,7 +134,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class LogisticRegression:
+class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
     Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the

@@ -19,6 +19,7 @@ from privest.estimators.subspace.descent import descent
 from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.schedule import right_angles
+from privest.estimators.uncertainty import Answer, Forecast
 from privest.metadata import PartialVectorsMetadata
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
@@ -66,7 +67,7 @@ class MatrixCompletionSpec(Options):
 
 
 @dataclass(frozen=True)
-class CompletionError:
+class CompletionError(Forecast):
     """Length of the vector of principal angles between the answer and the subspace, in radians.
 
     A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
@@ -78,7 +79,7 @@ class CompletionError:
 
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(Answer):
     """The private subspace."""
 
     basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]

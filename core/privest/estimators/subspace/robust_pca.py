@@ -36,6 +36,7 @@ from privest.estimators.subspace.robust_pca_planning import (
 from privest.estimators.subspace.robust_pca_spec import Loss, RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.subspace.second_moment import Frame
+from privest.estimators.uncertainty import Answer, Forecast
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
@@ -66,7 +67,7 @@ _USEFUL = 0.25
 
 
 @dataclass(frozen=True)
-class SubspaceError:
+class SubspaceError(Forecast):
     """Length of the vector of principal angles by which the noise turns the answer, in radians.
 
     A forecast for half of the rows about the subspace, off it by a tenth of their length, and the others in
@@ -78,7 +79,7 @@ class SubspaceError:
 
 
 @dataclass(frozen=True)
-class Subspace:
+class Subspace(Answer):
     """The private subspace."""
 
     basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]

@@ -27,6 +27,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.service import require_job
+from privest_service.estimates.views import read_answer
 from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
@@ -79,7 +80,9 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
         dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
-    answer, plan = json.loads(job.result), stored_plan(job.kind, job.plan)
+    plan = stored_plan(job.kind, job.plan)
+    told = read_answer(plan, job.result)
+    answer = told.estimate
     picture = _PICTURES.get(job.kind, _arrays)
     return render(
         request,
@@ -89,6 +92,8 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
         pictures=picture(answer, SCHEMA.validate_json(dataset.dataset_schema)),
+        found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
+        warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
 
