@@ -28,7 +28,7 @@ class Row:
         return 2.0 * clip
 
     @any_floats
-    def clipped_sum(self, point: None, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, _: None, rows: Array, clip: float) -> Array:
         """Σ of the shortened rows."""
         return clipped_sum(rows, clip)
 

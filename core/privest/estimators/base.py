@@ -99,9 +99,11 @@ class Estimator(Generic[S, M, P, A]):
         answer: the dataclass of what a run answers.
         plan: plans a run from public facts alone; raises ValueError for a choice that is out of range.
         run: estimates; sees the plan and an oracle's noisy answers, never a row.
-        shown: fields and properties of a plan that an analyst reads, besides those of every plan.
-        error_meaning: of `standard_deviation` in the expected error, for people.
-        error_title: what that number is called.
+        shown: names of fields and properties of `plan_type` that become fields of the plan in JSON, besides
+            those of every plan (`Plan`). Type and description are read from their annotations.
+        error_meaning: what `standard_deviation` of the expected error measures, in words that stand alone,
+            like "distance by which the noise alone moves the mean, root mean square".
+        error_title: what that number is called in headings.
         is_heavy: whether a plan of this spec takes long, or libraries that a web process does without.
     """
 
