@@ -24,10 +24,9 @@ from privest.estimators.linear_model.losses.linear import (
     ClippedHessian,
     LinearQuery,
     MarginLoss,
-    RegressionLoss,
 )
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
@@ -48,6 +47,7 @@ from privest.privacy import grid
 from privest.privacy.statistic import Statistic
 from testing.hostile_rows import FEATURE_MAPS, FEATURES
 from testing.leading_eigenvector import LeadingEigenvector
+from testing.regression import Biweight, RegressionLoss
 
 _FOUND = 0.97
 """Share of the bound at which the quick search ends. The long search goes on."""

@@ -1,7 +1,7 @@
 """Private low-rank matrix completion: the subspace near which columns lie of which some entries are known.
 
-Completed columns are not released, as they would say things of single records. Whoever holds a column
-completes it: `completion.coefficients(basis, column, mask) @ basis.T`.
+Completed columns are not released, as they would say things of single records. Whoever holds a column fits
+the basis to its known entries by least squares.
 """
 
 from collections.abc import Iterator
