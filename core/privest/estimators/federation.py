@@ -14,7 +14,7 @@ several owners without knowing of it. With δ = 0 the same holds of ε.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, inf, isfinite, sqrt
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -211,7 +211,7 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
     Raises:
         ValueError: this one.
     """
-    facts: list[dict[str, Any]] = [asdict(shape) | {"n": 0} for shape in shapes]
+    facts = [asdict(shape) | {"n": 0} for shape in shapes]
     names = sorted({name for each in facts for name in each})
     if unlike := [name for name in names if any(each.get(name) != facts[0].get(name) for each in facts)]:
         raise ValueError(

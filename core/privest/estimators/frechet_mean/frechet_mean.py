@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
-from privest.arrays import Array
+from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, ExpectedError, require
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.planning import (
@@ -42,7 +42,7 @@ class FrechetMeanSpec(Options):
     """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
     start: Annotated[
-        list[Any] | None, Option("first iterate, as nested lists; the public centre by default")
+        NestedList | None, Option("first iterate, as nested lists; the public centre by default")
     ] = None
     clip: Annotated[
         float | None,
@@ -107,8 +107,8 @@ class FrechetMeanPlan(BasePlan):
 
     shape: PointsMetadata
     expected_error: MeanError
-    start: list[Any]
-    center: list[Any]
+    start: NestedList
+    center: NestedList
     radius: Annotated[float, Doc("of the public ball in which the mean is sought")]
     clip: float
     step_size: float

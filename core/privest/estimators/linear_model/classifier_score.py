@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from privest.arrays import Array
+from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, ExpectedError, require
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import (
@@ -40,9 +40,11 @@ class ScoreSpec(Options):
     """
 
     coefficients: Annotated[
-        list[Any], Option("a number for each feature; with more than two classes a list for each class")
+        NestedList, Option("a number for each feature; with more than two classes a list for each class")
     ]
-    intercept: Annotated[float | list[Any], Option("a number; with more than two classes one for each class")]
+    intercept: Annotated[
+        float | NestedList, Option("a number; with more than two classes one for each class")
+    ]
     metric: Annotated[
         Metric, Option("share of right answers, or area under the ROC curve of two classes")
     ] = "accuracy"

@@ -6,13 +6,14 @@ import numpy as np
 
 from privest.arrays import Array, lengths
 from privest.estimators.subspace.partial_rows import known_part
+from privest.privacy.statistic import Opposable
 
 _FLOOR = 1e-3
 """λ of private gradients, next to eigenvalues of about the share of entries that are known."""
 
 
 @dataclass(frozen=True)
-class CompletionGradient:
+class CompletionGradient(Opposable):
     """Σ of negative Riemannian gradients of ½‖P_Ω(Xv − a)‖² (Zhang et al. 2024, (13)) over known parts a.
 
     The coefficients v are those of least squares, but for a ridge λ that keeps them short where the known
@@ -35,10 +36,6 @@ class CompletionGradient:
     def size(self) -> int:
         """Length of the summed vector: the D×r gradient, row by row."""
         return self.dim * self.rank
-
-    def diameter(self, clip: float) -> float:
-        """Two gradients may be opposite."""
-        return 2.0 * clip
 
     def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
         """Σ of gradients at the basis `point`, tangent there, of length at most `clip`; see `Statistic`."""

@@ -19,8 +19,9 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records, widest
+from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
+from testing.neighbours import widest
 from testing.noise import RecordedNoise
 from testing.regression import Biweight, RegressionLoss
 

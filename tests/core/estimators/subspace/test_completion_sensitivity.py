@@ -19,7 +19,8 @@ from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
-from testing.hostile_rows import PlacedCase, each_alone, frame, furthest_pair, total, worst_move
+from testing.hostile_rows import PlacedCase, each_alone, frame, total
+from testing.neighbours import furthest_pair, worst_move
 from testing.noise import ScriptedNoise
 
 
