@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import inf, isfinite, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize
@@ -53,6 +53,9 @@ _FOUND = 0.97
 """Share of the bound at which the quick search ends. The long search goes on."""
 
 _CLIMB: Any = {"maxfun": 1_500}
+Method = Literal["L-BFGS-B", "Nelder-Mead"]
+"""Searches of scipy that serve here: by slopes, or without."""
+
 _STARTS = 24, 40
 """Most starts of a quick search, and of a long one."""
 
@@ -110,7 +113,7 @@ class Case:
         return -self.clip * _least(minus, start, "L-BFGS-B", _CLIMB)
 
 
-def _least(minus: Callable[[Array], float], start: Array, method: str, options: Any) -> float:
+def _least(minus: Callable[[Array], float], start: Array, method: Method, options: Any) -> float:
     """The least value that a search from here finds."""
     return float(minimize(minus, start, method=method, options=options).fun)
 

@@ -28,7 +28,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
 
-_validated: Callable[..., object] = validate_data
+_validated = cast("Callable[..., object]", validate_data)
 """scikit-learn's check of arrays, which has no types."""
 
 _LOSSES: tuple[Loss, ...] = tuple(name for part in get_args(Loss) for name in get_args(part))
@@ -127,9 +127,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
                 "classes must name every label there may be, such as classes=[0, 1]: "
                 "labels read off y would tell of single rows"
             )
-        features, labels = cast(
-            "tuple[Array, NDArray[np.generic]]", validate_data(self, X, y, dtype=np.float64)
-        )
+        features, labels = cast("tuple[Array, NDArray[np.generic]]", _validated(self, X, y, dtype=np.float64))
         check_classification_targets(labels)
         classes = _different(self.classes)
         planned = self._plan(len(features), classes)
