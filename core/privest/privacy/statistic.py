@@ -44,5 +44,13 @@ class Statistic(Protocol[Query_contra]):
         ...
 
 
+class Opposable:
+    """Base of statistics of which two rows may have opposite vectors, as two gradients are."""
+
+    def diameter(self, clip: float) -> float:
+        """Bound on the distance between the vectors of any two rows: 2·clip."""
+        return 2.0 * clip
+
+
 AnyStatistic = Statistic[Never]
 """A statistic whose kind of query is not known here, as in a plan that holds several."""

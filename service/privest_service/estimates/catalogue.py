@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
 from privest_service.declarations import about, model, options, shown, view
 from privest_service.estimates.plans import AnyEstimator, Subjects, plan_for, stored_plans

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.budget_summary import share, share_of_charge, title
