@@ -97,6 +97,10 @@ class CompletionForecast(BaseModel):
     entries is known: public facts do not tell more. Part of it is not noise.
     """
 
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square
+    """
     assumes: Annotated[str | None, Field(title='Assumes')] = ''
     """
     what the forecast takes for granted of the records, in words
@@ -104,10 +108,6 @@ class CompletionForecast(BaseModel):
     unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
     """
     `radius_95` for records that are unlike that; null where nobody worked it out
-    """
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    root mean square
     """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
@@ -527,6 +527,10 @@ class MeanForecast(BaseModel):
     Geodesic distance by which the noise alone moves the answer, where the clip does not bind.
     """
 
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square distance
+    """
     assumes: Annotated[str | None, Field(title='Assumes')] = ''
     """
     what the forecast takes for granted of the records, in words
@@ -534,10 +538,6 @@ class MeanForecast(BaseModel):
     unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
     """
     `radius_95` for records that are unlike that; null where nobody worked it out
-    """
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    root mean square distance
     """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
@@ -786,6 +786,10 @@ class ReleaseForecast(BaseModel):
     What is known of the error before any row is read; errors of coefficients come with them.
     """
 
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of the noise on a coordinate of the last mean, features at most one long
+    """
     assumes: Annotated[str | None, Field(title='Assumes')] = ''
     """
     what the forecast takes for granted of the records, in words
@@ -793,10 +797,6 @@ class ReleaseForecast(BaseModel):
     unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
     """
     `radius_95` for records that are unlike that; null where nobody worked it out
-    """
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    of the noise on a coordinate of the last mean, features at most one long
     """
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
@@ -933,6 +933,7 @@ class ScoreForecast(BaseModel):
     tell more. The answer's `standard_error` does.
     """
 
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
     assumes: Annotated[str | None, Field(title='Assumes')] = ''
     """
     what the forecast takes for granted of the records, in words
@@ -941,7 +942,6 @@ class ScoreForecast(BaseModel):
     """
     `radius_95` for records that are unlike that; null where nobody worked it out
     """
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
     not exceeded with probability 0.95
@@ -1089,6 +1089,10 @@ class SubspaceForecast(BaseModel):
     no direction: public facts do not tell more.
     """
 
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square
+    """
     assumes: Annotated[str | None, Field(title='Assumes')] = ''
     """
     what the forecast takes for granted of the records, in words
@@ -1096,10 +1100,6 @@ class SubspaceForecast(BaseModel):
     unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
     """
     `radius_95` for records that are unlike that; null where nobody worked it out
-    """
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    root mean square
     """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from privest.arrays import Array
+from privest.arrays import Array, NestedList
 from privest.options import Doc, Option, declared, undressed
 from privest_service.inputs import EXACT, Point
 
@@ -83,7 +83,7 @@ def _input(hint: Any, doc: Doc) -> Any:
     """The type of an option in JSON: whole numbers are exact there, and nested lists hold numbers alone."""
     if get_origin(hint) in (Union, UnionType):
         return _union(_input(part, doc) for part in get_args(hint))
-    if hint == list[Any]:
+    if hint == NestedList:
         return Point
     if hint not in (int, float) or not isinstance(doc, Option):
         return hint

@@ -1,19 +1,26 @@
 """How wrong an answer may be: what a plan forecasts, and what a run found out from what it released."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from privest.options import Doc
 
 
-@dataclass(frozen=True, kw_only=True)
-class Forecast:
-    """Base of a plan's expected errors: on what these rest."""
+@dataclass(frozen=True)
+class ExpectedError:
+    """How far an answer is expected to be off, from public facts.
 
-    assumes: Annotated[str, Doc("what the forecast takes for granted of the records, in words")] = ""
+    Attributes:
+        standard_deviation: the one number that is shown where there is room for one.
+    """
+
+    standard_deviation: float
+    assumes: Annotated[str, Doc("what the forecast takes for granted of the records, in words")] = field(
+        default="", kw_only=True
+    )
     unfavourable: Annotated[
         float | None, Doc("`radius_95` for records that are unlike that; null where nobody worked it out")
-    ] = None
+    ] = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)

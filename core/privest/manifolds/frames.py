@@ -1,6 +1,5 @@
 """Orthonormal frames: what the Stiefel and Grassmann manifolds share."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -46,31 +45,25 @@ def nearby_frame(x: Array, rounds: int) -> Array:
 class Frames(Embedded):
     """Matrices with orthonormal columns, tangent vectors measured in the space around them."""
 
-    size: int
-    rank: int
+    size: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)]
+    rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)]
 
     rules = ("finite", "orthonormal columns")
-    reach = 1.0
 
-    def __init__(
-        self,
-        dim: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)],
-        rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)],
-    ) -> None:
-        if rank > dim:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rank > self.size:
             raise ValueError("rank must be at most dim")
-        object.__setattr__(self, "size", dim)
-        object.__setattr__(self, "rank", rank)
         if not self.dim:
             raise ValueError(f"{self.name} of this dim and rank must be more than single points")
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size, self.rank)
+    def reach(self) -> float:
+        return 1.0
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size, "rank": self.rank}
+    def shape(self) -> tuple[int, ...]:
+        return (self.size, self.rank)
 
     @property
     def reference(self) -> Array:

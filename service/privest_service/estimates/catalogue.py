@@ -5,10 +5,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
-from privest.estimators.uncertainty import Answer, Forecast, Uncertainty
-from privest.options import declared
+from privest.estimators.uncertainty import Uncertainty
 from privest_service.declarations import about, content, model, options, shown, view
 from privest_service.estimates.plans import AnyEstimator, Subjects, plan_for, stored_plans
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
@@ -69,7 +68,7 @@ def kind_of(estimator: AnyEstimator) -> Kind:
     error = estimator.error.__name__
     forecast = view(estimator.error, error.replace("Error", "Forecast"))
     uncertainty = _uncertainty(estimator.error, error.replace("Error", "Uncertainty"))
-    answer = model(f"{name}Estimate", about(estimator.answer), _but(estimator.answer, Answer))
+    answer = model(f"{name}Estimate", about(estimator.answer), _without(estimator.answer, "uncertainty"))
     return Kind(
         estimator,
         request=model(f"{name}Request", about(spec), options(spec), EstimateRequest),
@@ -89,15 +88,15 @@ def kind_of(estimator: AnyEstimator) -> Kind:
     )
 
 
-def _but(owner: type[Any], base: type[Any]) -> dict[str, Any]:
-    """The fields of a dataclass in an answer, without those that are its base's."""
-    return {name: field for name, field in content(owner).items() if name not in declared(base)}
+def _without(owner: type[Any], *names: str) -> dict[str, Any]:
+    """The fields of a dataclass in an answer, but for some."""
+    return {name: field for name, field in content(owner).items() if name not in names}
 
 
 def _uncertainty(error: type[Any], name: str) -> type[Any]:
     """The model of an answer's uncertainty: old answers have a forecast's fields alone."""
     found = {field: (hint | None, None) for field, (hint, _) in content(Uncertainty).items()}
-    return model(name, about(Uncertainty), found | _but(error, Forecast))
+    return model(name, about(Uncertainty), found | _without(error, "assumes", "unfavourable"))
 
 
 KINDS = {name: kind_of(estimator) for name, estimator in ESTIMATORS.items()}

@@ -9,8 +9,7 @@ from typing import Any, get_args
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.base import Plan
-from privest.estimators.federation import Federated, Part
+from privest.estimators.federation import Federated, Part, Plan
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.questions import ResolvedQuery

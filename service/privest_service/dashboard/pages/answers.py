@@ -168,16 +168,19 @@ def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
 
 
 def _arrays(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
-    """The vectors and matrices of any answer."""
+    """The numbers, vectors and matrices of any answer."""
     pictures: Pictures = []
     for name, value in answer.items():
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError):  # it is none
             continue
+        told = f"{name[:1].upper()}{name[1:].replace('_', ' ')}."
         if array.size and array.ndim in (1, 2):
             draw = vector_bars if array.ndim == 1 else heat_map
-            pictures.append((f"{name[:1].upper()}{name[1:].replace('_', ' ')}.", draw(name, array)))
+            pictures.append((told, draw(name, array)))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            pictures.append((told, Markup('<p class="big center">{}</p>').format(number(value))))
     return pictures
 
 
