@@ -60,7 +60,7 @@ class Estimates(ABC):
     ) -> answers.FrechetMean:
         """The private Fréchet mean of points on a manifold; see `estimate` for the arguments of all.
 
-        Args:
+        Keyword Args:
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
             start: first iterate, as nested lists; the public centre by default; a list; optional.
@@ -90,7 +90,7 @@ class Estimates(ABC):
     ) -> answers.Subspace:
         """The private subspace that most rows lie near; see `estimate` for the arguments of all.
 
-        Args:
+        Keyword Args:
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
             rank: dimension of the subspace; a whole number at least 1.
@@ -126,7 +126,7 @@ class Estimates(ABC):
     ) -> answers.Completion:
         """The private subspace of rows with unknown entries; see `estimate` for the arguments of all.
 
-        Args:
+        Keyword Args:
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
             rank: dimension of the subspace; a whole number at least 1.
@@ -144,7 +144,7 @@ class Estimates(ABC):
     ) -> answers.LinearClassifier:
         """A private linear classifier of labelled records; see `estimate` for the arguments of all.
 
-        Args:
+        Keyword Args:
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
             solver: `newton` (noisy moments, then noisy gradients if there are records enough),
@@ -183,7 +183,7 @@ class Estimates(ABC):
     ) -> answers.Score:
         """The private accuracy, or area under the ROC curve, of a submitted linear classifier; see `estimate` for the arguments of all.
 
-        Args:
+        Keyword Args:
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
             coefficients: a number for each feature; with more than two classes a list for each

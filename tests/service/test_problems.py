@@ -51,7 +51,7 @@ WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
     ("schema", {"kind": "vectors", "dim": 2, "norm": 1}, [("norm", "is not a known field")]),
     (
         "schema",
-        {"kind": "vectors", "dim": 2, "Anna, 1987": 1},
+        {"kind": "vectors", "dim": 2, "Anna of 1987": 1},
         [("(a field not in lower-case words)", "is not a known field")],
     ),
     (

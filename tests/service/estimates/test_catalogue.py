@@ -221,7 +221,8 @@ def naming(pattern: str, *folders: str) -> set[str]:
 def test_as_many_files_name_an_estimator_as_the_documents_say() -> None:
     """Matrix completion is the example: a table by its name anywhere else would be one more place to edit."""
     found = naming("matrix.?completion|CompletionGradient", *WRITTEN)
-    others = {path for path in found if not path.startswith("core/privest/estimators/subspace/")}
+    own = ("core/privest/estimators/subspace/", "testing/completion.py")
+    others = {path for path in found if not path.startswith(own)}
     assert others == ESTIMATOR_EDITS
     assert _stated("An estimator") == len(ESTIMATOR_EDITS) + 1 <= 7
 
