@@ -18,11 +18,10 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
 from privest.manifolds import Embedded
-from privest.manifolds.frames import nearby_frame
 from privest.manifolds.stiefel import Stiefel
 from privest.optim.federated import Gradient, Projection
 from testing import completion
-from testing.federated import Federation, iterates
+from testing.federated import Federation, iterates, nearby_frame
 
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 LEAST = 1e-10

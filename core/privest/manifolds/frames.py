@@ -18,29 +18,6 @@ def svd(a: Array) -> tuple[Array, Array, Array]:
     return u, s, vt
 
 
-def nearby_frame(x: Array, rounds: int) -> Array:
-    """The nearest frame, nearly: Newton–Schulz iterations for x(xᵀx)^−½, and no decomposition.
-
-    Always two products with x and three of r×r matrices a round, so that neither time nor path tells
-    anything of x. A singular value 1 − e comes out as 1 − e′ with e′ = e²(3 − e)/2 after one round: within
-    half the reach (|e| ≤ ½) seven rounds leave only rounding. Beyond √3 it need not converge.
-
-    Args:
-        x: (..., m, r) matrices with singular values between 0 and √3.
-        rounds: how often the error is squared.
-
-    Returns:
-        (..., m, r) matrices with the singular vectors of x.
-    """
-    identity = np.eye(x.shape[-1])
-    left = transposed(x) @ x
-    root = identity
-    for _ in range(rounds):
-        factor = 1.5 * identity - 0.5 * (root @ left)
-        left, root = left @ factor, factor @ root
-    return x @ root
-
-
 @dataclass(frozen=True)
 class Frames(Embedded):
     """Matrices with orthonormal columns, tangent vectors measured in the space around them."""

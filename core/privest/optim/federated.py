@@ -11,7 +11,7 @@ from privest.options import Option
 from privest.privacy.oracle import Oracle
 
 Projection = Callable[[Array], Array]
-"""P_M of a compact embedded manifold, `Embedded.project`, or something near it, as `nearby_frame`."""
+"""P_M of a compact embedded manifold, `Embedded.project`, or something near it."""
 
 Gradient = Callable[[Array], Array]
 """One owner's Riemannian gradient at a point, exact or noisy; every call is one answer of that owner."""

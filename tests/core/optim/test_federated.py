@@ -10,14 +10,13 @@ import scipy.optimize
 from benchmarks import federated as benchmark
 from privest import manifolds
 from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
-from privest.manifolds.frames import nearby_frame
 from privest.optim.federated import owners_descent
 from privest.optim.pooled import Pooled
 from privest.privacy.oracle import Oracle
 from privest.records import Records
 from testing import completion
 from testing.exact_mean import exact_mean
-from testing.federated import Federation, everyone, federated_descent, iterates
+from testing.federated import Federation, everyone, federated_descent, iterates, nearby_frame
 
 SPACES = [
     manifolds.get("sphere", dim=2),
