@@ -1,7 +1,7 @@
 """What (ε, δ) buys: the one way from a share of a budget to a release, and what all releases cost."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import fsum, inf, nextafter, sqrt
 from typing import TypedDict
 
@@ -78,7 +78,9 @@ class PrivacyBudget:
 
     def part(self, share: float) -> "PrivacyBudget":
         """A share of ε, or of μ²."""
-        return replace(self, whole=self.whole * (share if self.pure else sqrt(share)))
+        return PrivacyBudget(
+            self.n, self.pure, self.whole * (share if self.pure else sqrt(share)), self.slack
+        )
 
     def release(
         self,
