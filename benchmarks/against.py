@@ -71,17 +71,12 @@ def main(checkout: str) -> None:
         if name in ratios
     ]
     means = [geometric_mean(median(pair[k] for pair in pairs) for pairs in ratios.values()) for k in (0, 1)]
-    commit = subprocess.run(
-        ["git", "log", "-1", "--format=%h of %as"],
-        cwd=checkout,
-        capture_output=True,
-        text=True,
-        check=True,  # noqa: S607
-    ).stdout.strip()
+    git = ["git", "log", "-1", "--format=%h of %as"]
+    told = subprocess.run(git, cwd=checkout, capture_output=True, text=True, check=True)  # noqa: S603
     from benchmarks.report import publish, table  # noqa: PLC0415 - of this checkout, and not of the other
 
     body = f"""
-Processor time of the pinned estimates, here over commit {commit}: medians of {_ROUNDS} rounds, in which both
+Processor time of the pinned estimates, here over commit {told.stdout.strip()}: medians of {_ROUNDS} rounds, in which both
 were measured in turn, with the least and the most. Milliseconds are of the older one. Geometric means:
 {means[0]:.2f} for plans, {means[1]:.2f} for runs.
 
