@@ -76,9 +76,9 @@ def main(checkout: str) -> None:
     from benchmarks.report import publish, table  # noqa: PLC0415 - of this checkout, and not of the other
 
     body = f"""
-Processor time of the pinned estimates, here over commit {told.stdout.strip()}: medians of {_ROUNDS} rounds, in which both
-were measured in turn, with the least and the most. Milliseconds are of the older one. Geometric means:
-{means[0]:.2f} for plans, {means[1]:.2f} for runs.
+Processor time of the pinned estimates, here over commit {told.stdout.strip()}: medians of {_ROUNDS} rounds,
+in which both were measured in turn, with the least and the most. Milliseconds are of the older one.
+Geometric means: {means[0]:.2f} for plans, {means[1]:.2f} for runs.
 
 {table(["estimate", "plan, ms", "run, ms", "plan, ratio", "run, ratio"], lines)}
 """
