@@ -47,7 +47,7 @@ class Manifest(BaseModel):
 
 
 class _RefusedError(Exception):
-    """Takes faults out of a transaction that shall not be."""
+    """Rolls back a transaction, and carries the faults that were found in it."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__()
@@ -63,10 +63,10 @@ def backup(settings: Settings, directory: Path) -> int:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise ValueError(f"{directory} is not empty")
+        raise ValueError(f"{directory} is not empty. Name a new or an empty directory.")
     source, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(source):
-        raise ValueError("the database is of another version than this program: privest migrate")
+        raise ValueError("The database is of another version than this program. Run `privest migrate` first.")
     copy = _sqlite(directory / _LEDGER)
     with source.read(snapshot=True) as old, copy.write() as new:
         _copy(old, new)
@@ -94,7 +94,9 @@ def _rows_copied(source: Database, store: Store, rows: Store, copy: Database, da
         with source.read() as session:
             present = session.get_one(Dataset, dataset.id).deleted_at is None
         if present:
-            raise ValueError(f"the rows of {dataset.id} are missing in {store.path('', '').parent}") from None
+            raise ValueError(
+                f"The rows of {dataset.id} are missing in {store.path('', '').parent}. Restore its file."
+            ) from None
         with copy.write() as session:
             session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
         return False
@@ -116,15 +118,19 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
     try:
         manifest = Manifest.model_validate_json((directory / _MANIFEST).read_bytes())
     except (OSError, ValidationError):
-        raise ValueError(f"{directory} holds no whole backup") from None
+        raise ValueError(
+            f"{directory} does not hold a whole backup. Name the directory that `privest backup` wrote."
+        ) from None
     if not hmac.compare_digest(manifest.secret, _mark(settings)):
-        raise ValueError("PRIVEST_SECRET_FILE is not that of the backup: put that in its place first")
+        raise ValueError(
+            "PRIVEST_SECRET_FILE is not the one of the backup. Put that file in its place first."
+        )
     target, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(target):  # else the role need not be able to
         migrate(target)
     with target.read() as session:
         if any(session.scalar(select(func.count()).select_from(table)) for table in _tables()):
-            raise ValueError("the database is not empty: a backup is restored where there is nothing")
+            raise ValueError("The database is not empty. A backup can only be restored into an empty one.")
     with TemporaryDirectory(dir=store.incoming) as folder:
         # A backup by an earlier version is brought to the present one in a copy of the copy.
         shutil.copyfile(directory / _LEDGER, Path(folder) / _LEDGER)

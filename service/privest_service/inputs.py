@@ -74,7 +74,7 @@ def limit_size(given: Any, most: int = _MOST_FIELDS) -> Any:
         ValueError: it has.
     """
     if isinstance(given, dict | list) and len(cast("list[Any]", given)) > most:
-        raise ValueError(f"more than {most} are not taken here")
+        raise ValueError(f"must have at most {most} parts")
     return given
 
 

@@ -127,11 +127,11 @@ class Limiter:
             if who != "admin":
                 if self._held[mine] + amount > limit.each:
                     return TooManyRequests(
-                        f"too many {limit.what} of yours; try again when some are over",
+                        f"You have too many {limit.what}. Try again when some have ended.",
                         headers={"Retry-After": "1"},
                     )
                 if self._held[everybodys] + amount > limit.all:
-                    return Unavailable(f"too many {limit.what}; try again later", retry_after=5)
+                    return Unavailable(f"There are too many {limit.what}. Try again later.", retry_after=5)
             self._held[mine] += amount
             self._held[everybodys] += amount
         return None

@@ -73,5 +73,5 @@ def _refusal(scope: Scope) -> Response | None:
     if "content-length" in headers and "transfer-encoding" in headers:
         return blank(400, {"Connection": "close"})
     if headers.get("content-encoding", "identity") != "identity":
-        return UnsupportedMediaType("send it without Content-Encoding").response()
+        return UnsupportedMediaType("Send the body without Content-Encoding.").response()
     return None

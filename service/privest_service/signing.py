@@ -27,7 +27,9 @@ class Signer:
     def __init__(self, pem: bytes) -> None:
         key = load_pem_private_key(pem, password=None)
         if not isinstance(key, Ed25519PrivateKey):
-            raise ValueError("PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM")
+            raise ValueError(
+                "PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM. See docs/operations.md."
+            )
         self._key = key
         self.public_key = base64.b64encode(key.public_key().public_bytes_raw()).decode()
         self.id = key_id(self.public_key)

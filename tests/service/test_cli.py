@@ -98,7 +98,7 @@ def test_an_address_of_nobody_is_told(
     monkeypatch.setenv("PRIVEST_ADMIN_KEY", "x" * 16)
     monkeypatch.setenv("PRIVEST_DATA_DIR", str(tmp_path / "data"))
     assert main(["serve", "--host", "192.0.2.1"]) == 2
-    assert "cannot listen on port 8000 of 192.0.2.1" in capsys.readouterr().err
+    assert "Cannot listen on port 8000 of 192.0.2.1" in capsys.readouterr().err
     monkeypatch.delenv("PRIVEST_ADMIN_KEY")
     assert main(["serve"]) == 2
     assert capsys.readouterr().err == "PRIVEST_ADMIN_KEY is missing\n"

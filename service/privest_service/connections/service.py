@@ -31,7 +31,9 @@ def register(session: Session, connection: NewConnection, secret: bytes) -> Conn
         Invalid: there is one of this name.
     """
     if session.get(Connection, connection.name) is not None:
-        raise Invalid("there is a connection of this name")
+        raise Invalid(
+            "There is a connection of this name already. Choose another name, or delete that one first."
+        )
     sealed = _cipher(secret).encrypt(connection.model_dump_json().encode()).decode()
     session.add(Connection(name=connection.name, kind=connection.kind, sealed=sealed))
     return ConnectionView(name=connection.name, kind=connection.kind, owners=[])
@@ -125,7 +127,7 @@ def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[N
         connection = NEW_CONNECTION.validate_json(_cipher(secret).decrypt(sealed.encode()))
     except InvalidToken:
         raise Unavailable(
-            "this connection cannot be opened; the administrator must register it anew"
+            "This connection cannot be opened. Ask the administrator to register it again."
         ) from None
     if connection.name != name:  # somebody exchanged them in the database
         raise NotFound

@@ -13,9 +13,9 @@ from sqlalchemy.exc import ProgrammingError
 from privest_service.database.engine import Database
 
 _REASONS = {
-    "42501": "the database's tables are not those of this version, and its role may not make them: "
-    "run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md tells",
-    "42704": "there is no such role as PRIVEST_DATABASE_URL names: make it first",
+    "42501": "The database's tables are not those of this version, and its role may not make them. "
+    "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md describes.",
+    "42704": "The role that PRIVEST_DATABASE_URL names does not exist. Create it first.",
 }
 """What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
 

@@ -76,7 +76,9 @@ def format_of(file: UploadFile) -> Format:
     form = _FORMATS.get(_media_type(file.content_type)) or format_of_name(file.filename or "")
     if form is None:
         known = ", ".join(get_args(Format))
-        raise UnsupportedMediaType(f"upload {known}, with that ending or its content type")
+        raise UnsupportedMediaType(
+            f"Upload one of {known}, named by the file's ending or by its content type."
+        )
     return form
 
 
@@ -248,7 +250,7 @@ def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, database: Database
 
 
 def cap_of(session: Session, dataset: Dataset, body: NewCap) -> Limits:
-    """In the composition of the owner's budget.
+    """The limits of a cap, in the composition of the owner's budget.
 
     Raises:
         Invalid: there is no room for any query in it.

@@ -197,7 +197,9 @@ class Registrar:
         except RefusedUploadError as refused:
             raise DatasetInvalid(faults=refused.faults) from None
         except OSError:
-            raise Unavailable("there is no room for this at present; nothing was stored") from None
+            raise Unavailable(
+                "There is no room for this at present. Nothing was stored. Try again later."
+            ) from None
         finally:
             # With what a worker left that was stopped, or a parser: also if the caller went away.
             with CancelScope(shield=True):
@@ -259,13 +261,15 @@ class Registrar:
         with self.database.read() as session:
             of = session.get(Dataset, rows_of)
             if of is None or of.owner_id != owner_id or of.ephemeral:
-                raise Invalid(faults=[Fault(location="rows_of", rule="is not the id of a dataset of yours")])
+                raise Invalid(faults=[Fault(location="rows_of", rule="must be the id of a dataset of yours")])
             return of.lineage
 
     def _require_room(self, owner_id: str, size: int) -> None:
         most = self.max_owner_bytes
         if self.store.bytes_of(owner_id) + size > most:
-            raise TooLarge(f"all datasets of an owner take at most {most} bytes: delete some")
+            raise TooLarge(
+                f"Your datasets may take at most {most} bytes together. Delete some, then upload again."
+            )
 
     def forget(self, dataset: Dataset) -> None:
         """Undo the registration of rows that came to no question."""
@@ -298,5 +302,10 @@ def _spool(upload: BinaryIO, target: Path, sha256: str | None) -> None:
             file.write(piece)
     if sha256 is not None and digest.hexdigest() != sha256.lower():
         raise DatasetInvalid(
-            faults=[Fault(location="sha256", rule="is not the SHA-256 of the file that arrived")]
+            faults=[
+                Fault(
+                    location="sha256",
+                    rule="is not the SHA-256 of the file that arrived: send the file again",
+                )
+            ]
         )

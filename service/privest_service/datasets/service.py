@@ -210,8 +210,8 @@ def dummy_rows(shape: DatasetMetadata) -> list[object]:
     width = prod(shape.record)
     if 2 * width > _DUMMY_NUMBERS:
         raise Invalid(
-            f"records of {width} numbers are too wide to be shown, {_DUMMY_NUMBERS // 2} is the most: "
-            'ask for an estimate with "dummy": true instead'
+            f"Records of {width} numbers are too wide to be shown: the most is {_DUMMY_NUMBERS // 2}. "
+            'Ask for an estimate with "dummy": true instead.'
         )
     count = min(_DUMMY_ROWS, _DUMMY_NUMBERS // width)
     rows = shape.dummy(count, np.random.default_rng(0))

@@ -239,7 +239,7 @@ class Engine:
             self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
-            future = self._runners.run(
+            future = self._runners.call(
                 seconds, run_job, job.kind, job.plan, claimed.run_token, *claimed.paths
             )
         except (OSError, RuntimeError):  # the runners broke down

@@ -113,7 +113,7 @@ def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
     unlike = {name for other in others for name in first if other.get(name) != first[name]}
     if unlike:
         told = ", ".join(sorted(unlike))
-        raise Invalid(f"datasets of one question must have the same schema; these differ in {told}")
+        raise Invalid(f"All datasets of one question must have the same schema. These differ in {told}.")
 
 
 def _named(request: EstimateRequest) -> list[DatasetPart]:
@@ -140,7 +140,7 @@ def resolve_inline(
     whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
     n = len(set(map(unit_of, whose))) if unit else len(given.rows)
     if n < LEAST_RECORDS:
-        raise Invalid(f"a dataset has at least {LEAST_RECORDS} records")
+        raise Invalid(f"A dataset must have at least {LEAST_RECORDS} records. Send more rows.")
     shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {digest_of(facts)}"
@@ -165,7 +165,7 @@ def _subject(
 ) -> QueryTarget:
     if dataset_kind != kind.dataset_kind:
         raise Invalid(
-            f"{kind.name} needs a dataset of kind {kind.dataset_kind}, and this one is of kind {dataset_kind}"
+            f"{kind.name} needs a dataset of kind {kind.dataset_kind}. This one is of kind {dataset_kind}."
         )
     delta = privacy.delta
     if delta is None:

@@ -88,8 +88,8 @@ class Draft:
     Attributes:
         planned: the plan.
         digest: of the question.
-        plan: as it is stored.
-        parts: of it, likewise, where it is on several datasets.
+        plan: the plan as JSON, as it is stored.
+        parts: the part of each dataset as JSON, where the plan is on several datasets; else none.
         charges: what each dataset is charged, and for what.
     """
 

@@ -51,9 +51,9 @@ class DatasetPart(DatasetRef):
 
 def _once_each(parts: list[DatasetPart]) -> list[DatasetPart]:
     if len({part.id for part in parts}) < len(parts):
-        raise ValueError("names a dataset twice")
+        raise ValueError("must name each dataset once")
     if len({part.dummy for part in parts}) > 1:
-        raise ValueError("dummy is for all datasets of a question or for none")
+        raise ValueError("must set dummy for all datasets of a question or for none")
     return parts
 
 

@@ -51,7 +51,9 @@ from privest_service.problems import (
 from privest_service.security.principals import Principal
 from privest_service.telemetry import traces
 
-_SOMEBODY_ELSES = "your own caps allow it; an owner's budget, another cap or a freeze does not: ask the owner"
+_SOMEBODY_ELSES = (
+    "Your own caps allow this. An owner's budget, another cap or a freeze does not. Ask the owner."
+)
 """Told to an analyst for every refusal that the analyst's own caps did not make."""
 
 log = structlog.get_logger()
@@ -168,10 +170,10 @@ class Submissions:
         most = self.max_waiting
         everybody, own, dummies = jobs.waiting_for(session, caller.id)
         if everybody >= most:
-            raise Unavailable("too many jobs wait; try again later", retry_after=5)
+            raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
         if own >= max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
             raise Unavailable(
-                "too many jobs of yours wait; try again when some of them are over", retry_after=5
+                "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
             )
 
 

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from privest_service.database import now
 from privest_service.datasets.models import Dataset
 from privest_service.exports.lines import (
+    SHARED,
     AccountLine,
     Digest,
     End,
@@ -21,7 +22,7 @@ from privest_service.exports.lines import (
     ReceiptLine,
 )
 from privest_service.jobs.models import Job
-from privest_service.ledger.entries import SUMS_AFTER
+from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt
 from privest_service.signing import Signer, signer_of
@@ -131,7 +132,6 @@ def _account(session: Session, account: Account) -> AccountLine:
     elif account.scope == "analyst":
         dataset, _, analyst = account.subject.partition("/")
         datasets = [dataset]
-    names = ("epsilon", "delta", "mu_squared", "slack")
     return AccountLine(
         account=account.id,
         owner=account.owner_id,
@@ -142,8 +142,8 @@ def _account(session: Session, account: Account) -> AccountLine:
         composition=account.composition,  # pyright: ignore[reportArgumentType]
         seq=account.seq,
         head=account.head,
-        limit={name: getattr(account, f"{name}_limit") for name in names},
-        spent={name: getattr(account, f"{name}_spent") for name in names},
+        limit={name: getattr(account, f"{name}_limit") for name in AMOUNTS},
+        spent={name: getattr(account, f"{name}_spent") for name in AMOUNTS},
         queries=account.queries,
     )
 
@@ -156,20 +156,5 @@ def _entries(session: Session, account: Account) -> Iterator[EntryLine]:
         .execution_options(yield_per=_AT_ONCE)
     )
     for entry in session.scalars(statement):
-        yield EntryLine(
-            account=entry.account_id,
-            seq=entry.seq,
-            kind=entry.kind,  # pyright: ignore[reportArgumentType]
-            job=entry.job_id,
-            mechanism=entry.mechanism,
-            epsilon=entry.epsilon,
-            delta=entry.delta,
-            mu_squared=entry.mu_squared,
-            slack=entry.slack,
-            **{name: getattr(entry, name) for name in SUMS_AFTER},
-            at=entry.at,
-            prev=entry.prev,
-            hash=entry.hash,
-            signer=entry.signer,
-            signature=entry.signature,
-        )
+        told = {name: getattr(entry, name) for name in SHARED}
+        yield EntryLine(account=entry.account_id, job=entry.job_id, **told)

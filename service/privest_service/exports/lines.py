@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import rfc8785
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
+from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
 
@@ -63,6 +64,10 @@ class EntryLine(BaseModel):
     hash: str
     signer: str
     signature: str
+
+
+SHARED = EntryLine.model_fields.keys() & Entry.__table__.columns.keys()
+"""What an entry and its line call by the same name: all but the account and the job."""
 
 
 class ReceiptLine(BaseModel):
@@ -163,4 +168,4 @@ def read(file: Iterable[str]) -> Iterator[Line]:
         try:
             yield LINE.validate_json(text)
         except ValueError:
-            raise ValueError(f"line {number} is no line of a ledger") from None
+            raise ValueError(f"Line {number} is not a line of a ledger. Export the ledger again.") from None

@@ -94,7 +94,7 @@ def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
         yield
     except (AccountFrozen, BudgetExceeded) as refused:
         if len(among) > 1:
-            refused.detail = f"that of dataset {which.job.dataset_id}"
+            refused.detail = f"The budget of dataset {which.job.dataset_id} refuses this."
         raise
 
 

@@ -52,7 +52,7 @@ class BudgetChange(Input):
     @model_validator(mode="after")
     def _replaces_with_something(self) -> "BudgetChange":
         if self.replaces is not None and self.window is None:
-            raise ValueError("replaces goes with window: new")
+            raise ValueError('must have "window": "new" where it has replaces')
         return self
 
 

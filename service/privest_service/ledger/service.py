@@ -119,7 +119,7 @@ def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
     account = entries.locked(session, account_id)
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):
-        raise Invalid("a budget can be raised, not lowered; freeze it to stop further queries")
+        raise Invalid("A budget can be raised but not lowered. Freeze it to stop further queries.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
 
@@ -135,7 +135,7 @@ def set_cap(session: Session, account_id: int, limits: Limits) -> None:
         return
     new = _as_charge(limits)
     if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
-        raise Invalid("more than this cap is spent already")
+        raise Invalid("More than this cap is spent already. Choose a higher cap.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
 
@@ -156,7 +156,7 @@ def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) ->
     if frozen:
         owner.frozen_by = by if former in (None, by) else "both"
     elif former == "admin" and by == "owner":
-        raise AccountFrozen("an administrator froze this budget, and only an administrator can end that")
+        raise AccountFrozen("An administrator froze this budget. Only an administrator can unfreeze it.")
     else:
         owner.frozen_by = other if former == "both" else None
     session.flush()
@@ -186,7 +186,9 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
     """
     owner = held_owner(session, owner_id)
     if replaces is not None and replaces != owner.window:
-        raise WindowReplaced(f"the present window is {owner.window}")
+        raise WindowReplaced(
+            f"The present window is {owner.window}. Send that number as replaces to open the next one."
+        )
     former = _present(session, owner)
     owner.window += 1
     opened = [

@@ -46,7 +46,7 @@ class NewKey(Input):
     @model_validator(mode="after")
     def _takes_the_place_whole(self) -> "NewKey":
         if self.rotate and (self.scopes is not None or self.expires_in is not None):
-            raise ValueError("rotate keeps scopes and expiry: leave scopes and expires_in out")
+            raise ValueError("must not have scopes or expires_in beside rotate, which keeps both")
         return self
 
     @property

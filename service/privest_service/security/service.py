@@ -92,7 +92,7 @@ def keys_of(
     if before is not None:
         last = session.scalar(keys.where(ApiKey.id == before))
         if last is None:
-            raise Invalid("the cursor is not `next` of a page of these keys")
+            raise Invalid("The cursor must be `next` of an earlier page of these keys.")
         keys = keys.where(
             or_(
                 ApiKey.created_at < last.created_at,

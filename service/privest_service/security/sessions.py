@@ -72,7 +72,7 @@ def sign_in(
         return None
     authenticator.rates.count(credential.principal)  # before anything is written
     if credential.principal.role == "analyst":
-        raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
+        raise Forbidden("The dashboard is for owners and the administrator. Analysts use the REST interface.")
     opened = OpenSession(secrets.token_urlsafe(32), credential)
 
     def note(session: Session) -> None:

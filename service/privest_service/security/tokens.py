@@ -80,8 +80,8 @@ class Tokens:
     """Tokens of one issuer.
 
     Args:
-        issuer: that tokens must name.
-        audience: likewise, among others.
+        issuer: the `iss` that a token must name.
+        audience: what a token's `aud` must be, or contain.
         keys: address or file of the issuer's key set (RFC 7517).
         algorithms: of signatures.
         claim: that holds the id of an owner or an analyst.
@@ -152,7 +152,9 @@ class Tokens:
         if anew or time.monotonic() - self._found >= _FRESH:
             self._look.seen()  # however long the issuer takes, this does not
         if time.monotonic() - self._found >= _KEPT:
-            raise Unavailable("the platform's keys are not to be had at present")
+            raise Unavailable(
+                "The platform's keys cannot be fetched at present. Try again later, or use an API key."
+            )
         return self._keys
 
     def _find(self) -> None:
@@ -193,7 +195,7 @@ def _is_id(told: Any) -> TypeGuard[str]:
 def _key(listed: Any) -> Key | None:
     """A key of a set; None if it is of a kind or a curve that is not known here, as RFC 7517 has it (5).
 
-    An RSA key that is too short (RFC 7518, 3.3) is passed over likewise.
+    An RSA key that is too short (RFC 7518, 3.3) gives None too.
     """
     try:
         key = JWKRegistry.import_key(listed)

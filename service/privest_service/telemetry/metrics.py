@@ -127,4 +127,6 @@ def serve(address: str) -> None:
     try:
         start_http_server(int(port), host.strip("[]"), _served)
     except OSError as error:
-        raise ValueError(f"PRIVEST_METRICS_ADDRESS: {error.strerror}") from None
+        raise ValueError(
+            f"PRIVEST_METRICS_ADDRESS cannot be listened on: {error.strerror}. Choose another one."
+        ) from None

@@ -97,9 +97,13 @@ class Workers:
         try:
             return await asyncio.wrap_future(self._start(work, function, *args))
         except MemoryError:
-            raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
+            raise TooLarge(
+                "This needs more memory than a worker has. Nothing was stored. Send less."
+            ) from None
         except _LOST:
-            raise Unavailable("this could not be processed; nothing was stored") from None
+            raise Unavailable(
+                "This could not be processed. Nothing was stored. Try again, or send less."
+            ) from None
 
     def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
@@ -121,4 +125,6 @@ class Workers:
                 return future.result(_PLAN_SECONDS)
             except (*_LOST, MemoryError):
                 future.cancel()
-                raise Unavailable("this could not be processed; nothing was charged") from None
+                raise Unavailable(
+                    "This could not be processed. Nothing was charged. Try again later."
+                ) from None

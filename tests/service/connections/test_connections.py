@@ -648,7 +648,7 @@ def test_the_digest_of_an_upload(server: Server) -> None:
     for damaged in (content[:-1], content + b"\0", content[:-1] + b"\1"):
         document = problem(_sent(owner, damaged, digest), 422, "dataset-invalid")
         assert document["faults"] == [
-            {"location": "sha256", "rule": "is not the SHA-256 of the file that arrived"}
+            {"location": "sha256", "rule": "is not the SHA-256 of the file that arrived: send the file again"}
         ]
         nothing_left(server)
     for malformed in (digest[:-1], digest + "0", "g" * 64, ""):

@@ -228,7 +228,7 @@ def test_bad_lists_are_refused_before_anything_is_charged(server: Server) -> Non
     before = them.books(), poor.ledger(), frozen.ledger()
     refusals: list[tuple[Any, int, str, str]] = [
         ([], 422, "invalid", ""),
-        ([{"id": a}, {"id": a}], 422, "invalid", "names a dataset twice"),
+        ([{"id": a}, {"id": a}], 422, "invalid", "must name each dataset once"),
         ([{"id": a}, {"id": foreign}], 404, "not-found", ""),
         ([{"id": a}, {"id": "ds_nothing"}], 404, "not-found", ""),
         ([{"id": a}, {"id": broke}], 409, "budget-exceeded", "ask the owner"),

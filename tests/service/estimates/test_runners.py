@@ -137,7 +137,7 @@ def rows_in(directory: Path) -> str:
 
 def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = HANG_GUARD) -> str:
     """The name of the error that a run ends with."""
-    error = ready.run(seconds, function, *args).exception(HANG_GUARD)
+    error = ready.call(seconds, function, *args).exception(HANG_GUARD)
     assert error is not None
     assert remote_jobs.SECRET not in repr(error)
     return type(error).__name__
@@ -318,7 +318,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
         return Future[str]()
 
     monkeypatch.setattr(engine, "_claim", claiming)
-    monkeypatch.setattr(engine._runners, "run", run)
+    monkeypatch.setattr(engine._runners, "call", run)
     engine._feed()
     assert done == ["tidied", "claimed", 600.0]
     with database.read() as session:
@@ -615,7 +615,7 @@ def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
 def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
     with _started(runners("local", workers=1, memory=2**31)) as local:
         for ready in (local, on_cluster):
-            assert int(ready.run(HANG_GUARD, remote_jobs.faults, "").result(HANG_GUARD)) < 10_000
+            assert int(ready.call(HANG_GUARD, remote_jobs.faults, "").result(HANG_GUARD)) < 10_000
     code, path = "from testing import remote_jobs; print(remote_jobs.faults(''))", str(ROOT)
     alone = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
@@ -627,11 +627,13 @@ def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp
     rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
     rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
     with _started(runners("local", workers=1, memory=2**28)) as ready:
-        assert ready.run(HANG_GUARD, remote_jobs.greedy, str(2**25)).result(HANG_GUARD) == "1"
-        assert ready.run(HANG_GUARD, remote_jobs.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
-        before = ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+        assert ready.call(HANG_GUARD, remote_jobs.greedy, str(2**25)).result(HANG_GUARD) == "1"
+        assert (
+            ready.call(HANG_GUARD, remote_jobs.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
+        )
+        before = ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
         assert fails(ready, remote_jobs.greedy, str(2**28)) == "MemoryError"
-        assert ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
+        assert ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
 
 
 @on_one_database
@@ -714,7 +716,7 @@ def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) ->
             _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
         ):
             assert (
-                int(ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
+                int(ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
             )
         bare = runners(secured.engine, workers=1, memory=2**31)
         with capture_logs() as logs:

@@ -51,7 +51,7 @@ def test_one_submitter_never_holds_all_workers(
     """Whoever comes while a greedy one's jobs run need not wait for the end of one."""
     greedy, other = World.make(database), World.make(database)
     engine, runs = Engine(database, Store(tmp_path), workers=3, job_timeout=30.0), list[Future[str]]()
-    monkeypatch.setattr(engine._runners, "run", lambda *_: runs.append(Future()) or runs[-1])
+    monkeypatch.setattr(engine._runners, "call", lambda *_: runs.append(Future()) or runs[-1])
 
     def next_job() -> str | None:
         found = engine._claim()

@@ -200,5 +200,7 @@ def test_addresses_that_cannot_be_had() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(ValueError, match="PRIVEST_METRICS_ADDRESS: Address already in use"):
+        with pytest.raises(
+            ValueError, match="PRIVEST_METRICS_ADDRESS cannot be listened on: Address already in use"
+        ):
             metrics.serve(f"127.0.0.1:{taken.getsockname()[1]}")

@@ -64,4 +64,4 @@ def _contained() -> Generator[None]:
     except (RefusedUploadError, OSError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
-        raise refused("the source could not be read") from None
+        raise refused("could not be read from the source") from None

@@ -41,6 +41,6 @@ class Room:
 
     def _refusal(self) -> RefusedUploadError:
         return refusal(
-            f"unpacks to more than {self._most} bytes, 8 for each number or text, which is what a file of "
-            f"{self._size} bytes may: upload fewer rows at a time, or a format that packs less, as csv or npy"
+            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, 8 for each number "
+            "or text: upload fewer rows at a time, or a format that packs less, such as csv or npy"
         )

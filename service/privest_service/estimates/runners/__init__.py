@@ -1,10 +1,10 @@
-"""What runs jobs: processes of this machine, or a cluster. The engine knows no more of them than this."""
+"""The interface of what runs jobs: worker processes of this machine, or a cluster."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from privest_service.estimates.runners.local import LocalRunners
+from privest_service.workers.pool import Processes
 
 
 class Runners(Protocol):
@@ -24,7 +24,7 @@ class Runners(Protocol):
         """Make ready; what takes long goes on behind."""
         ...
 
-    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+    def call(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run. It may be tried twice; what it returns is delivered once, or an exception is.
 
         Args:
@@ -51,7 +51,7 @@ def runners(engine: str, *, workers: int, memory: int) -> Runners:
         memory: bytes that a process of this machine may take.
     """
     if engine == "local":
-        return LocalRunners(workers, memory)
+        return Processes(workers, memory)
     from privest_service.estimates.runners.dask import DaskRunners  # noqa: PLC0415 - optional, and heavy
 
     return DaskRunners(engine, workers)

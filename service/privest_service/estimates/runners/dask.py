@@ -55,7 +55,7 @@ class DaskRunners:
         """Begin to look for the scheduler."""
         self._thread.start()
 
-    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+    def call(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run, whose answer is waited for so many seconds.
 
         Raises:
