@@ -106,10 +106,8 @@ def _rows_copied(source: Database, store: Store, rows: Store, copy: Database, da
 def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> list[str]:
     """Make a service of a backup, with every budget charged in full and frozen; or say what is wrong with it.
 
-    Args:
-        settings: of the service, whose database is empty.
-        directory: the backup.
-        keys: public keys (base64) besides the present one that entries may be signed with.
+    The settings name an empty database. Entries may be signed with the present key and with these public keys
+    (base64).
 
     Raises:
         ValueError: the directory holds no whole backup, the secret is another, or the database is not empty.

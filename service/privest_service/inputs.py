@@ -54,9 +54,7 @@ _MOST_FIELDS = 100
 def like(example: Any, *others: type) -> BeforeValidator:
     """Refuse what is no object by showing one that would do.
 
-    Args:
-        example: such an object.
-        others: types that are taken besides.
+    The other types are taken besides objects.
     """
 
     def seen(given: Any) -> Any:
@@ -109,9 +107,7 @@ def from_json(text: str | bytes) -> Any:
 def parsed(text: str | bytes, location: str | None = None) -> Any:
     """What a JSON document within a request says.
 
-    Args:
-        text: of the document.
-        location: field that holds it.
+    The location is the field that holds the document.
 
     Raises:
         Invalid: it is none.
@@ -156,10 +152,7 @@ def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
 def add_schemas(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
     """Put models among the schemas of the interface that no endpoint declares, but documents refer to.
 
-    Args:
-        app: whose interface.
-        models: by their names.
-        suffix: of the names of their parts, as FastAPI has it for those of requests.
+    The suffix is added to the names of their parts, as FastAPI does for requests.
     """
     plain = app.openapi
 

@@ -151,9 +151,7 @@ class Limiter:
     def on_behalf_of(self, who: str, body: int = 0) -> Generator[None]:
         """Have what is done here, and all that it starts, take its turns among this caller's threads.
 
-        Args:
-            who: the caller.
-            body: bytes that it sends. Long documents are worked on one at a time: they keep the interpreter.
+        Long bodies are worked on one at a time, because that keeps the interpreter busy.
         """
         long = body >= LONG
         name = f"{who} long" if long else who

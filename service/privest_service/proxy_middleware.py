@@ -19,10 +19,8 @@ LONGEST_HEAD = 2**16
 def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) -> ASGIApp:
     """The application with addresses as its callers know them.
 
-    Args:
-        app: itself.
-        root_path: below which callers find it, whether or not a proxy takes that off.
-        proxies: whose X-Forwarded-For, -Proto and -Host are believed.
+    Callers find it below the root path, whether or not a proxy takes that off. X-Forwarded-For, -Proto and
+    -Host are believed of the proxies alone.
     """
     forwarded = ProxyHeadersMiddleware(app, list(map(str, proxies)))  # pyright: ignore[reportArgumentType]
 

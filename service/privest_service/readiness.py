@@ -32,11 +32,8 @@ log = structlog.get_logger()
 class Readiness:
     """Looks at all parts at once.
 
-    Args:
-        database: that must take writes.
-        revision: of its tables, for which this code is made.
-        store: that must take writes.
-        engine: that must be able to run jobs.
+    Database and store must take writes, the database's tables must be of this revision, and the engine must
+    be able to run jobs.
     """
 
     def __init__(self, database: Database, revision: str, store: Store, engine: Engine) -> None:

@@ -17,9 +17,6 @@ from sqlalchemy.orm import Session
 class Signer:
     """Signs entries and receipts with the service's own key.
 
-    Args:
-        pem: an Ed25519 private key.
-
     Raises:
         ValueError: there is no such key in it.
     """

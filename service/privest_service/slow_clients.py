@@ -18,9 +18,7 @@ class PacedProtocol(H11Protocol):
 
     uvicorn itself waits for ever for the rest of a head or a body, and for somebody to take an answer.
 
-    Args:
-        patience: seconds between two looks at a connection.
-        of_uvicorn: all that uvicorn gives its protocols.
+    A connection is looked at every `patience` seconds.
     """
 
     def __init__(self, patience: float, **of_uvicorn: Any) -> None:

@@ -46,11 +46,7 @@ def visible(
 
     An administrator sees all, with their owners, and an owner its own.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        limit: of how many.
-        after: the last name of an earlier list.
+    At most `limit` of them follow the name `after`.
     """
     is_admin = principal.role == "admin"
     chosen = select(Connection.name, Connection.kind).where(Connection.name > after)

@@ -42,9 +42,7 @@ def grant(connection: Connection, role: str) -> None:
     What triggers refuse is not granted either, so that nobody who has the role's password changes or deletes
     an entry: triggers can be switched off by the tables' owner, which the role is not.
 
-    Args:
-        connection: of the role that owns the tables, in a transaction.
-        role: that the service runs under.
+    The connection is in a transaction, and of the role that owns the tables.
     """
     import_all()
     ours = {"ours": [*Base.metadata.tables, "alembic_version"]}

@@ -58,9 +58,8 @@ def is_current(database: Database) -> bool:
 def migrate(database: Database, role: str | None = None) -> None:
     """Upgrade to the newest revision, under a lock (see migrations/env.py).
 
-    Args:
-        database: as the role that owns the tables.
-        role: that the service runs under, if it is another one: it is granted what the service does.
+    The database is opened by the role that owns the tables. Another role, if named, is granted what the
+    service does.
 
     Raises:
         ValueError: the database's role may not make tables, or there is no such other role.

@@ -81,8 +81,7 @@ def confined(folder: Path, work: Callable[[], bytes], bounds: Bounds, leaves: st
 def missing(folder: Path) -> list[str]:
     """What of the confinement this machine does not offer: `landlock`, `seccomp`, `user`.
 
-    Args:
-        folder: in which work will be done.
+    Work would be done in this folder.
     """
     with TemporaryDirectory(dir=folder) as tried:
         found = {

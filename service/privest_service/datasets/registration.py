@@ -60,10 +60,7 @@ Source = Callable[[Path], Awaitable[Arrived]]
 def uploaded(upload: BinaryIO, form: Format, sha256: str | None = None) -> Source:
     """A file that came with the request.
 
-    Args:
-        upload: the file.
-        form: its format.
-        sha256: that the caller says it has, in hexadecimal digits.
+    If the caller says its SHA-256, in hexadecimal digits, that is checked.
     """
 
     async def spool(target: Path) -> Arrived:
@@ -286,10 +283,7 @@ def _begin(folder: Path) -> None:
 def fingerprint(secret: bytes, owner_id: str, digest: str) -> str:
     """The mark of an owner's rows; nobody without the secret can compute it from rows.
 
-    Args:
-        secret: of the service, which the process that reads the rows does not have.
-        owner_id: whose rows they are, so that no two owners' can be compared.
-        digest: of the rows.
+    The process that reads the rows has no secret. The owner's id keeps the fingerprints of two owners apart.
     """
     return hmac.new(secret, f"{owner_id}\0{digest}".encode(), hashlib.sha256).hexdigest()
 

@@ -54,11 +54,7 @@ def require_access(
 ) -> tuple[Dataset, Grant | None]:
     """A dataset that the caller owns or was granted, with that grant.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        dataset_id: for what.
-        hold: let neither be withdrawn before this transaction ends. SQLite has one writer anyway.
+    With `hold`, neither can be withdrawn before this transaction ends. SQLite has one writer anyway.
 
     Raises:
         NotFound: there is none for this caller.
@@ -93,11 +89,7 @@ def visible(
 ) -> tuple[list[Dataset], str | None]:
     """Datasets that the caller owns or was granted, newest first, and the cursor of those that follow.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        limit: of how many; fewer come where their schemas are long.
-        cursor: where an earlier list ended.
+    Fewer than `limit` come where their schemas are long. The cursor tells where an earlier list ended.
     """
     granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, Grant.revoked_at.is_(None))
     theirs = (

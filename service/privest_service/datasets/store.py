@@ -11,11 +11,7 @@ _LONGEST_UPLOAD = 24 * 3600.0
 
 
 class Store:
-    """Files under one directory. A dataset's file appears whole, at once, or not at all.
-
-    Args:
-        root: the data directory.
-    """
+    """Files under one directory. A dataset's file appears whole, at once, or not at all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()

@@ -46,12 +46,7 @@ def main() -> int:
 
 
 class Story:
-    """One owner's visit, with what it learned.
-
-    Args:
-        address: of the service.
-        admin_key: opens it.
-    """
+    """One owner's visit, with what it learned."""
 
     def __init__(self, address: str, admin_key: str) -> None:
         self._admin = httpx.Client(base_url=address, headers=_bearer(admin_key), timeout=120)

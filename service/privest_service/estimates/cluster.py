@@ -69,10 +69,7 @@ class Run:
 def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | None:
     """Run a job on this worker, and its large sums on all of them; None if it failed.
 
-    Args:
-        seconds: that it may take.
-        function: takes the arguments, and by the name `records` what opens rows.
-        args: of the job.
+    The function takes the arguments, and by the name `records` what opens rows.
     """
     run = Run(time.monotonic() + seconds)
     try:
@@ -106,10 +103,7 @@ class ClusterRecords(Records):
     Random batches are summed here: which records are in one stays in this process. Sums are of integers over
     chunks that are fixed, so that they have the same bits however many workers there are.
 
-    Args:
-        path: of the rows; empty for synthetic ones.
-        shape: public facts of them.
-        run: of the job; after its time, sums are refused.
+    The path is empty for synthetic rows. Sums are refused after the run's time.
     """
 
     def __init__(self, path: str, shape: DatasetMetadata, run: Run) -> None:

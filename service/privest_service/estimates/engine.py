@@ -143,10 +143,7 @@ class Engine:
     async def wait(self, job_id: str, seconds: float, is_over: Callable[[], bool]) -> None:
         """Wait until a job ends or the time is up, holding neither a thread nor a database session.
 
-        Args:
-            job_id: the job.
-            seconds: to wait at most.
-            is_over: asks the database; called in a thread, now and then, as another process may end it.
+        As another process may end the job, `is_over` asks the database now and then, in a thread.
         """
         ended = asyncio.Event()
         self._waiters[job_id].add(ended)

@@ -80,12 +80,7 @@ def resolve(
 ) -> ResolvedQuery:
     """What a request asks of registered datasets, with the defaults that follow from public facts.
 
-    Args:
-        session: of the caller's transaction.
-        caller: who asks.
-        kind: of estimate.
-        request: as it came.
-        rows: the dataset that was made of the rows in it.
+    If the request brought rows, `rows` is the dataset that was made of them.
 
     Raises:
         Invalid: a dataset is of another kind.

@@ -89,9 +89,7 @@ class Submissions:
     def submit(self, ask: EstimateCommand, rows: str | None = None) -> Answer:
         """Charge a request and put its job in the queue, or find the job that answers it already.
 
-        Args:
-            ask: the request.
-            rows: the dataset that was made of the rows in it.
+        If the request brought rows, `rows` is the dataset that was made of them.
 
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.

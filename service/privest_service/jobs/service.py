@@ -73,10 +73,7 @@ def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ())
 
     From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
 
-    Args:
-        session: of the caller's transaction.
-        lease: after which it is lost.
-        not_of: submitters who have their share of the workers already.
+    The job is lost when the lease ends. Submitters in `not_of` have their share of the workers already.
     """
     while (job := session.scalar(_next(not_of))) is not None:
         if job.dummy or not _frozen_meanwhile(session, job):
@@ -147,10 +144,7 @@ def abandon(session: Session) -> None:
 def held_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> Sequence[str]:
     """The jobs on a dataset, alone or with others, that no worker has: held, by id.
 
-    Args:
-        session: of the caller's transaction.
-        dataset_id: the dataset.
-        submitter_id: whose jobs; None for everybody's.
+    Without a submitter, everybody's jobs are meant.
     """
     whole = func.coalesce(Job.part_of, Job.id)
     found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)

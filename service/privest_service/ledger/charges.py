@@ -62,11 +62,7 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
     and not of freezes either. All else is looked at before anything is written: else the time would tell
     which part is refused.
 
-    Args:
-        session: of the caller's transaction, which holds all accounts.
-        job: to be run.
-        debits: of the job, or of each of its parts.
-        key: under which the job was asked for.
+    The caller's transaction holds all accounts. There are debits for the job, or for each of its parts.
 
     Raises:
         AccountFrozen: one account is frozen.

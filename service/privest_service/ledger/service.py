@@ -70,11 +70,8 @@ def accounts_in_force(
 ) -> list[Account]:
     """The owner's account in the present window, and those of these subjects, by id.
 
-    Args:
-        session: of the caller's transaction.
-        owner: whose they are.
-        subjects: what else a charge concerns, by scope.
-        lock: hold their rows until the transaction ends. SQLite has one writer anyway.
+    Subjects name what else a charge concerns, by scope. With `lock`, the rows are held until the transaction
+    ends.
     """
     return accounts_of(session, [(owner, subjects or {})], lock=lock)
 
@@ -176,10 +173,7 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
 
     What was spent stays where it was. The promise (E, Δ) is one of each window; of k together (kE, kΔ).
 
-    Args:
-        session: of the caller's transaction.
-        owner_id: whose budget.
-        replaces: the window that shall be the present one until now; None for whichever is.
+    If `replaces` names a window, that must be the present one.
 
     Raises:
         WindowReplaced: another is the present one.

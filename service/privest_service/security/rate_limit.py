@@ -26,8 +26,7 @@ log = structlog.get_logger()
 class RateLimiter:
     """Counts in this process. What cannot be counted may pass: budgets do not depend on it.
 
-    Args:
-        limit: of the requests of one principal, like `600/minute`.
+    The limit is on the requests of one principal, like `600/minute`.
     """
 
     def __init__(self, limit: str) -> None:

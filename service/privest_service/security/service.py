@@ -79,11 +79,7 @@ def keys_of(
 ) -> tuple[Sequence[ApiKey], str | None]:
     """A page of the keys of a principal, newest first, and the cursor of the next page if there is one.
 
-    Args:
-        session: of the caller's transaction.
-        principal_id: whose keys.
-        limit: of the page.
-        before: the cursor, which is the id of the last key of the page before.
+    The cursor is the id of the last key of the page before.
 
     Raises:
         Invalid: the cursor is no key of this principal.

@@ -56,11 +56,7 @@ def sign_in(
 
     Those that have ended are forgotten on the way.
 
-    Args:
-        authenticator: recognises the key.
-        key: or token.
-        address: from where it came.
-        instead_of: the session that the browser held, which ends.
+    The session that the browser held, `instead_of`, ends.
 
     Raises:
         Forbidden: it is an analyst's.

@@ -108,11 +108,7 @@ class Workers:
     def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
 
-        Args:
-            caller_id: for whom.
-            function: to run.
-            args: its arguments.
-            free: whether nothing is to be charged for it.
+        A call is `free` if nothing is to be charged for it.
 
         Raises:
             TooManyRequests: too many of this caller's are being made.

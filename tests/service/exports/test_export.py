@@ -402,7 +402,7 @@ def test_moments_without_a_zone_and_sums_untold_are_no_crash(database: Database,
         (row["receipt"]["statement"] if kind == "receipt" else row)["at"] = "2026-01-31T12:00:00"
     keys = [f"{SIGNER.public_key}=2100-01-01"]
     if kind == "entry":
-        with pytest.raises(ValueError, match="is no line of a ledger"):
+        with pytest.raises(ValueError, match="is not a line of a ledger"):
             verify(read(map(json.dumps, rows)), keys)
     else:
         assert verify(read(map(json.dumps, rows)), keys).faults
@@ -587,11 +587,11 @@ def test_keys_are_read_or_refused_in_words() -> None:
     for told, words in (
         ("nonsense", "base64"),
         (f"{key}=", "base64"),
-        (f"{key}=yesterday", "a moment like"),
+        (f"{key}=yesterday", "must be a moment"),
     ):
         with pytest.raises(ValueError, match=words):
             verify([], [told])
-    with pytest.raises(ValueError, match="the end is needed"):
+    with pytest.raises(ValueError, match="Give the end of each other one"):
         verify([], [key, Signer(private_key_pem()).public_key])
 
 

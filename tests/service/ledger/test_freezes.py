@@ -73,7 +73,7 @@ def test_what_an_administrator_froze_only_an_administrator_lets_go_on(server: Se
     assert server.admin.patch(path, json={"frozen": True}).json()["frozen_by"] == "both"
     assert owner.patch(path, json={"frozen": False}).json()["frozen_by"] == "admin"
     refused = problem(owner.patch(path, json={"frozen": False, "window": "new"}), 409, "account-frozen")
-    assert "only an administrator can end that" in refused["detail"]
+    assert "Only an administrator can unfreeze it" in refused["detail"]
     assert owner.budget()["window"] == 1  # all of a change or none of it
     assert owner.patch(path, json={"window": "new"}).json()["frozen_by"] == "admin"
     problem(owner.estimate(dataset), 409, "account-frozen")

@@ -124,10 +124,7 @@ class _Relay(StreamRequestHandler):
     def _relay(self, to: SplitResult, head: bytes, *, one: bool = False) -> None:
         """Pass on a request or say that a tunnel is there, and pass on what comes back.
 
-        Args:
-            to: whom.
-            head: the request; empty for a tunnel.
-            one: whether that is all that the client has to say.
+        Without a request in `head` it is a tunnel. With `one` the client has nothing else to say.
         """
         try:
             other = socket.create_connection((to.hostname or "", to.port or 80), timeout=_CONNECT_SECONDS)

@@ -12,9 +12,7 @@ _RATIO = 512
 class Room:
     """What is left of the bytes that one file may unpack to, 8 for each number and text.
 
-    Args:
-        size: of the file.
-        limit: bytes that no file may unpack to.
+    A file of `size` bytes may never unpack to more than `limit` bytes.
     """
 
     def __init__(self, size: int, limit: int) -> None:
@@ -41,6 +39,6 @@ class Room:
 
     def _refusal(self) -> RefusedUploadError:
         return refusal(
-            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, 8 for each number "
-            "or text: upload fewer rows at a time, or a format that packs less, such as csv or npy"
+            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, at 8 for each "
+            "number or text: upload fewer rows at a time, or a format that packs less, such as csv or npy"
         )

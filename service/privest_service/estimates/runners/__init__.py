@@ -45,10 +45,8 @@ class Runners(Protocol):
 def runners(engine: str, *, workers: int, memory: int) -> Runners:
     """What an engine's name stands for.
 
-    Args:
-        engine: `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`.
-        workers: runs at a time.
-        memory: bytes that a process of this machine may take.
+    The engine is `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`. Processes of this
+    machine may take `memory` bytes each.
     """
     if engine == "local":
         return Processes(workers, memory)
