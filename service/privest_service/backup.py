@@ -147,11 +147,7 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
 
 
 def _require_whole(session: Session, told: Heads, keys: Sequence[str]) -> None:
-    """Verify a ledger, and that it ends where it did when it was saved.
-
-    Raises:
-        _RefusedError: it does not.
-    """
+    """Verify a ledger, and that it ends where it did when it was saved. Raises _RefusedError: it does not."""
     faults = verify(lines(session), keys, [told]).faults
     ends = session.execute(select(Account.id, Account.seq, Account.head)).all()
     if {tuple(end) for end in ends} != {(head.account, head.seq, head.hash) for head in told.heads}:

@@ -96,11 +96,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What a JSON document says.
-
-    Raises:
-        ValueError: it is none, or names a field twice.
-    """
+    """What a JSON document says. Raises ValueError: it is none, or names a field twice."""
     return json.loads(text, object_pairs_hook=_once)
 
 

@@ -25,11 +25,7 @@ def _cipher(secret: bytes) -> Fernet:
 
 
 def register(session: Session, connection: NewConnection, secret: bytes) -> ConnectionView:
-    """Keep a connection, encrypted whole.
-
-    Raises:
-        Invalid: there is one of this name.
-    """
+    """Keep a connection, encrypted whole. Raises Invalid: there is one of this name."""
     if session.get(Connection, connection.name) is not None:
         raise Invalid(
             "There is a connection of this name already. Choose another name, or delete that one first."

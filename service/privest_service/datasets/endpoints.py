@@ -157,11 +157,7 @@ async def _uploaded(request: Request, owner_id: str, registrar: Registrar, large
 
 
 async def _short(request: Request, limit: int) -> bytes:
-    """A body that holds no rows.
-
-    Raises:
-        TooLarge: it is longer than such a body may be.
-    """
+    """A body that holds no rows. Raises TooLarge: it is longer than such a body may be."""
     body = bytearray()
     async for piece in request.stream():
         body += piece

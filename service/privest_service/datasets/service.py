@@ -41,11 +41,7 @@ CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
 
 
 def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
-    """A dataset that the caller owns or was granted.
-
-    Raises:
-        NotFound: there is none for this caller.
-    """
+    """A dataset that the caller owns or was granted. Raises NotFound: there is none for this caller."""
     return require_access(session, principal, dataset_id)[0]
 
 

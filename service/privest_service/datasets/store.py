@@ -58,11 +58,7 @@ class Store:
         self.path(owner_id, dataset_id).unlink(missing_ok=True)
 
     def require_writable(self) -> None:
-        """Write a block through to the disk, under no name.
-
-        Raises:
-            OSError: that is not possible.
-        """
+        """Write a block through to the disk, under no name. Raises OSError: that is not possible."""
         with TemporaryFile(dir=self._root) as file:
             file.write(bytes(4096))
             file.flush()

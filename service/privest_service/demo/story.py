@@ -168,11 +168,7 @@ def _bearer(key: str) -> dict[str, str]:
 
 
 def _ok(response: httpx.Response) -> dict[str, Any]:
-    """The body of a successful answer.
-
-    Raises:
-        RuntimeError: with the problem document otherwise.
-    """
+    """The body of a successful answer. Raises RuntimeError: with the problem document otherwise."""
     if response.status_code not in (200, 201):
         raise RuntimeError(f"{response.request.method} {response.request.url.path}: {response.text}")
     return response.json()

@@ -51,11 +51,7 @@ class Run:
         self._aside = False
 
     def check(self) -> None:
-        """Go on only while somebody waits.
-
-        Raises:
-            TooLateError: nobody does.
-        """
+        """Go on only while somebody waits. Raises TooLateError: nobody does."""
         if time.monotonic() > self._deadline:
             raise TooLateError
 
@@ -155,10 +151,6 @@ class ClusterRecords(Records):
         return reduce(np.add, parts)
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
-        """The exact integer sum over some of the rows.
-
-        Raises:
-            TooLateError: the run's time is up.
-        """
+        """The exact integer sum over some of the rows. Raises TooLateError: the run's time is up."""
         self._run.check()
         return super().sum_of(indices, of_pieces)

@@ -159,11 +159,7 @@ class Digest:
 
 
 def read(file: Iterable[str]) -> Iterator[Line]:
-    """The lines of an export.
-
-    Raises:
-        ValueError: one is none, in words.
-    """
+    """The lines of an export. Raises ValueError: one is none, in words."""
     for number, text in enumerate(file, start=1):
         try:
             yield LINE.validate_json(text)

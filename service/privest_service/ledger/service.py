@@ -108,11 +108,7 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
 
 
 def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
-    """Replace an account's limits by higher ones.
-
-    Raises:
-        Invalid: a limit would fall.
-    """
+    """Replace an account's limits by higher ones. Raises Invalid: a limit would fall."""
     account = entries.locked(session, account_id)
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):

@@ -61,11 +61,7 @@ class Admitting(APIRoute):
         self._for_known = any(part.call is identified for part in parts)
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
-        """Find out who calls, in a thread.
-
-        Raises:
-            Problem: nobody who is let in.
-        """
+        """Find out who calls, in a thread. Raises Problem: nobody who is let in."""
         raise NotImplementedError
 
     def excuses(self, found: Credential, request: Request) -> bool:  # noqa: ARG002

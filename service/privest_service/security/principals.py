@@ -17,11 +17,7 @@ class Principal:
     id: str
 
     def must_be(self, *roles: Role) -> None:
-        """Refuse other roles.
-
-        Raises:
-            Forbidden: the caller's role is not among them.
-        """
+        """Refuse other roles. Raises Forbidden: the caller's role is not among them."""
         if self.role not in roles:
             raise Forbidden
 

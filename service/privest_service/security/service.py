@@ -122,22 +122,14 @@ def revoke_all(session: Session) -> None:
 
 
 def require_owner(session: Session, owner_id: str) -> Owner:
-    """The owner.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
+    """The owner. Raises NotFound: there is none with this id."""
     if owner := session.get(Owner, owner_id):
         return owner
     raise NotFound
 
 
 def require_analyst(session: Session, analyst_id: str) -> Analyst:
-    """The analyst.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
+    """The analyst. Raises NotFound: there is none with this id."""
     if analyst := session.get(Analyst, analyst_id):
         return analyst
     raise NotFound

@@ -31,11 +31,7 @@ def parts_of(path: str) -> list[str]:
 
 
 def format_of(path: str) -> Format:
-    """The format that a name ends in.
-
-    Raises:
-        RefusedUploadError: none that is read.
-    """
+    """The format that a name ends in. Raises RefusedUploadError: none that is read."""
     if form := format_of_name(path):
         return form
     raise refused("must name a file that ends in a known format, such as .npy, .csv or .parquet")

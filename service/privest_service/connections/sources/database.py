@@ -57,11 +57,7 @@ _BATCH = 200_000
 
 
 def check(connection: NewDatabase) -> None:
-    """Refuse a database for which there is no driver.
-
-    Raises:
-        RefusedUploadError: there is none.
-    """
+    """Refuse a database for which there is no driver. Raises RefusedUploadError: there is none."""
     _engine(connection)
 
 

@@ -17,11 +17,7 @@ _CHUNK = 2**24
 
 
 def read_npy(source: Path, layout: Layout) -> Generator[Block]:
-    """The records of an npy file.
-
-    Raises:
-        RefusedUploadError: it is none, or of another shape.
-    """
+    """The records of an npy file. Raises RefusedUploadError: it is none, or of another shape."""
     if layout.unit is not None:
         raise refusal(
             "must be a table (csv, parquet or arrow), because the schema names a column as the unit"

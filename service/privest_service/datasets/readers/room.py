@@ -29,11 +29,7 @@ class Room:
             raise self._refusal()
 
     def take(self, more: int) -> None:
-        """Count what was unpacked.
-
-        Raises:
-            RefusedUploadError: it is more than there was room for.
-        """
+        """Count what was unpacked. Raises RefusedUploadError: it is more than there was room for."""
         self.require(more)
         self._used += more
 
