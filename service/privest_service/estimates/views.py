@@ -1,7 +1,7 @@
 """How jobs and plans are shown."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from math import sqrt
 from typing import get_args
@@ -13,6 +13,7 @@ from privest.estimators.base import Plan
 from privest.estimators.federation import Federated, Part
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
@@ -49,7 +50,7 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     by_part = sorted(found, key=lambda charge: places.index(charge[1].job_id or ""))
     charged = [(account, about[entry.job_id or ""], entry) for account, entry in by_part]
     receipt = charges.receipt_for(session, job, caller.id)
-    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused, receipt)
+    return _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
@@ -60,21 +61,21 @@ def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
 def _view(
     caller: Principal,
     job: Job,
-    plan: Plan | Part,
-    charged: Iterable[_Charged],
+    plan: Plan | Part | None,
+    charged: Sequence[_Charged],
     reused: bool,
     receipt: Receipt | None = None,
 ) -> JobView:
-    kind = KINDS[job.kind]
+    model = KINDS[job.kind].job if plan else JobView  # without a plan its estimator is not there any more
     answered = caller.id == job.submitter_id and job.result is not None
-    foretold = None if isinstance(plan, Part) else plan.expected_error
-    return kind.job(
+    foretold = None if plan is None or isinstance(plan, Part) else plan.expected_error
+    return model(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
         estimate=json.loads(job.result) if answered and job.result else None,
         uncertainty=asdict(foretold) if answered and foretold else None,
-        privacy=_privacy(plan),
+        privacy=_privacy(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
         charges=[
             ChargeView(
                 scope=account.scope,
@@ -93,9 +94,9 @@ def _view(
     )
 
 
-def _in_order(charged: Iterable[_Charged]) -> list[_Charged]:
+def _in_order(given: Sequence[_Charged]) -> list[_Charged]:
     """Charges by dataset, as they were named, and by scope: the order of accounts is random."""
-    given, scopes = list(charged), get_args(ledger.Scope)
+    scopes = get_args(ledger.Scope)
     datasets = list(dict.fromkeys(dataset for _, dataset, _ in given))
     return sorted(given, key=lambda each: (datasets.index(each[1]), scopes.index(each[0].scope)))
 
@@ -108,6 +109,19 @@ def _privacy(plan: Plan | Part) -> Privacy:
         mu=sqrt(plan.cost.mu_squared),
         slack=plan.cost.slack,
         mechanism=plan.mechanism,
+    )
+
+
+def _charged_privacy(amounts: Iterable[Entry | Charge]) -> Privacy:
+    """What a run guaranteed whose estimator is not there any more: all that is known is what was charged."""
+    most = [(each.epsilon, each.delta, each.mu_squared, each.slack) for each in amounts] or [(0, 0, 0, 0)]
+    epsilon, delta, mu_squared, slack = map(max, zip(*most, strict=True))
+    return Privacy(
+        epsilon=as_number(epsilon, EPSILON),
+        delta=as_number(delta, PROBABILITY),
+        mu=sqrt(as_number(mu_squared, MU_SQUARED)),
+        slack=as_number(slack, PROBABILITY),
+        mechanism="that of an estimator which this version of the service does not have any more",
     )
 
 
