@@ -40,7 +40,7 @@ _AT_ONCE = 500
 
 
 class Manifest(BaseModel):
-    """What a backup was made under, and where its chains end; written last, so that a whole backup has it."""
+    """The secret's mark and the chains' ends of a backup. It is written last: a whole backup has it."""
 
     secret: str
     heads: Heads

@@ -1,4 +1,4 @@
-"""What everything that a caller sends has in common."""
+"""Shared types and checks of all that callers send."""
 
 import json
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def like(example: Any, *others: type) -> BeforeValidator:
 
 
 def limit_size(given: Any, most: int = _MOST_FIELDS) -> Any:
-    """What was given, unless it has more parts than that: each may be a fault, which takes its time.
+    """Return what was given, unless it has too many parts: to report on each of them would take long.
 
     Raises:
         ValueError: it has.
@@ -96,12 +96,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What a JSON document says. Raises ValueError: it is none, or names a field twice."""
+    """Read a JSON document. Raises ValueError: it is none, or names a field twice."""
     return json.loads(text, object_pairs_hook=_once)
 
 
 def parsed(text: str | bytes, location: str | None = None) -> Any:
-    """What a JSON document within a request says.
+    """Read a JSON document within a request.
 
     The location is the field that holds the document.
 

@@ -1,4 +1,4 @@
-"""What one caller, and all callers together, may hold of this process at a time: the one list, the one count.
+"""Limits on what one caller, and all callers together, may hold of this process at a time.
 
 Whoever is beyond its own share is told 429, whoever comes when all shares together are taken 503, both with
 `Retry-After`. The administrator, who may have to stop others, is counted and never refused.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Limit:
-    """How much of something may be held at a time.
+    """A limit on how much of something may be held at a time.
 
     Attributes:
         what: it is, as whoever is refused reads it.

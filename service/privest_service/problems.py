@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Fault(BaseModel):
-    """Where a request or an upload is wrong, and which rule it breaks; never a value."""
+    """The place where a request or an upload is wrong, and the rule that it breaks; never a value."""
 
     location: str | None = Field(default=None, description="field of the request")
     record: int | None = Field(default=None, description="index of the record in an upload, from 0")
@@ -116,7 +116,7 @@ class DatasetInvalid(Problem):
 
 
 class BudgetExceeded(Problem):
-    """What was asked costs more than is left."""
+    """The request costs more than is left of a budget."""
 
     slug, status, title = "budget-exceeded", HTTPStatus.CONFLICT, "The privacy budget does not cover this"
 
@@ -181,7 +181,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def full_disk(error: Exception) -> Unavailable | None:
-    """What is answered if the disk of the data is full; None if it is another error."""
+    """Return the problem for a full disk; None if it is another error."""
     if isinstance(error, OSError) and error.errno in _FULL:
         return Unavailable("The disk is full at present. Nothing was stored. Try again later.")
     return None
@@ -201,7 +201,7 @@ BY_STATUS: dict[int, type[Problem]] = {
 
 
 def by_status(status: int) -> Problem:
-    """What the framework found wrong before any of this service's own code did."""
+    """Return the problem for a status that the framework answers with."""
     return BY_STATUS.get(status, Invalid)()
 
 

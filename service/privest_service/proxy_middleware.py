@@ -1,4 +1,4 @@
-"""Where the service stands: below a path, and behind proxies whose word about callers counts."""
+"""Middleware for a service below a path, or behind proxies whose word about callers counts."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address

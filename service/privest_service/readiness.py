@@ -46,7 +46,7 @@ class Readiness:
         self._told: str | None = None
 
     async def fault(self) -> str | None:
-        """What is wrong, in two seconds at most; changes are logged, as probes show nobody what they hear."""
+        """Tell what is wrong, in two seconds at most. Changes are logged."""
         fault = _ENDING if self._engine.draining else await self._of_disks() or self._of_workers()
         if fault != self._told:
             log.warning("not ready", why=fault) if fault else log.info("ready again")

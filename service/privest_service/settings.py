@@ -57,7 +57,7 @@ def _database(url: str) -> str:
 
 
 def _parts(listed: object) -> object:
-    """What stands between commas."""
+    """Split a text at its commas."""
     return [part.strip() for part in listed.split(",") if part.strip()] if isinstance(listed, str) else listed
 
 
@@ -193,7 +193,7 @@ class Settings(BaseSettings):
 
     @property
     def running_role(self) -> str | None:
-        """What `privest migrate` grants the service's tables to; None where one role does both."""
+        """The role to which `privest migrate` grants the service's tables; None where one role does both."""
         running = make_url(self.url).username
         return running if self.migration_url and make_url(self.migration_url).username != running else None
 
@@ -213,7 +213,7 @@ class Settings(BaseSettings):
 
     @cached_property
     def signer(self) -> Signer:
-        """What signs entries, receipts and heads; its key is made on first use where that is allowed.
+        """The signer of entries, receipts and heads. Its key is made on first use where that is allowed.
 
         Raises:
             ValueError: the key is missing or of another kind.

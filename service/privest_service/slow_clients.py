@@ -48,7 +48,7 @@ class PacedProtocol(H11Protocol):
         super().resume_writing()
 
     def _waits_for(self, left: int) -> str | None:
-        """What only the client can do now; None where it is our turn, or nobody's."""
+        """Name what only the client can do now; None where it is our turn, or nobody's."""
         if left or self.transport.is_closing():
             return "answer"
         if self.conn.their_state is h11.SEND_BODY:

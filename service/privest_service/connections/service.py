@@ -101,7 +101,7 @@ def withdraw(session: Session, name: str, owner_id: str) -> None:
 
 
 def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[NewConnection, str]:
-    """What an owner's handle names: the connection, and the path behind it.
+    """Find the connection and the path that an owner's handle names.
 
     Raises:
         NotFound: no connection of this name was assigned to this owner, whether or not there is one.

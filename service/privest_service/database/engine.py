@@ -155,7 +155,7 @@ class Database:
                 act()
 
     def run(self, work: Callable[[Session], T]) -> T:
-        """What `work` makes of a transaction that may write; begun anew where others were in its way.
+        """Call `work` in a transaction that may write. It is begun anew where others were in its way.
 
         Deadlocks, lock timeouts and rows that others were first to write are no faults of a request: the
         transaction is rolled back whole, so that nothing is done twice.
@@ -177,7 +177,7 @@ class Database:
 
     @contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Session]:
-        """What only reads; as a snapshot, all of it is of one moment.
+        """Open a transaction that only reads. As a snapshot, all that it reads is of one moment.
 
         On SQLite it always is.
 

@@ -1,4 +1,4 @@
-"""What the role that runs the service may do with the tables that another role made."""
+"""Grants: rights of the role that runs the service, on tables that another role made."""
 
 from sqlalchemy import Connection, text
 

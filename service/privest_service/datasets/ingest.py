@@ -202,7 +202,7 @@ def _note(
 
 
 def _field(record: Array, intake: ImportSpec) -> str | None:
-    """Where a raw record is not a number or of no category, if it is a single place that is at fault."""
+    """Name the entry of a raw record that is not a number or of no category, if it is a single one."""
     layout = intake.layout
     if record.shape != layout.raw:
         return None

@@ -36,7 +36,7 @@ _LOADED = (
 
 
 class _Answer(BaseModel):
-    """What the parser tells, on a pipe, as JSON: objects from there would be code that runs here."""
+    """The parser's answer, which comes as JSON on a pipe: pickled objects from there could run code here."""
 
     n: int = 0
     digest: str = ""

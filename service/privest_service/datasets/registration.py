@@ -1,4 +1,4 @@
-"""How rows become a dataset: copied from their source, checked in a worker, put in their place."""
+"""Registration: rows are copied from their source, checked in a worker and stored as a dataset."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ from privest_service.workers.service import Workers
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a source says of the file that it filled.
+    """A source's report on the file that it filled.
 
     Attributes:
         form: the file's format.
@@ -138,7 +138,7 @@ class Registrar:
             yield
 
     def behind(self, connection: NewConnection, path: str) -> Source:
-        """What lies behind a connection."""
+        """Return a source that copies what a path behind a connection names."""
 
         async def copy(target: Path) -> Arrived:
             limit, data_dir = self.max_dataset_bytes, str(self.data_dir.resolve())

@@ -1,4 +1,4 @@
-"""What an owner declares about its records, and the caps that it sets."""
+"""Requests in which an owner declares what its records are, and sets caps."""
 
 from collections.abc import Callable
 from functools import partial
@@ -128,7 +128,7 @@ class PointsSchema(Input):
         return PointsMetadata(n, self.manifold.model_dump(), self.center, self.radius)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         shape, transform = self.shape(0), self.raw.made() if self.raw else None
         raw = transform.raw if transform else shape.record
         return _intake(Layout(raw, unit=_column(self.unit)), shape, self.unit, transform)
@@ -150,7 +150,7 @@ class VectorsSchema(Input):
         return VectorsMetadata(n, self.dim, self.norm_bound)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
 
 
@@ -171,7 +171,7 @@ class PartialVectorsSchema(Input):
         return PartialVectorsMetadata(n, self.dim, self.known)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         layout = Layout((self.dim,), unit=_column(self.unit), partial=True)
         return _intake(layout, self.shape(0), self.unit)
 
@@ -267,7 +267,7 @@ class LabelledSchema(Input):
         )
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         names = (*self.features, self.label)
         known = {name: tuple(known) for name, known in {**self.categories, self.label: self.classes}.items()}
         counts = tuple(len(self.categories.get(name, ())) for name in names)

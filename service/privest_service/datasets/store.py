@@ -41,7 +41,7 @@ class Store:
         _sync(self._rows)  # whoever made the owner's folder may be here, too
 
     def bytes_of(self, owner_id: str) -> int:
-        """What an owner's rows take."""
+        """Return the bytes that all rows of an owner take."""
         folder = self._rows / owner_id
         return sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
 

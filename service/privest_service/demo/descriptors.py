@@ -91,7 +91,7 @@ def public_center() -> Array:
 
 
 def schema() -> dict[str, Any]:
-    """What the owner states at the upload: all of it known before any digit is read."""
+    """The schema that the owner declares at the upload. All of it is known before any digit is read."""
     return {
         "kind": "points",
         "manifold": {"name": "spd", "dim": len(FEATURES), "metric": "affine-invariant"},

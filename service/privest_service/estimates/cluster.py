@@ -1,4 +1,4 @@
-"""What Dask's workers run: whole jobs, and partitions of their sums. Neither tells Dask why it failed.
+"""Functions that Dask's workers run: whole jobs, and partitions of their sums. None tells Dask why it failed.
 
 A task that raises has its arguments and its traceback logged by its worker, and sent on: nothing here does.
 """
@@ -114,7 +114,7 @@ class ClusterRecords(Records):
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Where partitions begin and end, in chunks: by public facts alone."""
+        """The chunks at which partitions begin and end. Public facts alone decide them."""
         chunks = self.chunks
         count = min(-(-self._bytes // _PARTITION_BYTES), chunks // _LEAST_CHUNKS)
         if count < 2:

@@ -59,7 +59,7 @@ class Claimed:
 
 
 class Engine:
-    """What runs jobs, and the thread that feeds it.
+    """Feeds jobs to the runners, from a thread of its own.
 
     Args:
         database: where jobs wait.

@@ -1,4 +1,4 @@
-"""What is asked: a request, resolved against the public facts of its datasets."""
+"""Questions: requests, resolved against the public facts of their datasets."""
 
 import hashlib
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class QueryTarget:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What tells it from others."""
+        """The facts by which the digest tells this dataset and its privacy from others."""
         return {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
 
 
@@ -78,7 +78,7 @@ class ResolvedQuery:
 def resolve(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
 ) -> ResolvedQuery:
-    """What a request asks of registered datasets, with the defaults that follow from public facts.
+    """Resolve a request on registered datasets, with the defaults that follow from public facts.
 
     If the request brought rows, `rows` is the dataset that was made of them.
 
@@ -123,7 +123,7 @@ def _named(request: EstimateRequest) -> list[DatasetPart]:
 def resolve_inline(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest
 ) -> ResolvedQuery:
-    """What a request asks of rows that came with it. Of them nothing is looked at but how many they are.
+    """Resolve a request on rows that came with it. Nothing of the rows is looked at but their number.
 
     Raises:
         Invalid: the rows are of another kind, or too few.

@@ -59,7 +59,7 @@ class EstimateCommand:
 
 
 def replay(session: Session, ask: EstimateCommand) -> Answer | None:
-    """What this caller got under this key before; None if the key is new.
+    """Return what this caller got under this key before; None if the key is new.
 
     Raises:
         IdempotencyKeyReused: the key came with another request.
@@ -83,7 +83,7 @@ class _Access:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is written of a planned question, made before any lock is held.
+    """All that will be written about a planned question, made before any lock is held.
 
     Attributes:
         planned: the plan.

@@ -143,7 +143,7 @@ class Submissions:
                 await in_thread(registrar.forget, dataset)
 
     def _known(self, ask: EstimateCommand) -> Answer | None:
-        """What answers a request on its own rows already.
+        """Return the job that already answers a request on its own rows; None if there is none.
 
         Raises:
             Problem: all that can refuse the request before its rows are looked at.

@@ -105,7 +105,7 @@ def _mechanism(line: EntryLine, amounts: Charge, costs: dict[str, Charge | str])
 
 
 def faults_of_end(chain: Chain) -> Iterator[str]:
-    """What is wrong with the sums and the end that an account states, once its entries were read."""
+    """Tell what is wrong with the sums and the end that an account states, once its entries were read."""
     stated = chain.stated
     if (stated.seq, stated.head) != (chain.seq, chain.head):
         yield "the chain does not end where the account says"

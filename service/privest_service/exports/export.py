@@ -113,7 +113,7 @@ def _as_csv(told: Iterable[Line]) -> Iterator[str]:
 
 
 def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
-    """Where the chains of these accounts end, signed."""
+    """Sign the ends of these accounts' chains."""
     found = Heads(
         heads=[Head(account=each.id, seq=each.seq, hash=each.head) for each in accounts],
         at=now().isoformat(timespec="microseconds"),

@@ -31,7 +31,7 @@ class AccountLine(BaseModel):
 
 
 class MechanismLine(BaseModel):
-    """What one or more charges are for, before the first of them."""
+    """The mechanism that one or more charges are for. It stands before the first of them."""
 
     type: Literal["mechanism"] = "mechanism"
     digest: str
@@ -78,7 +78,7 @@ class ReceiptLine(BaseModel):
 
 
 class JobLine(BaseModel):
-    """What became of a job that was charged to an owner, at the moment of the export.
+    """The state, at the moment of the export, of a job that was charged to an owner.
 
     Attributes:
         asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
@@ -92,7 +92,7 @@ class JobLine(BaseModel):
 
 
 class Head(BaseModel):
-    """Where the chain of an account ends."""
+    """The end of an account's chain."""
 
     account: int
     seq: int
@@ -100,7 +100,7 @@ class Head(BaseModel):
 
 
 class Heads(BaseModel):
-    """Where chains ended at a moment, signed: who keeps this sees whether one was cut or rewritten."""
+    """The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten."""
 
     type: Literal["heads"] = "heads"
     heads: list[Head]
@@ -147,7 +147,7 @@ class Digest:
         self._hash = hashlib.sha256()
 
     def add(self, line: Line) -> None:
-        """One more line."""
+        """Add a line to the digest."""
         self.lines += 1
         told = line.model_dump_json(exclude_unset=True, exclude={"type"})
         self._hash.update(f"{line.type} {told}\n".encode())

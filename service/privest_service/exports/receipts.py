@@ -71,12 +71,12 @@ class Receipts:
         yield from self._named(receipt, self.debits.of_job[told.job])
 
     def faults_of_wholes(self) -> Iterator[str]:
-        """What is wrong with receipts on jobs on several datasets, once all of their parts were read."""
+        """Tell what is wrong with receipts on jobs on several datasets, once all of their parts were read."""
         for receipt in self.wholes.values():
             yield from self._whole(receipt)
 
     def faults_of_shown(self, receipt: Receipt) -> Iterator[str]:
-        """What is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
+        """Tell what is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
         told = receipt.statement
         yield from self._signature(receipt)
         if not told.entries:
@@ -127,7 +127,7 @@ def _digest(statement: Statement) -> str:
 
 @dataclass
 class Jobs:
-    """What became of jobs, and which of them have receipts."""
+    """Checks the states of jobs against their charges and receipts."""
 
     receipts: Receipts
     states: dict[str, str] = field(default_factory=dict[str, str])
@@ -135,7 +135,7 @@ class Jobs:
     """Jobs that an analyst asked for, not their owner."""
 
     def take(self, line: JobLine) -> Iterator[str]:
-        """What became of one more job, which is told once."""
+        """Take a job's state, and tell if it was told before."""
         if line.job in self.states:
             yield f"job {line.job} is told twice"
         self.states[line.job] = line.state
@@ -143,7 +143,7 @@ class Jobs:
             self.of_analysts.add(line.job)
 
     def faults_of(self, chain: Chain) -> Iterator[str]:
-        """What became of a job must be what became of its charge."""
+        """Tell where a job's state does not fit its charge: a voided job is not charged, and any other is."""
         for job in chain.open:
             if (state := self.states.get(job)) in (None, "voided"):
                 yield f"job {job} is charged and {state or 'is not there'}"

@@ -29,7 +29,7 @@ from privest_service.ledger.units import Charge
 
 @dataclass
 class Report:
-    """What was read, and what is wrong with it, in words."""
+    """The numbers of what was read, and in words what is wrong with it."""
 
     accounts: int = 0
     entries: int = 0
@@ -152,7 +152,7 @@ def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[
 def _published(
     kept: Sequence[Heads], keys: dict[str, Trusted]
 ) -> defaultdict[int, list[tuple[int, datetime]]]:
-    """Where heads say that accounts' chains had come, and when; of those that are truly signed."""
+    """Return how far each account's chain had come, and when, by the heads that are truly signed."""
     found = defaultdict[int, list[tuple[int, datetime]]](list)
     for each in kept:
         if _heads_signed(each, keys):

@@ -44,26 +44,26 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
 
 
 def waiting(session: Session) -> int:
-    """How many jobs wait for a worker, those of frozen owners left out: they wait for the freeze to end."""
+    """Count the jobs that wait for a worker. Those of frozen owners wait for the freeze to end."""
     return session.scalar(select(func.count()).select_from(Job).where(_WAITING)) or 0
 
 
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
-    """How many jobs wait for a worker, how many of them are this submitter's, and of these dummies."""
+    """Count the jobs that wait for a worker, those of them of a submitter, and its dummies among these."""
     theirs = Job.submitter_id == submitter_id
     counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
     return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
 
 
 def queue(session: Session) -> tuple[int, float]:
-    """How many jobs wait for a worker, and for how many seconds the oldest of them has."""
+    """Count the jobs that wait for a worker, and the seconds that the oldest of them has waited."""
     found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
     count, since = session.execute(found).one()
     return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
 
 
 def in_states(session: Session, *states: str) -> dict[str, int]:
-    """How many jobs are in these states, which no job stays in."""
+    """Count the jobs in each of these states. They must be states that no job stays in."""
     counted = select(Job.state, func.count()).where(Job.state.in_(states), _WHOLE).group_by(Job.state)
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 

@@ -1,4 +1,4 @@
-"""What a job is charged: reserved with it, signed for when it is answered, given back when it is voided.
+"""Charges of jobs: reserved with a job, signed for when it is answered, given back when it is voided.
 
 Every function works inside the caller's transaction, so that a job and its charges are there together or not
 at all.
@@ -34,7 +34,7 @@ _KEEP = {
 
 @dataclass(frozen=True)
 class Debits:
-    """What one owner is charged for a job or its part.
+    """The debits of one owner for a job or its part.
 
     Attributes:
         job: the job, or the part of it that is on this owner's dataset.

@@ -71,7 +71,7 @@ class Spent(Amount):
 
 
 class Budget(BaseModel):
-    """Where a budget stands."""
+    """The state of a budget."""
 
     composition: Composition
     window: Annotated[int, Field(description="counted from 1; each promises (ε, δ) for itself")]
@@ -121,6 +121,6 @@ class SigningKey(BaseModel):
 
 
 class SigningKeys(BaseModel):
-    """What this service signs with."""
+    """The keys that this service signs with."""
 
     keys: list[SigningKey]

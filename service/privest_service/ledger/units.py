@@ -58,7 +58,7 @@ def _down(value: float | Decimal, per_one: int) -> int:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one query costs, in both currencies, as integers."""
+    """The cost of one query, in both currencies, as integers."""
 
     epsilon: int
     delta: int
@@ -134,7 +134,7 @@ class Limits:
 
     @property
     def room(self) -> PrivacyTarget:
-        """What a gdp budget leaves for queries without slack: (E, Δ − slack limit), rounded down."""
+        """The part of a gdp budget for queries without slack: (E, Δ − slack limit), rounded down."""
         return PrivacyTarget(_below(self.epsilon, EPSILON), _below(self.delta - self.slack, PROBABILITY))
 
 

@@ -11,7 +11,7 @@ from privest_service.security.keys import SCOPES, Role, Scope
 
 @dataclass(frozen=True)
 class Principal:
-    """Who calls: an administrator, one owner or one analyst."""
+    """A caller: an administrator, one owner or one analyst."""
 
     role: Role
     id: str

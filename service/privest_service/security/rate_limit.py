@@ -1,4 +1,4 @@
-"""How often anybody may call: whoever is known by who they are, whoever guesses by their address."""
+"""Rate limits: known callers are counted by who they are, and wrong keys by their address."""
 
 import math
 import time
@@ -66,7 +66,7 @@ class RateLimiter:
         return TooManyRequests(f"{why}. Try again in {seconds} s.", headers={"Retry-After": str(seconds)})
 
     def _asked(self, ask: Callable[[], T], *, otherwise: T) -> T:
-        """What the counter says, or something else where it fails."""
+        """Return the counter's answer, or `otherwise` if the counter fails."""
         try:
             return ask()
         except Exception as error:

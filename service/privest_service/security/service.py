@@ -40,7 +40,7 @@ def issue_key(
     expires_at: datetime | None = None,
     issued_by: str | None = None,
 ) -> tuple[ApiKey, str]:
-    """One more key of a principal: its record, and the key itself for the only time.
+    """Issue a key to a principal. Return its record, and the key itself for the only time.
 
     Raises:
         Unauthenticated: the key that issues it was revoked, or has ended, since the request came.

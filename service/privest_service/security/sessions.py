@@ -36,12 +36,12 @@ class OpenSession:
 
     @property
     def principal(self) -> Principal:
-        """Who is signed in."""
+        """The principal that is signed in."""
         return self.credential.principal
 
     @property
     def token(self) -> str:
-        """What forms carry, to show that they come from a page of this session."""
+        """The token that forms carry, to show that they come from a page of this session."""
         return hmac.new(self.id.encode(), b"privest form", hashlib.sha256).hexdigest()
 
     def accepts(self, token: str) -> bool:

@@ -63,7 +63,7 @@ class Told:
 
 
 def tokens_of(settings: Settings) -> "Tokens | None":
-    """What reads the platform's tokens, if the settings name a platform."""
+    """Make the reader of the platform's tokens, if the settings name a platform."""
     if not settings.token_issuer:
         return None
     return Tokens(
@@ -121,7 +121,7 @@ class Tokens:
             return None
 
     def _told(self, token: str) -> Told | None:
-        """What a token says; raises whatever joserfc and Python do over one that is not good.
+        """Read a token. Raises whatever joserfc and Python raise over one that is not good.
 
         Raises:
             Unavailable: the issuer's keys are not to be had.

@@ -93,7 +93,7 @@ class _BySeconds(Collector):
         self._seen: list[Metric] = []
 
     def collect(self) -> list[Metric]:
-        """What all who look in this second see."""
+        """Return the same metrics to all who look within one second."""
         with self._lock:
             if (second := int(time.time())) != self._second:
                 self._seen, self._second = [*_own.collect()], second

@@ -1,4 +1,4 @@
-"""What the web process has done elsewhere, beside jobs: uploads, sources, heavy plans, whole ledgers."""
+"""Work that the web process hands to worker processes, beside jobs: uploads, sources, plans, ledgers."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Where rows come from: every kind of source is fetched into one local file, in a worker process.
+"""Sources of rows: each is fetched into one local file, in a worker process.
 
 What a source answers, be it a driver's message or a path, stays in the worker: it may hold what opens it.
 """

@@ -1,4 +1,4 @@
-"""What all sources share: refusals, names below a root, and copying within a limit."""
+"""Helpers of all sources: refusals, names below a root, and copying within a limit."""
 
 from collections.abc import Iterable
 from pathlib import Path

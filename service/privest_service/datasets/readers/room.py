@@ -1,4 +1,4 @@
-"""How much a file may unpack to: small files that hold enormous tables are refused by count, not by clock."""
+"""A limit on what a file may unpack to. Small files that hold enormous tables are refused by their size."""
 
 from privest_service.upload_errors import RefusedUploadError, refusal
 
@@ -10,7 +10,7 @@ _RATIO = 512
 
 
 class Room:
-    """What is left of the bytes that one file may unpack to, 8 for each number and text.
+    """Counts the bytes that one file unpacks to, 8 for each number and text.
 
     A file of `size` bytes may never unpack to more than `limit` bytes.
     """
@@ -35,6 +35,6 @@ class Room:
 
     def _refusal(self) -> RefusedUploadError:
         return refusal(
-            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, at 8 for each "
+            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, 8 for each "
             "number or text: upload fewer rows at a time, or a format that packs less, such as csv or npy"
         )

@@ -310,7 +310,7 @@ def _used(column: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def _spread(found: Array | Texts, codes: NDArray[np.int64]) -> Any:
-    """What each row has of what was found; NaN or None for -1."""
+    """Look up what was found by each row's code. The code -1 gives NaN or None."""
     missing = np.array([None if found.dtype == object else nan], dtype=found.dtype)
     return np.concatenate([found, missing])[codes]
 

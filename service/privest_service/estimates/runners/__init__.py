@@ -43,7 +43,7 @@ class Runners(Protocol):
 
 
 def runners(engine: str, *, workers: int, memory: int) -> Runners:
-    """What an engine's name stands for.
+    """Make the runners that an engine's name stands for.
 
     The engine is `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`. Processes of this
     machine may take `memory` bytes each.
