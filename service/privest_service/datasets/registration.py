@@ -110,8 +110,7 @@ class Registrar:
         workers: that fetch and check rows.
         secret: of the service, which keys the fingerprints.
         data_dir: of the service, which is never a source.
-        max_dataset_bytes: of one dataset.
-        max_owner_bytes: of all datasets of an owner.
+        max_dataset_bytes, max_owner_bytes: as the settings of these names.
         timeout: seconds that checking one dataset may take.
     """
 

@@ -81,13 +81,9 @@ def frechet_mean(points: Array) -> Array:
 
 
 @cache
-def _public_center() -> Array:
-    return frechet_mean(covariance_descriptors(drawn_strokes(_STROKES, _SEED)))
-
-
 def public_center() -> Array:
     """The Fréchet mean of the descriptors of drawn strokes, (8, 8): where to look before any look."""
-    return _public_center().copy()
+    return frechet_mean(covariance_descriptors(drawn_strokes(_STROKES, _SEED)))
 
 
 def schema() -> dict[str, Any]:

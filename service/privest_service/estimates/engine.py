@@ -64,10 +64,7 @@ class Engine:
     Args:
         database: where jobs wait.
         store: where rows are.
-        workers: jobs that run at a time.
-        job_timeout: seconds that one run may take.
-        engine: what runs them, as the settings name it.
-        memory: bytes that a worker process may take.
+        workers, job_timeout, engine, memory: as the settings of these names.
         housekeeping: each is called now and then, by the thread that feeds jobs.
     """
 
@@ -200,7 +197,7 @@ class Engine:
     def _claim(self, *, able: bool = True) -> Claimed | None:
         """End the jobs that were left behind and, if it can be run now, claim the one that is next."""
         with self._database.read() as session:
-            quiet = not (able and jobs.waiting(session)) and not jobs.overdue(session, now())
+            quiet = not (able and jobs.queue(session)[0]) and not jobs.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)

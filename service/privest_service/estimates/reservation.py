@@ -16,7 +16,6 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.questions import ResolvedQuery, digest_of
 from privest_service.estimates.schemas import EstimateRequest
-from privest_service.jobs import idempotency
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
@@ -64,7 +63,7 @@ def replay(session: Session, ask: EstimateCommand) -> Answer | None:
     Raises:
         IdempotencyKeyReused: the key came with another request.
     """
-    bound = idempotency.find(session, ask.caller.id, ask.key, ask.digest)
+    bound = jobs.bound_to(session, ask.caller.id, ask.key, ask.digest)
     return bound and Answer(bound.job_id, bound.reused)
 
 

@@ -20,6 +20,7 @@ from privest_service.exports.lines import (
     Line,
     MechanismLine,
     ReceiptLine,
+    to_sign,
 )
 from privest_service.jobs.models import Job
 from privest_service.ledger.entries import AMOUNTS
@@ -52,7 +53,7 @@ def ended(told: Iterable[Line], signer: Signer) -> Iterator[Line]:
         signer=signer.id,
         signature="",
     )
-    end.signature = signer.sign(end.to_sign())
+    end.signature = signer.sign(to_sign(end))
     yield end
 
 
@@ -120,7 +121,7 @@ def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
         signer=signer.id,
         signature="",
     )
-    found.signature = signer.sign(found.to_sign())
+    found.signature = signer.sign(to_sign(found))
     return found
 
 

@@ -108,10 +108,6 @@ class Heads(BaseModel):
     signer: str
     signature: str
 
-    def to_sign(self) -> bytes:
-        """The bytes that are signed."""
-        return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
-
 
 class End(BaseModel):
     """The last line, signed: how many there are before it, and the digest of all of them.
@@ -126,9 +122,11 @@ class End(BaseModel):
     signer: str
     signature: str
 
-    def to_sign(self) -> bytes:
-        """The bytes that are signed."""
-        return b"privest ledger end " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+def to_sign(line: Heads | End) -> bytes:
+    """The bytes that are signed: all of a line but its signature, under a name of its type."""
+    content = line.model_dump(exclude={"signature"}, mode="json")
+    return f"privest ledger {line.type} ".encode() + rfc8785.dumps(content)
 
 
 Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads | End

@@ -62,7 +62,7 @@ class Receipts:
             self.analysts.add(told.job)
             yield from self._commitments(receipt)
             return
-        self.statements[told.job] = _digest(told)
+        self.statements[told.job] = _sha256(told)
         if told.job not in self.debits.of_job:
             self.wholes[told.job] = receipt  # its parts may follow
             return
@@ -85,7 +85,7 @@ class Receipts:
             yield from self._whole(receipt)
         else:
             yield from self._named(receipt, self.debits.of_job[told.job])
-            if self.statements.get(told.job) != _digest(told):
+            if self.statements.get(told.job) != _sha256(told):
                 yield f"the receipt of {told.job} that was kept is not the one that is there"
 
     def _signature(self, receipt: Receipt) -> Iterator[str]:
@@ -117,12 +117,8 @@ class Receipts:
             yield f"the analyst's receipt of {job} does not commit to the entries that are there"
 
 
-def _sha256(receipt: Receipt) -> str:
-    return hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
-
-
-def _digest(statement: Statement) -> str:
-    return hashlib.sha256(statement.model_dump_json().encode()).hexdigest()
+def _sha256(told: Receipt | Statement) -> str:
+    return hashlib.sha256(told.model_dump_json().encode()).hexdigest()
 
 
 @dataclass

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
@@ -43,11 +44,6 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
     session.flush()
 
 
-def waiting(session: Session) -> int:
-    """Count the jobs that wait for a worker. Those of frozen owners wait for the freeze to end."""
-    return session.scalar(select(func.count()).select_from(Job).where(_WAITING)) or 0
-
-
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
     """Count the jobs that wait for a worker, those of them of a submitter, and its dummies among these."""
     theirs = Job.submitter_id == submitter_id
@@ -56,7 +52,10 @@ def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
 
 
 def queue(session: Session) -> tuple[int, float]:
-    """Count the jobs that wait for a worker, and the seconds that the oldest of them has waited."""
+    """Count the jobs that wait for a worker, and the seconds that the oldest of them has waited.
+
+    Jobs of frozen owners are left out: they wait for the freeze to end.
+    """
     found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
     count, since = session.execute(found).one()
     return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
@@ -174,3 +173,15 @@ def move(
         if after != "claimed":
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
     return job
+
+
+def bound_to(session: Session, principal_id: str, key: str, body_digest: str) -> IdempotencyKey | None:
+    """Return what a principal's idempotency key is bound to for ever; None if the key is new.
+
+    Raises:
+        IdempotencyKeyReused: the key came with another request.
+    """
+    bound = session.get(IdempotencyKey, (principal_id, key))
+    if bound is not None and bound.body_digest != body_digest:
+        raise IdempotencyKeyReused
+    return bound

@@ -69,7 +69,7 @@ class Admitting(APIRoute):
         return False
 
     def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:
-        """Return the limit that a body falls under, and its length at most. Without a told length it is the most."""
+        """Return the limit on a body, and its length: the most that is allowed where the head tells none."""
         told = request.headers.get("content-length", "0")
         length = int(told) if told.isdecimal() and "transfer-encoding" not in request.headers else None
         most = limiter.largest_body

@@ -6,7 +6,6 @@ Algorithms and keys come from the settings alone, never from a token's header.
 import json
 import time
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 from privest_service.cached_probe import CachedProbe
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
-from privest_service.settings import Algorithm, Settings
+from privest_service.settings import Settings
 
 _PATIENCE = 60.0
 """Fewest seconds between two fetches of the issuer's keys, however many tokens name unknown ones."""
@@ -64,43 +63,18 @@ class Told:
 
 def tokens_of(settings: Settings) -> "Tokens | None":
     """Make the reader of the platform's tokens, if the settings name a platform."""
-    if not settings.token_issuer:
-        return None
-    return Tokens(
-        settings.token_issuer,
-        settings.token_audience,
-        settings.token_keys,
-        settings.token_algorithms,
-        settings.token_claim,
-        settings.token_scope_prefix,
-    )
+    return Tokens(settings) if settings.token_issuer else None
 
 
 class Tokens:
-    """Tokens of one issuer.
+    """Tokens of the issuer that the settings name."""
 
-    Args:
-        issuer: the `iss` that a token must name.
-        audience: what a token's `aud` must be, or contain.
-        keys: address or file of the issuer's key set (RFC 7517).
-        algorithms: of signatures.
-        claim: that holds the id of an owner or an analyst.
-        prefix: of what in `scope` (RFC 9068) is meant for this service.
-    """
-
-    def __init__(
-        self,
-        issuer: str,
-        audience: str,
-        keys: str,
-        algorithms: Sequence[Algorithm],
-        claim: str,
-        prefix: str,
-    ) -> None:
-        self._place, self._algorithms, self._claim, self._prefix = keys, list(algorithms), claim, prefix
+    def __init__(self, settings: Settings) -> None:
+        self._place, self._algorithms = settings.token_keys, list(settings.token_algorithms)
+        self._claim, self._prefix = settings.token_claim, settings.token_scope_prefix
         self._registry = jwt.JWTClaimsRegistry(
-            iss={"essential": True, "value": issuer},
-            aud={"essential": True, "value": audience},
+            iss={"essential": True, "value": settings.token_issuer},
+            aud={"essential": True, "value": settings.token_audience},
             exp={"essential": True},
             sub={"essential": True},
         )

@@ -37,9 +37,7 @@ class Workers:
 
     Args:
         timeout: seconds that one call may take.
-        intake_timeout: seconds that parsing one upload may take; never longer than another call.
-        intake_workers: uploads that are parsed at a time, and sources that are fetched.
-        memory: bytes that a worker process may take.
+        intake_timeout, intake_workers, memory: as the settings of these names.
         prepare: done in each process that parses uploads before its first call.
         limiter: of what callers may hold.
     """

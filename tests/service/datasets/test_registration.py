@@ -88,12 +88,17 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
     """The workers are not started, so that each registration ends behind its source."""
     store = Store(tmp_path)
     registrar = registrar_of(database, store, Workers(timeout=HANG_GUARD), 100, 30.0)
-    held = list[int]()
+    held, together = list[int](), 10
+
+    def arriving() -> int:
+        return sum(path.stat().st_size for path in store.incoming.glob("*/upload"))
 
     async def source(arrived: Path) -> Arrived:
         arrived.write_bytes(bytes(10))
-        await asyncio.sleep(0.01)
-        held.append(sum(path.stat().st_size for path in store.incoming.glob("*/upload")))
+        async with asyncio.timeout(HANG_GUARD):
+            while not held[4:] and arriving() < together:
+                await asyncio.sleep(0.01)
+        held.append(arriving())
         return Arrived("npy")
 
     async def refused(*owners: str) -> set[type]:
@@ -103,6 +108,7 @@ def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
 
     assert asyncio.run(refused(*"aaaa")) == {Unavailable}
     assert held == [10] * 4
+    together = 20
     assert asyncio.run(refused(*"ab")) == {Unavailable}
     assert held[4] == 20  # owners do not wait for each other
     store.path("a", "ds_full").parent.mkdir()

@@ -35,6 +35,7 @@ from privest_service.exports.lines import (
     MechanismLine,
     ReceiptLine,
     read,
+    to_sign,
 )
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
@@ -253,7 +254,7 @@ def other_heads(told: list[Line], change: Callable[[list[Head]], list[Head]]) ->
     last = told[-1]
     assert isinstance(last, Heads)
     forged = last.model_copy(update={"heads": change(last.heads)})
-    forged.signature = SIGNER.sign(forged.to_sign())
+    forged.signature = SIGNER.sign(to_sign(forged))
     return [*told[:-1], forged]
 
 
