@@ -87,7 +87,7 @@ def test_a_port_in_use_is_told_before_anything_is_begun(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert (
         done.stderr
-        == f"port {port} of 127.0.0.1 is in use: end what listens there, or choose another with --port\n"
+        == f"Port {port} of 127.0.0.1 is in use. End what listens there, or choose another with --port.\n"
     )
     assert not (tmp_path / "data").exists()
 

@@ -62,7 +62,7 @@ class Credential:
         for scope in scopes:
             if scope not in self.scopes:
                 raise Forbidden(
-                    f"This needs the scope {scope}. Use a key or a token that has it.",
+                    f"This key may not do that. Use a key or a token with the scope {scope}.",
                     headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'},
                 )
 
