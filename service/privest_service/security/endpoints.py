@@ -70,7 +70,7 @@ def _told(key: ApiKey) -> dict[str, Any]:
 
 
 def _key_routes(role: Role) -> None:
-    """Add the calls that issue, list and revoke the keys of an owner or an analyst."""
+    """Add the calls that issue and list the keys of an owner or an analyst."""
     path = f"/{role}s/{{{role}_id}}/keys"
     require: Any = service.require_owner if role == "owner" else service.require_analyst
     holder: Any = Annotated[str, Path(alias=f"{role}_id")]
@@ -115,8 +115,13 @@ def _key_routes(role: Role) -> None:
             require(session, holder_id)
             return _listed(session, holder_id, limit, cursor)
 
+
+def _revoking_route(role: Role) -> None:
+    """Add the call that revokes a key of an owner or an analyst."""
+    holder: Any = Annotated[str, Path(alias=f"{role}_id")]
+
     @revoking.delete(
-        f"{path}/{{key_id}}",
+        f"/{role}s/{{{role}_id}}/keys/{{key_id}}",
         status_code=204,
         name=f"revoke_{role}_key",
         description=f"Revoke a key of this {role} at once, with every key that it issued. Any key may revoke "
@@ -134,6 +139,7 @@ def _key_routes(role: Role) -> None:
         return Response(status_code=204)
 
 
-_key_routes("owner")
-_key_routes("analyst")
+for _role in ("owner", "analyst"):
+    _key_routes(_role)
+    _revoking_route(_role)
 router.include_router(revoking)

@@ -450,7 +450,7 @@ def test_sums_have_the_same_bits_wherever_they_are_made(
     assert here[1] == here[2]
 
     def there() -> dict[str, list[str]]:
-        return json.loads(on_cluster.run(HANG_GUARD, remote_jobs.sums, str(tmp_path)).result(HANG_GUARD))
+        return json.loads(on_cluster.call(HANG_GUARD, remote_jobs.sums, str(tmp_path)).result(HANG_GUARD))
 
     workers_are(cluster, 2)
     assert there() == here[1]
@@ -525,7 +525,7 @@ def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path:
     directory = rows_in(tmp_path)
     assert fails(on_cluster, remote_jobs.hang, directory, seconds=1.0) == "TimeoutError"
     until((tmp_path / "refused").exists)
-    assert on_cluster.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+    assert on_cluster.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
 
 
 def test_a_sum_survives_the_worker_that_made_a_part_of_it(
@@ -534,7 +534,7 @@ def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     directory = rows_in(tmp_path)
     (tmp_path / "bullet").touch()
     workers_are(cluster, 2)
-    assert on_cluster.run(HANG_GUARD, remote_jobs.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
+    assert on_cluster.call(HANG_GUARD, remote_jobs.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
     assert not (tmp_path / "bullet").exists()
     assert sum(process.poll() is None for process in cluster.workers) == 1
     cluster.workers = [process for process in cluster.workers if process.poll() is None]
