@@ -109,7 +109,10 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     [
         (["--export", "gone.jsonl", "--key", SIGNER.public_key], "No such file"),
         (["--export", "torn.jsonl", "--key", SIGNER.public_key], "Line 2 is not a line of a ledger"),
-        (["--export", "empty.jsonl", "--key", SIGNER.public_key, "--heads", "torn.jsonl"], "does not hold signed heads"),
+        (
+            ["--export", "empty.jsonl", "--key", SIGNER.public_key, "--heads", "torn.jsonl"],
+            "does not hold signed heads",
+        ),
     ],
     ids=["gone", "torn", "heads"],
 )
