@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
-from testing.server import Caller, Server, body_of, npy
+from testing.server import Caller, Server, body_of, npy, until
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Callers of the audit. The owner holds the dataset; the granted analyst holds its grant and the job."""
@@ -166,11 +167,12 @@ class Scene:
     def call(
         self, operation: Operation, role: str, names: dict[str, str], dataset: str = ""
     ) -> httpx.Response:
-        """One call, about another dataset if one is given."""
+        """One call, about another dataset if one is given; made again while the service is too busy."""
         content = self._content(operation, dataset)
         headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=240"}
         path = operation.path.format(**names)
-        return self.people[role].request(operation.method, path, headers=headers, **content)
+        request = partial(self.people[role].request, operation.method, path, headers=headers, **content)
+        return until(lambda: answer if (answer := request()).status_code != 503 else None)
 
     def _content(self, operation: Operation, dataset: str) -> dict[str, Any]:
         if operation.path.startswith("/v1/estimates"):

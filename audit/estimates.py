@@ -1,4 +1,4 @@
-"""Whole estimates: what everything that a gate answered in a run proves of what the plan charges."""
+"""Every estimator attacked: what its gate answered, and what its callers got, prove of what was charged."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from audit.distinguisher import Distinguisher
 from audit.lines import Section
+from audit.over_http import Question
 from privest.arrays import Array
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
@@ -230,5 +231,71 @@ differ in one record: of some two hundred, usual and far out, the pair that firs
             mu=sqrt(case.plan.cost.mu_squared),
         ).line
         for case in CASES
+    ),
+)
+
+
+def _turned(estimate: dict[str, Any]) -> float:
+    """Whether the line leans to the same side in both coordinates."""
+    (first,), (second,) = estimate["basis"]
+    return first * second
+
+
+_QUESTIONS = (
+    Question(
+        "mean-over-http",
+        "frechet-mean",
+        {"kind": "points", "manifold": {"name": "euclidean", "dim": 1}, "radius": 1.0},
+        [1e6],
+        [0.0],
+        {"steps": 1},
+        lambda estimate: estimate["point"][0],
+    ),
+    Question(
+        "robust-pca-over-http",
+        "robust-pca",
+        {"kind": "vectors", "dim": 2},
+        [1.0, 1.0],
+        [0.0, 0.0],
+        {"rank": 1, "start": "analyze-gauss", "consensus": False, "steps": 1},
+        _turned,
+    ),
+    Question(
+        "completion-over-http",
+        "matrix-completion",
+        {"kind": "partial-vectors", "dim": 2, "known": 0.75},
+        [1.0, 1.0],
+        [0.0, np.nan],
+        {"rank": 1, "steps": 1},
+        _turned,
+    ),
+    Question(
+        "logistic-over-http",
+        "logistic-regression",
+        {"kind": "labelled", "features": ["a"], "label": "y", "classes": ["0", "1"], "norm_bound": 1.0},
+        [1e6, 1.0],
+        [0.0, 0.0],
+        {"intercept": False, "solver": "newton"},
+        lambda estimate: estimate["coefficients"][0],
+    ),
+)
+
+OVER_HTTP = Section(
+    "What answers over HTTP prove",
+    """\
+A server is started as anybody starts it, and asked the same again and again about two datasets that differ in
+one record. The attack sees the answers alone, and scores each by the sign of one fixed number. For the power
+the workers of another server are told to add less noise.""",
+    tuple(
+        Distinguisher(
+            case.name,
+            f"`{case.kind}`, asked by its owner",
+            case.scores,
+            (30, 500),
+            mu=case.mu,
+            fault=(0.05, 0.25),
+            quick=case.kind == "logistic-regression",
+        ).line
+        for case in _QUESTIONS
     ),
 )

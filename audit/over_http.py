@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from audit import served
-from audit.distinguisher import Distinguisher
-from audit.lines import Section
 from privest.arrays import Array
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
@@ -23,7 +21,7 @@ _AT_A_TIME = 4
 
 
 @dataclass(frozen=True)
-class Case:
+class Question:
     """A question about two datasets, one of whose records is opposite.
 
     Attributes:
@@ -78,69 +76,3 @@ class Case:
         if job["state"] != "committed" or job["privacy"]["mu"] > self.mu:
             raise RuntimeError(f"not the answer that was planned: {job}")
         return self.score(job["estimate"])
-
-
-def _turned(estimate: dict[str, Any]) -> float:
-    """Whether the line leans to the same side in both coordinates."""
-    (first,), (second,) = estimate["basis"]
-    return first * second
-
-
-_CASES = (
-    Case(
-        "mean-over-http",
-        "frechet-mean",
-        {"kind": "points", "manifold": {"name": "euclidean", "dim": 1}, "radius": 1.0},
-        [1e6],
-        [0.0],
-        {"steps": 1},
-        lambda estimate: estimate["point"][0],
-    ),
-    Case(
-        "robust-pca-over-http",
-        "robust-pca",
-        {"kind": "vectors", "dim": 2},
-        [1.0, 1.0],
-        [0.0, 0.0],
-        {"rank": 1, "start": "analyze-gauss", "consensus": False, "steps": 1},
-        _turned,
-    ),
-    Case(
-        "completion-over-http",
-        "matrix-completion",
-        {"kind": "partial-vectors", "dim": 2, "known": 0.75},
-        [1.0, 1.0],
-        [0.0, np.nan],
-        {"rank": 1, "steps": 1},
-        _turned,
-    ),
-    Case(
-        "logistic-over-http",
-        "logistic-regression",
-        {"kind": "labelled", "features": ["a"], "label": "y", "classes": ["0", "1"], "norm_bound": 1.0},
-        [1e6, 1.0],
-        [0.0, 0.0],
-        {"intercept": False, "solver": "newton"},
-        lambda estimate: estimate["coefficients"][0],
-    ),
-)
-
-SECTION = Section(
-    "What answers over HTTP prove",
-    """\
-A server is started as anybody starts it, and asked the same again and again about two datasets that differ in
-one record. The attack sees the answers alone, and scores each by the sign of one fixed number. For the power
-the workers of another server are told to add less noise.""",
-    tuple(
-        Distinguisher(
-            case.name,
-            f"`{case.kind}`, asked by its owner",
-            case.scores,
-            (30, 500),
-            mu=case.mu,
-            fault=(0.05, 0.25),
-            quick=case.kind == "logistic-regression",
-        ).line
-        for case in _CASES
-    ),
-)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from privest.arrays import Array
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space

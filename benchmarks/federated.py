@@ -17,11 +17,11 @@ from sklearn.datasets import load_digits
 from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest.arrays import Array
-from privest.estimators.subspace import completion_losses
 from privest.manifolds import Embedded
-from privest.manifolds.frames import nearby_frame
 from privest.manifolds.stiefel import Stiefel
-from privest.optim.federated import Federation, Gradient, Projection, iterates
+from privest.optim.federated import Gradient, Projection
+from testing import completion
+from testing.federated import Federation, iterates, nearby_frame
 
 LEVELS = (1e-2, 1e-4, 1e-6, 1e-8)
 LEAST = 1e-10
@@ -196,10 +196,10 @@ def lrmc(steps: int, step_size: float, rounds: int) -> Problem:
 
     def owner(part: slice) -> Gradient:
         known, where = columns[part], mask[part]
-        return lambda x: completion_losses.gradient(x, known, where)
+        return lambda x: completion.gradient(x, known, where)
 
     def error(x: Array) -> float:
-        found = completion_losses.coefficients(x, columns, mask) @ x.T
+        found = completion.coefficients(x, columns, mask) @ x.T
         return float(np.linalg.norm(found - columns) / np.linalg.norm(columns))
 
     owners = [owner(slice(i * t // n, (i + 1) * t // n)) for i in range(n)]

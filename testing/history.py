@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from sqlalchemy import event, select, text, update
 from sqlalchemy.orm import Session
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.privacy.calibration import mu_for
 from privest_service.database import Database
 from privest_service.database.tables import new_id

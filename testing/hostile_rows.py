@@ -1,4 +1,4 @@
-"""Rows by which an adversary would move a sum furthest, stop a run or poison it, and a search among them."""
+"""Rows by which an adversary would move a sum furthest, stop a run or poison it, and what they add to it."""
 
 import functools
 import warnings
@@ -8,9 +8,8 @@ from math import inf, nan
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
-from privest.arrays import Array, lengths
+from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.subspace.candidates import Candidates
 from privest.estimators.subspace.spherical import on_sphere
@@ -201,52 +200,3 @@ def total(statistic: Statistic, point: Any, rows: Array, clip: float) -> Array:
 def each_alone(statistic: Statistic, point: Any, rows: Array, clip: float) -> Array:
     """What each row adds to the sum. (n, size)"""
     return np.stack([total(statistic, point, row[None], clip) for row in rows])
-
-
-def widest(statistic: Statistic, point: Any, rows: Array, clip: float) -> float:
-    """The furthest that one of the rows in another's place moves the sum; none is longer than the clip."""
-    alone = each_alone(statistic, point, rows, clip)
-    assert lengths(alone).max() <= clip * (1 + 1e-12)
-    return float(lengths(alone[:, None] - alone[None]).max())
-
-
-def _squares_apart(vectors: Array) -> Array:
-    squares = np.vecdot(vectors, vectors)
-    return squares[:, None] + squares - 2 * vectors @ vectors.T
-
-
-def _furthest(squares: Array) -> Any:
-    return np.unravel_index(np.argmax(squares), squares.shape)
-
-
-def furthest_pair(case: PlacedCase) -> Array:
-    """The two rows of its pool that move the sum furthest. (2, dim)"""
-    pool = case.pool()
-    return pool[list(_furthest(_squares_apart(case.alone(pool))))]
-
-
-def worst_move(case: PlacedCase) -> float:
-    """The furthest that one record was seen to move the sum, over what is paid for.
-
-    First all pairs of its pool, then uphill from the widest pair of ordinary rows in what is known of them.
-    """
-    pool = case.pool()
-    vectors = case.alone(pool) / case.clip
-    squares = _squares_apart(vectors)
-    first, second = _furthest(squares)
-    worst, allowed = float(lengths(vectors[first] - vectors[second])), case.allowed / case.clip
-    if worst < case.reach * allowed or case.dim <= 3:
-        size = np.abs(np.where(np.isnan(pool), 0.0, pool)).max(axis=1)
-        ordinary = (size < 1e3) & (size > 1e-3)
-        start = pool[list(_furthest(np.where(ordinary[:, None] & ordinary, squares, -1.0)))]
-        known = ~np.isnan(start)
-
-        def minus(values: Array) -> float:
-            pair = start.copy()
-            pair[known] = values
-            one, other = case.alone(pair)
-            return -float(lengths(one - other)) / case.clip
-
-        found = minimize(minus, start[known], method="Nelder-Mead", options={"maxfev": 400})
-        worst = max(worst, -float(found.fun))
-    return worst / allowed

@@ -1,7 +1,7 @@
-"""Every manifold there is, and what is known of each on another way than its own code goes.
+"""What is known of manifolds on another way than their own code goes.
 
 What an implementation says of its own metric is not believed: `Case.frame` gives orthonormal coordinates of
-tangent vectors on another way. A new manifold is a new line in `CASES`.
+tangent vectors on another way. The cases themselves are in tests/core/manifolds/test_laws.py.
 """
 
 import functools
@@ -54,10 +54,6 @@ def frame_times_symmetric(base):
 
 def frame_times_anything(base):
     return (base @ np.eye(base.shape[1] ** 2).reshape(-1, *[base.shape[1]] * 2)).reshape(-1, base.size)
-
-
-def columns_of(base):
-    return (base * np.eye(base.shape[1])[:, None]).reshape(base.shape[1], -1)
 
 
 # The metric on a basis b_1, …, b_d of the tangent space: F with ⟨b_i, b_j⟩ = (F·Fᵀ)_ij.
@@ -171,11 +167,6 @@ def orthogonal_both_sides(space: Manifold, rng):
     return lambda x: p @ x @ q
 
 
-def orthogonal_from_the_left(space: Manifold, rng):
-    q = np.linalg.qr(rng.standard_normal((space.shape[0],) * 2))[0]
-    return lambda x: q @ x[..., ::-1]
-
-
 def up_to(length):
     return lambda _: length
 
@@ -189,9 +180,9 @@ class Case:
     normals: Callable = none
     metric: Callable = induced
     wide: tuple = ()
-    """Base points and errors."""
+    """Makers of base points that are not moderate, each with the relative error of squared lengths there."""
     wider: tuple = ()
-    """Further base points and errors for what needs no logarithm, which loses too many digits there."""
+    """Further ones, for what needs no logarithm, which loses too many digits there."""
     isometry: Callable = rotation
     reach: Callable = lambda _: inf
     """Length up to which the logarithm undoes the exponential."""
@@ -256,36 +247,6 @@ FRAMES = {
     "isometry": orthogonal_both_sides,
     "not_parallel": "parallel transport on frames costs an exponential; an isometry is all that noise needs",
 }
-STIEFEL = FRAMES | {
-    "normals": frame_times_symmetric,
-    "reach": up_to(2.0),
-    "near": "shooting finds the vectors to points up to 2 away",
-}
-GRASSMANN = FRAMES | {"normals": frame_times_anything, "reach": up_to(pi / 2)}
-OBLIQUE = SPHERE | {"normals": columns_of, "isometry": orthogonal_from_the_left}
-CASES = [
-    *(Case("euclidean", {"dim": dim}, wide=((wide_vector, 1e-9),)) for dim in (1, 3, 20)),
-    *(Case("sphere", {"dim": dim}, **SPHERE) for dim in (2, 3, 20)),
-    *(Case("poincare-ball", {"dim": dim}, **BALL) for dim in (1, 2, 10)),
-    *(Case("lorentz", {"dim": dim}, **LORENTZ) for dim in (1, 2, 10)),
-    *(
-        Case("spd", {"dim": dim, "metric": metric}, **SPD | facts)
-        for metric, facts in METRICS.items()
-        for dim in (1, 2, 5, 11)
-    ),
-    *(
-        Case("stiefel", {"dim": dim, "rank": rank}, **STIEFEL)
-        for dim, rank in ((2, 1), (4, 1), (3, 2), (7, 3), (4, 4))
-    ),
-    *(
-        Case("grassmann", {"dim": dim, "rank": rank}, **GRASSMANN)
-        for dim, rank in ((2, 1), (5, 1), (5, 4), (7, 3))
-    ),
-    *(
-        Case("oblique", {"dim": dim, "rank": rank}, **OBLIQUE)
-        for dim, rank in ((2, 1), (2, 3), (3, 2), (7, 3), (3, 5))
-    ),
-]
 
 
 def bases(case, rng, *, logs=False):

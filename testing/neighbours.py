@@ -1,7 +1,7 @@
 """Neighbouring pairs of every statistic there is, and a search for the pair that moves a sum furthest.
 
 A new statistic is a new case in `CASES`. The audit searches in all of them, and quickly in every run of the
-tests, which look at each statistic at chosen points and among hostile rows besides (`testing.hostile_rows`).
+tests. Those look at each statistic at chosen points besides, among hostile rows (`testing.hostile_rows`).
 """
 
 from collections.abc import Callable, Iterator
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import inf, isfinite, sqrt
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import minimize
 
 from privest import manifolds
-from privest.arrays import Array
+from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
@@ -24,10 +24,9 @@ from privest.estimators.linear_model.losses.linear import (
     ClippedHessian,
     LinearQuery,
     MarginLoss,
-    RegressionLoss,
 )
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
@@ -46,13 +45,17 @@ from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.privacy import grid
 from privest.privacy.statistic import Statistic
-from testing.hostile_rows import FEATURE_MAPS, FEATURES
+from testing.hostile_rows import FEATURE_MAPS, FEATURES, PlacedCase, each_alone
 from testing.leading_eigenvector import LeadingEigenvector
+from testing.regression import Biweight, RegressionLoss
 
 _FOUND = 0.97
 """Share of the bound at which the quick search ends. The long search goes on."""
 
 _CLIMB: Any = {"maxfun": 1_500}
+Method = Literal["L-BFGS-B", "Nelder-Mead"]
+"""Searches of scipy that serve here: by slopes, or without."""
+
 _STARTS = 24, 40
 """Most starts of a quick search, and of a long one."""
 
@@ -107,7 +110,63 @@ class Case:
             pair[1] = -pair[0]
         point = rng.standard_normal(of_point) * 10.0 ** rng.uniform(-1.0, 1.5)
         start = np.concatenate([*pair, point])
-        return -self.clip * float(minimize(minus, start, method="L-BFGS-B", options=_CLIMB).fun)
+        return -self.clip * _least(minus, start, "L-BFGS-B", _CLIMB)
+
+
+def _least(minus: Callable[[Array], float], start: Array, method: Method, options: Any) -> float:
+    """The least value that a search from here finds."""
+    return float(minimize(minus, start, method=method, options=options).fun)
+
+
+# Pairs among given rows
+
+
+def widest(statistic: Statistic, point: Any, rows: Array, clip: float) -> float:
+    """The furthest that one of the rows in another's place moves the sum; none is longer than the clip."""
+    alone = each_alone(statistic, point, rows, clip)
+    assert lengths(alone).max() <= clip * (1 + 1e-12)
+    return float(lengths(alone[:, None] - alone[None]).max())
+
+
+def _squares_apart(vectors: Array) -> Array:
+    squares = np.vecdot(vectors, vectors)
+    return squares[:, None] + squares - 2 * vectors @ vectors.T
+
+
+def _furthest(squares: Array) -> Any:
+    return np.unravel_index(np.argmax(squares), squares.shape)
+
+
+def furthest_pair(case: PlacedCase) -> Array:
+    """The two rows of its pool that move the sum furthest. (2, dim)"""
+    pool = case.pool()
+    return pool[list(_furthest(_squares_apart(case.alone(pool))))]
+
+
+def worst_move(case: PlacedCase) -> float:
+    """The furthest that one record was seen to move the sum, over what is paid for.
+
+    First all pairs of its pool, then uphill from the widest pair of ordinary rows in what is known of them.
+    """
+    pool = case.pool()
+    vectors = case.alone(pool) / case.clip
+    squares = _squares_apart(vectors)
+    first, second = _furthest(squares)
+    worst, allowed = float(lengths(vectors[first] - vectors[second])), case.allowed / case.clip
+    if worst < case.reach * allowed or case.dim <= 3:
+        size = np.abs(np.where(np.isnan(pool), 0.0, pool)).max(axis=1)
+        ordinary = (size < 1e3) & (size > 1e-3)
+        start = pool[list(_furthest(np.where(ordinary[:, None] & ordinary, squares, -1.0)))]
+        known = ~np.isnan(start)
+
+        def minus(values: Array) -> float:
+            pair = start.copy()
+            pair[known] = values
+            one, other = case.alone(pair)
+            return -float(lengths(one - other)) / case.clip
+
+        worst = max(worst, -_least(minus, start[known], "Nelder-Mead", {"maxfev": 400}))
+    return worst / allowed
 
 
 # Records and points of free numbers

@@ -103,6 +103,8 @@ def hospital(server: Server, queries: int = 80) -> Hospital:
     panels = rng.standard_normal((5000, 6)) * [0.5, 0.4, 0.2, 0.1, 0.1, 0.05]
     large = {"kind": "points", "manifold": {"name": "spd", "dim": 8}, "radius": 1.5}
     stretch = np.array([[1.5, 0.5], [0.5, 0.7]])
+    patients = told_apart(3000, apart=2.0) * [6, 5, 1] + [0, 1, 0]
+    ward_7 = LABELLED | {"features": ["age", "dose"], "label": "ill", "mean": [60, 1], "scale": [12, 0.5]}
     tensors = SPD2 | {"center": (stretch @ stretch).tolist()}
     datasets = {
         "Diffusion tensors": dataset_called(
@@ -110,7 +112,7 @@ def hospital(server: Server, queries: int = 80) -> Hospital:
         ),
         "EEG covariances": dataset_called(owner, "EEG covariances", spd(600, 8), large),
         "Blood panels": dataset_called(owner, "Blood panels", panels, VECTORS),
-        "Ward 7, 2025": dataset_called(owner, "Ward 7, 2025", told_apart(3000, apart=2.0), LABELLED),
+        "Ward 7, 2025": dataset_called(owner, "Ward 7, 2025", patients, ward_7),
     }
     for analyst in analysts:
         for dataset in datasets.values():
@@ -125,7 +127,7 @@ def hospital(server: Server, queries: int = 80) -> Hospital:
         "loadings": answered(owner, datasets["Blood panels"], kind="robust-pca", rank=2),
         "coefficients": answered(owner, ward, kind="logistic-regression"),
         "score": answered(
-            owner, ward, kind="classifier-score", coefficients=[0.7, 4.0], intercept=-7.5, metric="auc"
+            owner, ward, kind="classifier-score", coefficients=[0.12, 0.8], intercept=-8.0, metric="auc"
         ),
     }
     return Hospital(server, owner, analysts, datasets, jobs)

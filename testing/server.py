@@ -147,10 +147,14 @@ class Server:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, env=everything, stdout=log, stderr=log)
         try:
-            until(self._ready)
+            self.wait_until_ready()
         except BaseException:
             self.kill()
             raise
+
+    def wait_until_ready(self) -> None:
+        """Look until it is ready: on a busy machine one look may come too soon, and its finding is kept."""
+        until(self._ready)
 
     def _ready(self) -> bool:
         assert self.process.poll() is None, self.log.read_text()[-2000:]

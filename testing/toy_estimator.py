@@ -6,13 +6,13 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.base import Estimator
+from privest.estimators.base import BasePlan, Estimator
+from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.metadata import VectorsMetadata
 from privest.options import Doc, Option, Options
-from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
+from privest.privacy.budget import PrivacyBudget, certified
 from privest.privacy.clipping import any_floats, clipped_sum
-from privest.privacy.cost import Cost, PrivacyTarget
-from privest.privacy.mechanisms import Release
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 
 
@@ -28,7 +28,7 @@ class Row:
         return 2.0 * clip
 
     @any_floats
-    def clipped_sum(self, point: None, rows: Array, clip: float) -> Array:
+    def clipped_sum(self, _: None, rows: Array, clip: float) -> Array:
         """Σ of the shortened rows."""
         return clipped_sum(rows, clip)
 
@@ -42,36 +42,27 @@ class ToyMeanSpec(Options):
 
 
 @dataclass(frozen=True)
-class ToyMeanError:
+class ToyMeanError(ExpectedError):
     """How far the noise alone moves the mean."""
 
     standard_deviation: Annotated[float, Doc("root mean square distance")]
+    radius_95: Annotated[float, Doc("hardly ever exceeded")]
 
 
 @dataclass(frozen=True)
-class ToyMean:
+class ToyMean(Answer):
     """The private mean."""
 
     mean: Annotated[Array, Doc("a number for each column", axes=(1,))]
 
 
-@dataclass(frozen=True)
-class ToyMeanPlan:
-    """Everything about a run, before any row is read."""
+@dataclass(frozen=True, kw_only=True)
+class ToyMeanPlan(BasePlan):
+    """A plan of a private mean."""
 
-    target: PrivacyTarget
     shape: VectorsMetadata
-    spec: ToyMeanSpec
-    releases: tuple[Release, ...]
-    cost: Cost
     expected_error: ToyMeanError
-    mechanism: str
-    warnings: tuple[str, ...]
-
-    @property
-    def steps(self) -> int:
-        """Number of releases."""
-        return self.spec.rounds
+    spec: ToyMeanSpec
 
     @property
     def shrink(self) -> Annotated[float, Doc("factor of the answer")]:
@@ -90,21 +81,29 @@ def plan(spec: ToyMeanSpec, shape: VectorsMetadata, target: PrivacyTarget) -> To
     release = budget.release(Row(shape.dim), "row", shape.norm_bound, count=spec.rounds)
     deviation = spec.shrink * release.deviation * (shape.dim / spec.rounds) ** 0.5
     return ToyMeanPlan(
-        target=target,
+        **certified([release], {"row": Row(shape.dim)}, target, shape.n),
         shape=shape,
         spec=spec,
         releases=(release,),
-        cost=cost_of_all([release], target),
-        expected_error=ToyMeanError(deviation),
-        mechanism=describe_mechanism([release], {"row": Row(shape.dim)}),
-        warnings=tuple(weak_delta(target, shape.n)),
+        expected_error=ToyMeanError(deviation, 2 * deviation),
     )
 
 
 def run(planned: ToyMeanPlan, gate: Oracle) -> ToyMean:
     """The private mean: sees the plan and the gate's noisy answers, never a row."""
     answers = [gate.mean(None, "row") for _ in range(planned.spec.rounds)]
-    return ToyMean(planned.spec.shrink * np.mean(answers, axis=0))
+    mean, deviation = np.mean(answers, axis=0), planned.expected_error.standard_deviation
+    shrunk = float(np.linalg.norm(mean)) * (1 - planned.spec.shrink)
+    found = Uncertainty(
+        of="the mean of the shortened rows",
+        standard_deviation=deviation + shrunk,
+        radius_95=planned.expected_error.radius_95 + shrunk,
+        noise=planned.expected_error.radius_95,
+        moved=shrunk,
+        unknown=("what shortening moved",),
+        warnings=("a toy answered",),
+    )
+    return ToyMean(planned.spec.shrink * mean, uncertainty=found)
 
 
 TOY_MEAN = Estimator(

@@ -40,6 +40,16 @@ class Estimate:
         return self.job.charges
 
     @property
+    def uncertainty(self) -> Any:
+        """How far off the answer may be, from what (`of`, in words), and by what."""
+        return self.job.uncertainty
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the plan and the run want the analyst to know."""
+        return self.job.warnings
+
+    @property
     def receipt(self) -> models.Receipt | None:
         """The service's signature under charge and answer."""
         return self.job.receipt
@@ -63,12 +73,12 @@ class FrechetMean(Estimate):
 
     @property
     def standard_deviation(self) -> float:
-        """Distance by which the noise alone moves it, root mean square."""
+        """How far it may be off, root mean square; see `uncertainty` for what that covers."""
         return self.job.uncertainty.standard_deviation
 
     @property
     def radius_95(self) -> float:
-        """Distance that it moves it with probability 0.95 at most."""
+        """How far it is off in 95 % of runs at most."""
         return self.job.uncertainty.radius_95
 
 
@@ -97,12 +107,12 @@ class Subspace(Estimate):
 
     @property
     def standard_deviation(self) -> float:
-        """Angle by which the noise alone turns it, root mean square, in radians."""
+        """Angle by which it may be off, root mean square, in radians; see `uncertainty`."""
         return self.job.uncertainty.standard_deviation
 
     @property
     def radius_95(self) -> float:
-        """Angle that it turns it with probability 0.95 at most."""
+        """Angle by which it is off in 95 % of runs at most."""
         return self.job.uncertainty.radius_95
 
 
@@ -119,7 +129,7 @@ class Completion(Estimate):
 
     @property
     def radius_95(self) -> float:
-        """Angle between it and the subspace with probability 0.95 at most, by the forecast."""
+        """Angle between it and the subspace that 95 % of runs do not exceed."""
         return self.job.uncertainty.radius_95
 
     def complete(self, vector: Array) -> Array:

@@ -89,7 +89,7 @@ class ChargeView(BaseModel):
     slack: Annotated[float, Field(title='Slack')]
 
 
-class CompletionUncertainty(BaseModel):
+class CompletionForecast(BaseModel):
     """
     Length of the vector of principal angles between the answer and the subspace, in radians.
 
@@ -101,10 +101,41 @@ class CompletionUncertainty(BaseModel):
     """
     root mean square
     """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
     not exceeded with probability 0.95
     """
+
+
+class CompletionUncertainty(BaseModel):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
 class ConnectionView(BaseModel):
@@ -491,7 +522,7 @@ class StepSize1(RootModel[float]):
     """
 
 
-class MeanUncertainty(BaseModel):
+class MeanForecast(BaseModel):
     """
     Geodesic distance by which the noise alone moves the answer, where the clip does not bind.
     """
@@ -500,10 +531,41 @@ class MeanUncertainty(BaseModel):
     """
     root mean square distance
     """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
     not exceeded with probability 0.95
     """
+
+
+class MeanUncertainty(BaseModel):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square distance
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
 class NewAnalyst(BaseModel):
@@ -719,7 +781,7 @@ class ReceiptEntry(BaseModel):
     salt: Annotated[str | None, Field(title='Salt')] = None
 
 
-class ReleaseUncertainty(BaseModel):
+class ReleaseForecast(BaseModel):
     """
     What is known of the error before any row is read; errors of coefficients come with them.
     """
@@ -728,6 +790,38 @@ class ReleaseUncertainty(BaseModel):
     """
     of the noise on a coordinate of the last mean, features at most one long
     """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
+    accuracy: Annotated[float | None, Field(title='Accuracy')] = None
+    """
+    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    """
+
+
+class ReleaseUncertainty(BaseModel):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of the noise on a coordinate of the last mean, features at most one long
+    """
+    radius_95: Annotated[float | None, Field(title='Radius 95')] = None
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
     of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
@@ -831,7 +925,7 @@ class SPDSpace(BaseModel):
     """
 
 
-class ScoreUncertainty(BaseModel):
+class ScoreForecast(BaseModel):
     """
     How far the noise alone moves the score: exact for accuracy, a forecast for the area.
 
@@ -840,10 +934,38 @@ class ScoreUncertainty(BaseModel):
     """
 
     standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
     not exceeded with probability 0.95
     """
+
+
+class ScoreUncertainty(BaseModel):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
 class ScoreView(BaseModel):
@@ -959,7 +1081,7 @@ class Statement(BaseModel):
     at: Annotated[str, Field(title='At')]
 
 
-class SubspaceUncertainty(BaseModel):
+class SubspaceForecast(BaseModel):
     """
     Length of the vector of principal angles by which the noise turns the answer, in radians.
 
@@ -971,10 +1093,41 @@ class SubspaceUncertainty(BaseModel):
     """
     root mean square
     """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
     radius_95: Annotated[float, Field(title='Radius 95')]
     """
     not exceeded with probability 0.95
     """
+
+
+class SubspaceUncertainty(BaseModel):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    root mean square
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
 class Unit(BaseModel):
@@ -1683,6 +1836,10 @@ class RobustPCAJob(BaseModel):
     ]
     estimate: RobustPCAEstimate | None = None
     uncertainty: SubspaceUncertainty | None = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -1706,7 +1863,7 @@ class RobustPCAPlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: SubspaceUncertainty
+    expected_error: SubspaceForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -1822,6 +1979,10 @@ class ClassifierScoreJob(BaseModel):
     ]
     estimate: ClassifierScoreEstimate | None = None
     uncertainty: ScoreUncertainty | None = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -1845,7 +2006,7 @@ class ClassifierScorePlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: ScoreUncertainty
+    expected_error: ScoreForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -1906,6 +2067,10 @@ class FrechetMeanJob(BaseModel):
     ]
     estimate: FrechetMeanEstimate | None = None
     uncertainty: MeanUncertainty | None = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -1929,7 +2094,7 @@ class FrechetMeanPlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: MeanUncertainty
+    expected_error: MeanForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -1982,6 +2147,10 @@ class JobView(BaseModel):
     ]
     estimate: Annotated[Any | None, Field(title='Estimate')] = None
     uncertainty: Annotated[Any | None, Field(title='Uncertainty')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -2008,6 +2177,10 @@ class LogisticRegressionJob(BaseModel):
     ]
     estimate: LogisticRegressionEstimate | None = None
     uncertainty: ReleaseUncertainty | None = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -2031,7 +2204,7 @@ class LogisticRegressionPlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: ReleaseUncertainty
+    expected_error: ReleaseForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2064,6 +2237,10 @@ class MatrixCompletionJob(BaseModel):
     ]
     estimate: MatrixCompletionEstimate | None = None
     uncertainty: CompletionUncertainty | None = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
     privacy: Privacy
     charges: Annotated[list[ChargeView], Field(title='Charges')]
     receipt: Receipt | None = None
@@ -2087,7 +2264,7 @@ class MatrixCompletionPlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: CompletionUncertainty
+    expected_error: CompletionForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them

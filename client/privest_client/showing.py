@@ -144,7 +144,11 @@ class Plan(_Shown):
         told = self.told
         rows = [("cost", _amount(told.privacy)), ("noise", told.privacy.mechanism)]
         errors = told.expected_error.model_dump(exclude_none=True)
-        rows += [(name.replace("_", " "), f"{value:.4g}") for name, value in errors.items()]
+        rows += [
+            (name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}")
+            for name, value in errors.items()
+            if value != ""
+        ]
         rows += [("warning", warning) for warning in told.warnings]
         return f"Plan of {told.kind}", rows
 

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 """Float64 array; shapes are stated in each docstring, leading axes are batches."""
 
+NestedList = list[object]
+"""An array as JSON has it: numbers in lists, in lists …; they are checked where an array is made of them."""
+
 
 def lengths(v: Array) -> Array:
     """Euclidean length along the last axis: (..., size) to (...)."""

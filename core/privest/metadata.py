@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from privest import manifolds
-from privest.arrays import Array
+from privest.arrays import Array, NestedList
 from privest.manifolds import Manifold
 
 
@@ -67,7 +67,7 @@ class PointsMetadata(DatasetMetadata):
     kind = "points"
 
     manifold: dict[str, Any]
-    center: list[Any] | None = None
+    center: NestedList | None = None
     radius: float | None = None
 
     @cached_property
@@ -124,23 +124,27 @@ class PointsMetadata(DatasetMetadata):
 
 
 @dataclass(frozen=True)
-class VectorsMetadata(DatasetMetadata):
+class _Rows(DatasetMetadata):
+    """Records of `dim` numbers each."""
+
+    dim: int
+
+    @property
+    def record(self) -> tuple[int, ...]:
+        return (self.dim,)
+
+
+@dataclass(frozen=True)
+class VectorsMetadata(_Rows):
     """Vectors of `dim` numbers.
 
     Attributes:
-        n: number of records.
-        dim: numbers in a record.
         norm_bound: length to which the gate shortens a record where its length counts.
     """
 
     kind = "vectors"
 
-    dim: int
     norm_bound: float = 1.0
-
-    @property
-    def record(self) -> tuple[int, ...]:
-        return (self.dim,)
 
     @property
     def rules(self) -> Sequence[str]:
@@ -158,23 +162,16 @@ class VectorsMetadata(DatasetMetadata):
 
 
 @dataclass(frozen=True)
-class PartialVectorsMetadata(DatasetMetadata):
+class PartialVectorsMetadata(_Rows):
     """Vectors of `dim` numbers of which some are not known: NaN stands for those.
 
     Attributes:
-        n: number of records.
-        dim: numbers in a record.
         known: about the share of entries that are known, as declared; forecasts and steps rest on it.
     """
 
     kind = "partial-vectors"
 
-    dim: int
     known: float = 0.5
-
-    @property
-    def record(self) -> tuple[int, ...]:
-        return (self.dim,)
 
     @property
     def rules(self) -> Sequence[str]:

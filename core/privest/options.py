@@ -30,7 +30,8 @@ class Option(Doc):
         gt: below every value.
         ge: the least value.
         le: the largest value.
-        usual: with what a form begins where the option has no default.
+        usual: with what the dashboard's what-if form begins; give it to an option without a default. The form
+            has a field for each option with a `usual`, and for no other: those go into "Further options".
     """
 
     gt: float | None = field(default=None, kw_only=True)

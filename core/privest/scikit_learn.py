@@ -1,13 +1,15 @@
 """Private logistic regression as a scikit-learn classifier; needs the extra `scikit-learn`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from math import inf
-from typing import Any, Literal, Self, cast, get_args
+from typing import Literal, Self, cast, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin  # pyright: ignore[reportMissingTypeStubs]
+from sklearn.utils import Tags  # pyright: ignore[reportMissingTypeStubs]
 from sklearn.utils.multiclass import (  # pyright: ignore[reportMissingTypeStubs]
     check_classification_targets,  # pyright: ignore[reportUnknownVariableType]
 )
@@ -17,6 +19,7 @@ from sklearn.utils.validation import (  # pyright: ignore[reportMissingTypeStubs
 )
 
 from privest.arrays import Array
+from privest.estimators.base import require
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticPlan
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver
@@ -24,6 +27,9 @@ from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+
+_validated = cast("Callable[..., object]", validate_data)
+"""scikit-learn's check of arrays, which has no types."""
 
 _LOSSES: tuple[Loss, ...] = tuple(name for part in get_args(Loss) for name in get_args(part))
 _SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name in get_args(part))
@@ -64,7 +70,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         feature_names_in_: where `X` has names.
     """
 
-    classes_: NDArray[Any]
+    classes_: NDArray[np.generic]
     coef_: Array
     intercept_: Array
     standard_errors_: Array
@@ -76,7 +82,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         *,
         epsilon: float = 1.0,
         delta: float | None = None,
-        classes: Sequence[Any] | NDArray[Any] | None = None,
+        classes: Sequence[object] | NDArray[np.generic] | None = None,
         norm_bound: float | None = None,
         mean: Sequence[float] | Array | None = None,
         scale: Sequence[float] | Array | None = None,
@@ -106,7 +112,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.sampling_errors = sampling_errors
         self.loss: Loss = loss
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Plan from public facts, then fit to the gate's noisy answers.
 
         Args:
@@ -121,7 +127,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
                 "classes must name every label there may be, such as classes=[0, 1]: "
                 "labels read off y would tell of single rows"
             )
-        features, labels = cast("tuple[Array, NDArray[Any]]", validate_data(self, X, y, dtype=np.float64))
+        features, labels = cast("tuple[Array, NDArray[np.generic]]", _validated(self, X, y, dtype=np.float64))
         check_classification_targets(labels)
         classes = _different(self.classes)
         planned = self._plan(len(features), classes)
@@ -137,79 +143,63 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.plan_ = planned
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: ArrayLike) -> Array:
         """Scores: (n,), above zero for the second of two classes; of more classes (n, classes)."""
         check_is_fitted(self)
-        features = cast("Array", validate_data(self, X, dtype=np.float64, reset=False))
+        features = cast("Array", _validated(self, X, dtype=np.float64, reset=False))
         scores = features @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: ArrayLike) -> Array:
         """(n, classes) probabilities, in the order of `classes_`."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=-1)
         return softmax(scores, axis=-1)
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """(n,) labels: of each row the likeliest."""
         places = np.argmax(self.predict_proba(X), axis=-1)
         return self.classes_[places]
 
-    def __sklearn_tags__(self) -> Any:
-        tags = cast("Any", super().__sklearn_tags__())
+    def __sklearn_tags__(self) -> Tags:
+        tags = cast("Tags", super().__sklearn_tags__())
         tags.non_deterministic = True
         return tags
 
-    def _plan(self, n: int, classes: NDArray[Any]) -> LogisticPlan:
+    def _plan(self, n: int, classes: NDArray[np.generic]) -> LogisticPlan:
         """The plan of a fit to n rows, from public facts alone."""
         dim = self.n_features_in_
         mean, scale = _facts("mean", self.mean, dim), _facts("scale", self.scale, dim)
         bound = self.norm_bound
-        rules = (
-            (self.solver is None or self.solver in _SOLVERS, f"solver must be one of {', '.join(_SOLVERS)}"),
-            (self.loss in _LOSSES, f"loss must be one of {', '.join(_LOSSES)}"),
-            (bound is None or 0 < bound < inf, "norm_bound must be positive and finite"),
-            (scale is None or min(scale) > 0, "scale must be positive"),
+        require(
+            self.solver is None or self.solver in _SOLVERS, f"solver must be one of {', '.join(_SOLVERS)}"
         )
-        for holds, rule in rules:
-            if not holds:
-                raise ValueError(rule)
+        require(self.loss in _LOSSES, f"loss must be one of {', '.join(_LOSSES)}")
+        require(bound is None or 0 < bound < inf, "norm_bound must be positive and finite")
+        require(scale is None or min(scale) > 0, "scale must be positive")
         names = getattr(self, "feature_names_in_", [f"x{place}" for place in range(dim)])
         shape = LabelledMetadata(n, tuple(names), "y", tuple(map(str, classes)), bound, mean, scale)
-        spec = LogisticSpec(
-            solver=self.solver,
-            penalty=self.penalty,
-            steps=self.steps,
-            step_scale=self.step_scale,
-            batch_size=self.batch_size,
-            intercept=self.intercept,
-            standardisation=self.standardisation,
-            sampling_errors=self.sampling_errors,
-            loss=self.loss,
-        )
+        spec = LogisticSpec(**{option.name: getattr(self, option.name) for option in fields(LogisticSpec)})
         delta = n**-1.5 if self.delta is None else self.delta
         return logistic_regression.plan(spec, shape, PrivacyTarget(self.epsilon, delta))
 
 
-def _different(labels: Sequence[Any] | NDArray[Any]) -> NDArray[Any]:
+def _different(labels: Sequence[object] | NDArray[np.generic]) -> NDArray[np.generic]:
     """The declared labels, sorted as scikit-learn has them.
 
     Raises:
         ValueError: they are no list of two different labels or more.
     """
     given = np.asarray(labels)
-    if given.ndim != 1:
-        raise ValueError("classes must be a list of labels")
+    require(given.ndim == 1, "classes must be a list of labels")
     classes = np.unique(given)
-    if len(classes) < len(given):
-        raise ValueError("classes must differ")
-    if len(classes) < 2:
-        raise ValueError(f"classes must name at least two labels, not {len(classes)} class")
+    require(len(classes) == len(given), "classes must differ")
+    require(len(classes) > 1, f"classes must name at least two labels, not {len(classes)} class")
     return classes
 
 
-def _places(y: NDArray[Any], classes: NDArray[Any]) -> Array:
+def _places(y: NDArray[np.generic], classes: NDArray[np.generic]) -> Array:
     """The place of each label among the classes.
 
     Raises:
@@ -218,8 +208,7 @@ def _places(y: NDArray[Any], classes: NDArray[Any]) -> Array:
     # By equality of Python's values: numpy would take the number 1 for the string "1".
     place = {label: place for place, label in enumerate(classes.tolist())}
     places = np.array([place.get(label, -1) for label in y.tolist()], dtype=np.float64)
-    if (places < 0).any():
-        raise ValueError("y holds labels that classes does not name")
+    require(bool((places >= 0).all()), "y holds labels that classes does not name")
     return places
 
 

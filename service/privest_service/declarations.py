@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
-from privest.arrays import Array
+from privest.arrays import Array, NestedList
 from privest.options import Doc, Option, declared, undressed
 from privest_service.inputs import EXACT, Point
 
@@ -43,13 +43,18 @@ def options(owner: Any) -> dict[str, Any]:
 @cache
 def view(owner: type[Any], name: str = "") -> type[BaseModel]:
     """The model of a dataclass in an answer, by default called after it."""
+    return model(name or f"{owner.__name__}View", about(owner), content(owner))
+
+
+def content(owner: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass as fields of an answer."""
     types = declared(owner)
-    content: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for field in fields(owner):
         hint, doc = types[field.name]
         default = ... if field.default is MISSING else field.default
-        content[field.name] = (_dressed(_output(hint, doc.axes), doc, default), default)
-    return model(name or f"{owner.__name__}View", about(owner), content)
+        found[field.name] = (_dressed(_output(hint, doc.axes), doc, default), default)
+    return found
 
 
 def shown(owner: type[Any], name: str) -> Any:
@@ -78,7 +83,7 @@ def _input(hint: Any, doc: Doc) -> Any:
     """The type of an option in JSON: whole numbers are exact there, and nested lists hold numbers alone."""
     if get_origin(hint) in (Union, UnionType):
         return _union(_input(part, doc) for part in get_args(hint))
-    if hint == list[Any]:
+    if hint == NestedList:
         return Point
     if hint not in (int, float) or not isinstance(doc, Option):
         return hint

@@ -1,4 +1,8 @@
-"""What is wrong with a request, in plain words: fields and limits are named, and no submitted value is."""
+"""What is wrong with a request, in plain words: fields and limits are named, and no submitted value is.
+
+An unknown field is named too if it is spelled as fields are here, in short lower-case words. Any other name
+might be a value in the place of a field.
+"""
 
 import re
 from collections.abc import Iterable
@@ -12,6 +16,7 @@ from privest_service.problems import Fault
 MOST_FAULTS = 20
 """Most faults that are reported at a time."""
 
+UNKNOWN = "is not a known field"
 NO_JSON = "is not JSON, or names a field twice"
 
 _OBJECT, _WHOLE, _NUMBER, _TRUTH = (
@@ -23,7 +28,7 @@ _OBJECT, _WHOLE, _NUMBER, _TRUTH = (
 _RULES = {
     "missing": "is missing",
     "union_tag_not_found": "is missing",
-    "extra_forbidden": "is not a known field",
+    "extra_forbidden": UNKNOWN,
     "json_invalid": NO_JSON,
     "model_type": _OBJECT,
     "model_attributes_type": _OBJECT,
@@ -50,6 +55,9 @@ _RULES = {
 """Texts for validation errors by kind. They tell limits of the interface, never what was submitted."""
 
 _ONE_OF = "must be one of: "
+
+_SPELLED = re.compile(r"(?=.{1,40}$)[a-z]+(_[a-z]+)*")
+"""How fields are spelled: no digits, no capitals, no other signs."""
 
 
 def faults_of_request(error: RequestValidationError) -> list[Fault]:
@@ -102,10 +110,15 @@ def _place(error: Any, given: Any) -> str | None:
         elif error["type"] == "missing" and part == error["loc"][-1]:
             place.append(str(part))
     if error["type"] == "extra_forbidden":
-        place = [*place[:-1], "(unknown field)"]
+        place = [*place[:-1], unknown(str(error["loc"][-1]))]
     elif error["type"].startswith("union_tag"):
         place += _quoted(error["ctx"]["discriminator"])
     return ".".join(place) or None
+
+
+def unknown(name: str) -> str:
+    """An unknown field's name, where it may be told to whoever sent it."""
+    return name if _SPELLED.fullmatch(name) else "(a field not in lower-case words)"
 
 
 def rule_of(error: Any) -> str:

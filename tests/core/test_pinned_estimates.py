@@ -107,9 +107,10 @@ CASES: dict[str, tuple[Any, Any, Any, PrivacyTarget]] = {
 
 
 def _numbers(answer: Any) -> list[float]:
-    """Every number of an answer, in the order of its fields."""
+    """Every number of an answer but its uncertainty, in the order of its fields."""
     if is_dataclass(answer):
-        return [x for field in fields(answer) for x in _numbers(getattr(answer, field.name))]
+        parts = [getattr(answer, field.name) for field in fields(answer) if field.name != "uncertainty"]
+        return [x for part in parts for x in _numbers(part)]
     if isinstance(answer, np.ndarray | list | tuple | float | int):
         found = np.asarray(answer)
         return found.astype(float).ravel().tolist() if found.dtype.kind in "fi" else []

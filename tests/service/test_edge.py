@@ -86,7 +86,7 @@ def bounded(server: Server, more: int = 60 * MB) -> Iterator[None]:
     before = memory(server)
     yield
     assert memory(server) - before < more
-    assert server.admin.get("/readyz").status_code == 200
+    server.wait_until_ready()
 
 
 # What is no request

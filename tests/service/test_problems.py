@@ -48,7 +48,17 @@ WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
     ("schema", {"kind": "dots"}, [("kind", KINDS_OF_DATA)]),
     ("schema", {}, [("kind", "is missing")]),
     ("schema", [], [(None, 'must look like {"kind": "vectors", "dim": 5}')]),
-    ("schema", {"kind": "vectors", "dim": 2, "norm": 1}, [("(unknown field)", "is not a known field")]),
+    ("schema", {"kind": "vectors", "dim": 2, "norm": 1}, [("norm", "is not a known field")]),
+    (
+        "schema",
+        {"kind": "vectors", "dim": 2, "Anna of 1987": 1},
+        [("(a field not in lower-case words)", "is not a known field")],
+    ),
+    (
+        "schema",
+        {"kind": "vectors", "dim": 2, "a" * 41: 1},
+        [("(a field not in lower-case words)", "is not a known field")],
+    ),
     ("schema", LABELLED | {"classes": ["0"]}, [("classes", "must have at least 2 parts")]),
     ("schema", LABELLED | {"scale": [0]}, [("scale.0", "must be above 0")]),
     ("schema", LABELLED | {"features": "a"}, [("features", "must be a list")]),

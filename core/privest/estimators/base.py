@@ -1,9 +1,11 @@
 """The contract of an estimator: what its declaration says of it, and what all plans have in common."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
+from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import DatasetMetadata
 from privest.options import Options
 from privest.privacy.cost import Cost, PrivacyTarget
@@ -12,71 +14,56 @@ from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 
-class ExpectedError(Protocol):
-    """How far an answer is expected to be off, from public facts; a dataclass."""
+@dataclass(frozen=True, kw_only=True)
+class BasePlan(ABC):
+    """Everything about a run, before any row is read: what the plans of all estimators have in common.
 
-    @property
-    def standard_deviation(self) -> float:
-        """The one number that is shown where there is room for one."""
-        ...
+    Attributes:
+        target: privacy as requested.
+        shape: public facts of the data.
+        releases: the noisy sums that the gate will answer, in order.
+        cost: of all releases together, as certified.
+        expected_error: error that the noise is expected to cause, from public facts alone.
+        mechanism: the noise in words.
+        warnings: what the analyst should know.
+    """
 
-
-class Plan(Protocol):
-    """Everything about a run, before any row is read; a dataclass."""
-
-    @property
-    def target(self) -> PrivacyTarget:
-        """As requested."""
-        ...
-
-    @property
-    def shape(self) -> DatasetMetadata:
-        """Public facts of the data."""
-        ...
-
-    @property
-    def statistics(self) -> Mapping[str, AnyStatistic]:
-        """What the gate may sum."""
-        ...
-
-    @property
-    def cost(self) -> Cost:
-        """As certified."""
-        ...
-
-    @property
-    def releases(self) -> tuple[Release, ...]:
-        """What the gate will answer."""
-        ...
+    target: PrivacyTarget
+    shape: DatasetMetadata
+    releases: tuple[Release, ...]
+    cost: Cost
+    expected_error: ExpectedError
+    mechanism: str
+    warnings: tuple[str, ...]
 
     @property
     def steps(self) -> int:
-        """Number of steps of the whole run."""
-        ...
+        """Number of steps of the whole run: of those that may see a record."""
+        return sum(release.count for release in self.releases)
 
     @property
-    def expected_error(self) -> Any:
-        """Error that the noise is expected to cause, from public facts alone."""
-        ...
-
-    @property
-    def mechanism(self) -> str:
-        """In words."""
-        ...
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """For the analyst."""
-        ...
+    @abstractmethod
+    def statistics(self) -> Mapping[str, AnyStatistic]:
+        """What the gate may sum, by the names that the releases use."""
 
 
 S = TypeVar("S", bound=Options)
 M = TypeVar("M", bound=DatasetMetadata)
-P = TypeVar("P", bound=Plan)
-A = TypeVar("A")
+P = TypeVar("P", bound=BasePlan)
+A = TypeVar("A", bound=Answer)
 
 
-def _never(_: Any) -> bool:
+def require(holds: bool, rule: str) -> None:
+    """Refuse a choice that breaks a rule.
+
+    Raises:
+        ValueError: it does; the rule, in words fit for whoever made the choice.
+    """
+    if not holds:
+        raise ValueError(rule)
+
+
+def _never(_: object) -> bool:
     return False
 
 
@@ -94,14 +81,17 @@ class Estimator(Generic[S, M, P, A]):
         summary: what it estimates, in one line.
         metadata: the public facts of the datasets that it takes.
         spec: a dataclass of what an analyst may choose.
-        plan_type: a dataclass of everything about a run, before any row is read.
+        plan_type: the plan's dataclass.
         error: the dataclass of a plan's `expected_error`.
-        answer: the dataclass of what a run answers.
-        plan: plans a run from public facts alone; raises ValueError for a choice that is out of range.
+        answer: the dataclass of what a run answers, with the run's own uncertainty.
+        plan: plans a run for a target (ε, δ) from public facts alone; raises ValueError, in words fit for
+            whoever chose, if a choice is out of range.
         run: estimates; sees the plan and an oracle's noisy answers, never a row.
-        shown: fields and properties of a plan that an analyst reads, besides those of every plan.
-        error_meaning: of `standard_deviation` in the expected error, for people.
-        error_title: what that number is called.
+        shown: names of fields and properties of `plan_type` that become fields of the plan in JSON, besides
+            those of every plan (`Plan`). Type and description are read from their annotations.
+        error_meaning: what `standard_deviation` of the expected error measures, in words that stand alone,
+            like "distance by which the noise alone moves the mean, root mean square".
+        error_title: what that number is called in headings.
         is_heavy: whether a plan of this spec takes long, or libraries that a web process does without.
     """
 

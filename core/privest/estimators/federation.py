@@ -14,21 +14,16 @@ several owners without knowing of it. With δ = 0 the same holds of ε.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import fsum, inf, isfinite, sqrt
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.base import Plan
+from privest.estimators.base import BasePlan
+from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import DatasetMetadata
 from privest.optim.pooled import Pooled
-from privest.privacy.budget import (
-    ROUNDING_GUARD,
-    cost_of_all,
-    describe_mechanism,
-    gaussian_budget,
-    weak_delta,
-)
+from privest.privacy.budget import ROUNDING_GUARD, certified, gaussian_budget
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import (
@@ -43,7 +38,7 @@ from privest.privacy.mechanisms import (
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
-P = TypeVar("P", bound=Plan)
+P = TypeVar("P", bound=BasePlan)
 R = TypeVar("R")
 S = TypeVar("S", bound=DatasetMetadata)
 
@@ -150,7 +145,7 @@ class Federated(Generic[P]):
         return self.course.steps
 
     @property
-    def expected_error(self) -> Any:
+    def expected_error(self) -> ExpectedError:
         """Error by the noise of all gates together, from public facts."""
         return self.course.expected_error
 
@@ -158,6 +153,10 @@ class Federated(Generic[P]):
     def mechanism(self) -> str:
         """The noise in words."""
         return f"weighted means over {len(self.parts)} gates, of which the least noisy: {self.most.mechanism}"
+
+
+Plan = BasePlan | Federated[BasePlan]
+"""A plan on one dataset, or on several."""
 
 
 def plan(
@@ -213,7 +212,7 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
     Raises:
         ValueError: this one.
     """
-    facts: list[dict[str, Any]] = [asdict(shape) | {"n": 0} for shape in shapes]
+    facts = [asdict(shape) | {"n": 0} for shape in shapes]
     names = sorted({name for each in facts for name in each})
     if unlike := [name for name in names if any(each.get(name) != facts[0].get(name) for each in facts)]:
         raise ValueError(
@@ -227,7 +226,9 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
         )
 
 
-def _refuse_long(course: Plan, shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]) -> None:
+def _refuse_long(
+    course: BasePlan, shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]
+) -> None:
     """Refuse what takes too long for so many datasets, though it might not for one.
 
     Raises:
@@ -285,14 +286,13 @@ def _weights(counts: Array, noise: Array) -> Array:
     return found / found.sum()
 
 
-def _part(course: Plan, n: int, target: PrivacyTarget) -> Part:
+def _part(course: BasePlan, n: int, target: PrivacyTarget) -> Part:
     """A course for the owner of n records."""
     releases = _releases(course, n, target)
-    words = describe_mechanism(releases, course.statistics)
-    return Part(n, target, releases, cost_of_all(releases, target), tuple(weak_delta(target, n)), words)
+    return Part(n=n, releases=releases, **certified(releases, course.statistics, target, n))
 
 
-def _releases(course: Plan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
+def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
     """The releases of a course over n records, with the same shares of another budget.
 
     Random batches are certified together, so that their noise is what the certificate of this owner's
@@ -352,7 +352,7 @@ def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum
 
 
 def _batches(
-    course: Plan, together: Sequence[SubsampledSum], n: int, ratio: float, slack: float
+    course: BasePlan, together: Sequence[SubsampledSum], n: int, ratio: float, slack: float
 ) -> list[SubsampledSum]:
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 

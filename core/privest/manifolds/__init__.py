@@ -1,8 +1,9 @@
 """Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
 
 from collections.abc import Callable, Mapping
+from inspect import get_annotations
 
-from privest.manifolds.base import Embedded, Manifold
+from privest.manifolds.base import Embedded, Manifold, public
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.manifolds.lorentz import Lorentz
@@ -11,9 +12,9 @@ from privest.manifolds.poincare_ball import PoincareBall
 from privest.manifolds.spd import SPD
 from privest.manifolds.sphere import Sphere
 from privest.manifolds.stiefel import Stiefel
-from privest.options import Doc, Option, declared
+from privest.options import Option, declared
 
-__all__ = ["MANIFOLDS", "Embedded", "Manifold", "compact", "declaration", "get", "parameters"]
+__all__ = ["MANIFOLDS", "Embedded", "Manifold", "compact", "declaration", "get", "parameters", "public"]
 
 MANIFOLDS: dict[str, Callable[..., Manifold]] = {
     Euclidean.name: Euclidean,
@@ -25,18 +26,19 @@ MANIFOLDS: dict[str, Callable[..., Manifold]] = {
     Grassmann.name: Grassmann,
     Oblique.name: Oblique,
 }
-"""What builds each manifold. Its parameters are declared where it is defined, as `Option`s of their types."""
+"""What builds each manifold: its class, or a function with the same parameters as the class has fields."""
 
 
 def declaration(name: str) -> Callable[..., object]:
-    """The function whose parameters are those of the manifold called `name`: all of a family share one."""
+    """What declares the parameters of the manifold called `name`: all of a family share one."""
     build = MANIFOLDS[name]
-    return build.__init__ if isinstance(build, type) else build
+    return next(filter(get_annotations, build.__mro__)) if isinstance(build, type) else build
 
 
-def parameters(name: str) -> Mapping[str, tuple[object, Doc]]:
+def parameters(name: str) -> Mapping[str, tuple[object, Option]]:
     """The parameters of the manifold called `name`: their types, and what is declared of them."""
-    return declared(declaration(name))
+    told = declared(declaration(name)).items()
+    return {public(field): (hint, doc) for field, (hint, doc) in told if isinstance(doc, Option)}
 
 
 def compact() -> list[str]:
@@ -51,16 +53,18 @@ def get(name: str, **params: object) -> Manifold:
 
     Args:
         name: one of `MANIFOLDS`.
-        params: as its class, or `SPD.of`, declares them: `dim`, `rank` of matrices, `metric` of spd.
+        params: as `parameters` tells them: `dim`, `rank` of matrices, `metric` of spd.
 
     Raises:
         ValueError: no such name, or parameters out of range.
-        TypeError: parameters the manifold does not have.
+        TypeError: parameters the manifold does not have, or lacks.
     """
     if name not in MANIFOLDS:
         raise ValueError(f"unknown manifold; known are {', '.join(sorted(MANIFOLDS))}")
     known = parameters(name)
+    if further := params.keys() - known:
+        raise TypeError(f"{name} has no parameter {', '.join(sorted(further))}")
     for param, value in params.items():
-        if param in known and isinstance(doc := known[param][1], Option):
-            doc.check(f"{param} of {name}", value)
-    return MANIFOLDS[name](**params)
+        known[param][1].check(f"{param} of {name}", value)
+    fields = {public(field): field for field in declared(declaration(name))}
+    return MANIFOLDS[name](**{fields[param]: value for param, value in params.items()})

@@ -2,12 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import ClassVar
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.options import Option, declared
+
+
+def public(field: str) -> str:
+    """What callers call the parameter that a manifold holds in this field."""
+    return "dim" if field == "size" else field
 
 
 class Manifold(ABC):
@@ -15,13 +22,43 @@ class Manifold(ABC):
 
     Every method batches over leading axes and broadcasts them. `base`, `a`, `b`, `x` are points, `v` a
     tangent vector in the ambient representation, of the same shape as a point.
+
+    A manifold is a frozen dataclass. Its fields are its parameters, each with an `Option` that declares
+    what it means and its bounds. A field called `size` is the parameter `dim` to callers: here `dim` is the
+    intrinsic dimension, which a sphere has one less of.
+
+    Attributes:
+        name: by which `manifolds.get` finds it.
+        rules: what a point must be, in the order in which `broken_rule` checks it.
+
+    Raises:
+        ValueError: there is no such manifold, because a parameter is below its least value.
     """
 
     name: ClassVar[str]
-    curvature: ClassVar[tuple[float, float]]
-    """Lower and upper bound of the sectional curvature."""
-    widest_radius: ClassVar[float] = 1e100
-    """Largest radius of a search ball: float64 holds its points, and those a step of its diameter away."""
+    rules: ClassVar[tuple[str, ...]]
+
+    def __post_init__(self) -> None:
+        # What is large exists: upper bounds limit the work of a service, in `manifolds.get`.
+        for field, (_, doc) in declared(type(self)).items():
+            if isinstance(doc, Option):
+                replace(doc, le=None).check(f"{public(field)} of {self.name}", getattr(self, field))
+
+    @property
+    def params(self) -> Mapping[str, float | str]:
+        """What `manifolds.get(name, **params)` needs to build this manifold again."""
+        options = [field for field, (_, doc) in declared(type(self)).items() if isinstance(doc, Option)]
+        return {public(field): getattr(self, field) for field in options}
+
+    @property
+    @abstractmethod
+    def curvature(self) -> tuple[float, float]:
+        """Lower and upper bound of the sectional curvature."""
+
+    @property
+    def widest_radius(self) -> float:
+        """Largest radius of a search ball: float64 holds its points, and those its diameter away."""
+        return 1e100
 
     @property
     @abstractmethod
@@ -35,11 +72,6 @@ class Manifold(ABC):
 
     @property
     @abstractmethod
-    def params(self) -> Mapping[str, int | str]:
-        """What `manifolds.get(name, **params)` needs to build this manifold again."""
-
-    @property
-    @abstractmethod
     def reference(self) -> Array:
         """The point from which tangent vectors are transported, and the default centre."""
 
@@ -49,9 +81,9 @@ class Manifold(ABC):
         """A search radius about the reference, for data of which nothing else is public."""
 
     @property
-    @abstractmethod
     def coordinate_size(self) -> int:
         """Length of a coordinate vector: `dim`, or that of the ambient space for an embedded manifold."""
+        return self.dim
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator) -> Array:
@@ -75,9 +107,6 @@ class Manifold(ABC):
         """
         return self.curvature[1]
 
-    rules: ClassVar[tuple[str, ...]]
-    """What a point must be, in the order in which `broken_rule` checks it."""
-
     @abstractmethod
     def canonical(self, x: Array) -> Array:
         """The exact representative of points that keep every rule within rounding."""
@@ -94,9 +123,9 @@ class Manifold(ABC):
     def dist(self, a: Array, b: Array) -> Array:
         """Geodesic distance, (...)."""
 
-    @abstractmethod
     def inner(self, base: Array, u: Array, v: Array) -> Array:
         """Riemannian inner product of tangent vectors, (...)."""
+        return np.vecdot(self.coordinates(base, u), self.coordinates(base, v))
 
     @abstractmethod
     def project_tangent(self, base: Array, a: Array) -> Array:
@@ -181,12 +210,14 @@ class Embedded(Manifold):
     is the tangent Gaussian.
     """
 
-    reach: ClassVar[float]
-    """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2).
+    @property
+    @abstractmethod
+    def reach(self) -> float:
+        """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2).
 
-    Nearer to the manifold than this the nearest point is unique, and up to half as far `project` is
-    2-Lipschitz (there (3), with γ = reach/2).
-    """
+        Nearer to the manifold than this the nearest point is unique, and up to half as far `project` is
+        2-Lipschitz (there (3), with γ = reach/2).
+        """
 
     @abstractmethod
     def project(self, x: Array) -> Array:

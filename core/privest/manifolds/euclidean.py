@@ -1,6 +1,5 @@
 """Flat space."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 from typing import Annotated
@@ -16,14 +15,14 @@ from privest.options import Option
 class Euclidean(Manifold):
     """Vectors of R^size with the usual metric."""
 
-    size: int
+    size: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]
 
     name = "euclidean"
-    curvature = (0.0, 0.0)
     rules = ("finite",)
 
-    def __init__(self, dim: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]) -> None:
-        object.__setattr__(self, "size", dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (0.0, 0.0)
 
     @property
     def dim(self) -> int:
@@ -34,10 +33,6 @@ class Euclidean(Manifold):
         return (self.size,)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size}
-
-    @property
     def reference(self) -> Array:
         return np.zeros(self.size)
 
@@ -45,10 +40,6 @@ class Euclidean(Manifold):
     def natural_radius(self) -> float:
         """Radius for vectors whose entries are about one."""
         return sqrt(self.size)
-
-    @property
-    def coordinate_size(self) -> int:
-        return self.size
 
     def random_point(self, rng: np.random.Generator) -> Array:
         return rng.standard_normal(self.size)
@@ -67,9 +58,6 @@ class Euclidean(Manifold):
 
     def dist(self, a: Array, b: Array) -> Array:
         return lengths(a - b)
-
-    def inner(self, base: Array, u: Array, v: Array) -> Array:
-        return np.sum(u * v, axis=-1)
 
     def project_tangent(self, base: Array, a: Array) -> Array:
         return a

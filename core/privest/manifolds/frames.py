@@ -1,6 +1,5 @@
 """Orthonormal frames: what the Stiefel and Grassmann manifolds share."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -19,58 +18,29 @@ def svd(a: Array) -> tuple[Array, Array, Array]:
     return u, s, vt
 
 
-def nearby_frame(x: Array, rounds: int) -> Array:
-    """The nearest frame, nearly: Newton–Schulz iterations for x(xᵀx)^−½, and no decomposition.
-
-    Always two products with x and three of r×r matrices a round, so that neither time nor path tells
-    anything of x. A singular value 1 − e comes out as 1 − e′ with e′ = e²(3 − e)/2 after one round: within
-    half the reach (|e| ≤ ½) seven rounds leave only rounding. Beyond √3 it need not converge.
-
-    Args:
-        x: (..., m, r) matrices with singular values between 0 and √3.
-        rounds: how often the error is squared.
-
-    Returns:
-        (..., m, r) matrices with the singular vectors of x.
-    """
-    identity = np.eye(x.shape[-1])
-    left = transposed(x) @ x
-    root = identity
-    for _ in range(rounds):
-        factor = 1.5 * identity - 0.5 * (root @ left)
-        left, root = left @ factor, factor @ root
-    return x @ root
-
-
 @dataclass(frozen=True)
 class Frames(Embedded):
     """Matrices with orthonormal columns, tangent vectors measured in the space around them."""
 
-    size: int
-    rank: int
+    size: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)]
+    rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)]
 
     rules = ("finite", "orthonormal columns")
-    reach = 1.0
 
-    def __init__(
-        self,
-        dim: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)],
-        rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)],
-    ) -> None:
-        if rank > dim:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rank > self.size:
             raise ValueError("rank must be at most dim")
-        object.__setattr__(self, "size", dim)
-        object.__setattr__(self, "rank", rank)
         if not self.dim:
             raise ValueError(f"{self.name} of this dim and rank must be more than single points")
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size, self.rank)
+    def reach(self) -> float:
+        return 1.0
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size, "rank": self.rank}
+    def shape(self) -> tuple[int, ...]:
+        return (self.size, self.rank)
 
     @property
     def reference(self) -> Array:

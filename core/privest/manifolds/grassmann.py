@@ -9,7 +9,7 @@ from privest.arrays import Array, lengths, transposed
 from privest.manifolds.frames import Frames, svd
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Grassmann(Frames):
     """Subspaces of dimension rank, each given by any frame that spans it.
 
@@ -20,7 +20,7 @@ class Grassmann(Frames):
     name = "grassmann"
 
     @property
-    def curvature(self) -> tuple[float, float]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def curvature(self) -> tuple[float, float]:
         """Between 0 and 2; a projective space (rank or corank 1) has curvature 1."""
         return (0.0, 1.0 if min(self.rank, self.size - self.rank) <= 1 else 2.0)
 

@@ -1,6 +1,5 @@
 """Hyperbolic space as a sheet of the hyperboloid, time first."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -36,15 +35,18 @@ class Lorentz(Manifold):
     print is not tangent.)
     """
 
-    size: int
+    size: Annotated[int, Option("numbers in a point, less one", ge=1, le=10_000)]
 
     name = "lorentz"
-    curvature = (-1.0, -1.0)
-    widest_radius = 12.0
     rules = ("finite", "on the hyperboloid (−t² + |x|² = −1, t > 0)")
 
-    def __init__(self, dim: Annotated[int, Option("numbers in a point, less one", ge=1, le=10_000)]) -> None:
-        object.__setattr__(self, "size", dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (-1.0, -1.0)
+
+    @property
+    def widest_radius(self) -> float:
+        return 12.0
 
     @property
     def dim(self) -> int:
@@ -55,10 +57,6 @@ class Lorentz(Manifold):
         return (self.size + 1,)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size}
-
-    @property
     def reference(self) -> Array:
         return np.eye(1, self.size + 1)[0]
 
@@ -66,10 +64,6 @@ class Lorentz(Manifold):
     def natural_radius(self) -> float:
         """Radius for points up to t = 3.8."""
         return 2.0
-
-    @property
-    def coordinate_size(self) -> int:
-        return self.size
 
     @staticmethod
     def _lift(space: Array) -> Array:

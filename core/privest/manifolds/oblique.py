@@ -1,7 +1,7 @@
 """The oblique manifold of matrices with unit columns: a product of spheres."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import pi, sqrt
 from typing import Annotated
 
@@ -15,28 +15,21 @@ from privest.options import Option
 
 @dataclass(frozen=True)
 class Oblique(Embedded):
-    """Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
+    """Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv)."""
 
-    Attributes:
-        size: of the space around one column.
-        rank: number of columns, one sphere each.
-    """
-
-    size: int
-    rank: int
+    size: Annotated[int, Option("rows of a matrix", ge=2, le=10_000)]
+    rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)]
 
     name = "oblique"
-    curvature = (0.0, 1.0)
     rules = ("finite", "columns of unit length")
-    reach = 1.0
 
-    def __init__(
-        self,
-        dim: Annotated[int, Option("rows of a matrix", ge=2, le=10_000)],
-        rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)],
-    ) -> None:
-        object.__setattr__(self, "size", dim)
-        object.__setattr__(self, "rank", rank)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (0.0, 1.0)
+
+    @property
+    def reach(self) -> float:
+        return 1.0
 
     @property
     def dim(self) -> int:
@@ -47,10 +40,6 @@ class Oblique(Embedded):
         return (self.size, self.rank)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size, "rank": self.rank}
-
-    @property
     def reference(self) -> Array:
         return np.tile(self._sphere.reference[:, None], self.rank)
 
@@ -59,7 +48,7 @@ class Oblique(Embedded):
         """No two points are further apart."""
         return sqrt(self.rank) * pi
 
-    @property
+    @cached_property
     def _sphere(self) -> Sphere:
         """The sphere of one column."""
         return Sphere(self.size)

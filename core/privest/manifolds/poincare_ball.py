@@ -1,6 +1,5 @@
 """Hyperbolic space as the open unit ball."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -31,15 +30,18 @@ class PoincareBall(Manifold):
     Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits at the rim.
     """
 
-    size: int
+    size: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]
 
     name = "poincare-ball"
-    curvature = (-1.0, -1.0)
-    widest_radius = 12.0
     rules = ("finite", "inside the unit ball")
 
-    def __init__(self, dim: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]) -> None:
-        object.__setattr__(self, "size", dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (-1.0, -1.0)
+
+    @property
+    def widest_radius(self) -> float:
+        return 12.0
 
     @property
     def dim(self) -> int:
@@ -50,10 +52,6 @@ class PoincareBall(Manifold):
         return (self.size,)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size}
-
-    @property
     def reference(self) -> Array:
         return np.zeros(self.size)
 
@@ -61,10 +59,6 @@ class PoincareBall(Manifold):
     def natural_radius(self) -> float:
         """Radius for points up to norm 0.76."""
         return 2.0
-
-    @property
-    def coordinate_size(self) -> int:
-        return self.size
 
     def random_point(self, rng: np.random.Generator) -> Array:
         return self.exp_coordinates(self.reference, rng.standard_normal(self.size) / np.sqrt(self.size))
@@ -109,9 +103,6 @@ class PoincareBall(Manifold):
 
     def dist(self, a: Array, b: Array) -> Array:
         return 2 * np.arcsinh(lengths(a - b) / np.sqrt(_gap(a) * _gap(b))[..., 0])
-
-    def inner(self, base: Array, u: Array, v: Array) -> Array:
-        return np.vecdot(self.coordinates(base, u), self.coordinates(base, v))
 
     def project_tangent(self, base: Array, a: Array) -> Array:
         return a

@@ -17,7 +17,7 @@ _SYMMETRY_TOLERANCE = 1e-10
 _LOG_LIMIT = 690.0
 """Eigenvalues are kept within exp(±this), where float64 still has them."""
 
-
+Rows = Annotated[int, Option("rows of a matrix", ge=1, le=200)]
 Metric = Literal["affine-invariant", "log-euclidean", "bures-wasserstein"]
 
 
@@ -96,29 +96,26 @@ class SPD(Manifold):
     orthonormal basis (Lemma 1.1 of Utpala et al. 2023 leaves the diagonal out).
     """
 
-    size: int
+    size: Rows
     metric: ClassVar[str]
 
     name = "spd"
     rules = ("finite", "symmetric", "positive definite")
 
-    def __init__(self, dim: int) -> None:
-        object.__setattr__(self, "size", dim)
-
     @classmethod
     def of(
         cls,
-        dim: Annotated[int, Option("rows of a matrix", ge=1, le=200)],
+        size: Rows,
         metric: Annotated[Metric, Option("of the space")] = "affine-invariant",
     ) -> "SPD":
-        """The matrices of `dim` rows with one of the metrics.
+        """The matrices of `size` rows with one of the metrics.
 
         Raises:
             ValueError: there is no such metric.
         """
         if metric not in METRICS:
             raise ValueError(f"metric of {cls.name} must be one of {', '.join(METRICS)}")
-        return METRICS[metric](dim)
+        return METRICS[metric](size)
 
     @property
     def dim(self) -> int:
@@ -129,8 +126,8 @@ class SPD(Manifold):
         return (self.size, self.size)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size, "metric": self.metric}
+    def params(self) -> Mapping[str, float | str]:
+        return {**super().params, "metric": self.metric}
 
     @property
     def reference(self) -> Array:
@@ -140,10 +137,6 @@ class SPD(Manifold):
     def natural_radius(self) -> float:
         """Radius for matrices whose eigenvalues are within a factor e of one."""
         return sqrt(self.size)
-
-    @property
-    def coordinate_size(self) -> int:
-        return self.dim
 
     def random_point(self, rng: np.random.Generator) -> Array:
         a = symmetric(rng.standard_normal(self.shape)) / sqrt(self.size)
@@ -160,9 +153,6 @@ class SPD(Manifold):
 
     def canonical(self, x: Array) -> Array:
         return symmetric(x)
-
-    def inner(self, base: Array, u: Array, v: Array) -> Array:
-        return np.vecdot(self.coordinates(base, u), self.coordinates(base, v))
 
     def project_tangent(self, base: Array, a: Array) -> Array:
         return symmetric(a)
@@ -196,11 +186,14 @@ class AffineInvariantSPD(SPD):
     """
 
     metric = "affine-invariant"
-    curvature = (-0.5, 0.0)
-    widest_radius = 100.0
 
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (-0.5, 0.0)
+
+    @property
+    def widest_radius(self) -> float:
+        return 100.0
 
     @staticmethod
     def _whiten(base: Array, a: Array) -> Array:
@@ -241,11 +234,14 @@ class LogEuclideanSPD(SPD):
     """
 
     metric = "log-euclidean"
-    curvature = (0.0, 0.0)
-    widest_radius = 100.0
 
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (0.0, 0.0)
+
+    @property
+    def widest_radius(self) -> float:
+        return 100.0
 
     @staticmethod
     def _kernel(values: Array) -> Array:
@@ -283,11 +279,14 @@ class BuresWassersteinSPD(SPD):
     """
 
     metric = "bures-wasserstein"
-    curvature = (0.0, np.inf)
-    widest_radius = 1e30
 
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (0.0, np.inf)
+
+    @property
+    def widest_radius(self) -> float:
+        return 1e30
 
     @property
     def natural_radius(self) -> float:

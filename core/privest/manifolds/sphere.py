@@ -1,6 +1,5 @@
 """The unit sphere with the metric of the space around it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import pi
 from typing import Annotated
@@ -36,15 +35,18 @@ class Sphere(Embedded):
     Gaussian: exact, without a basis and without a cut-locus case (errata of Utpala et al. 2023).
     """
 
-    size: int
+    size: Annotated[int, Option("coordinates of a point", ge=2, le=10_000)]
 
     name = "sphere"
-    curvature = (1.0, 1.0)
     rules = ("finite", "of unit length")
-    reach = 1.0
 
-    def __init__(self, dim: Annotated[int, Option("coordinates of a point", ge=2, le=10_000)]) -> None:
-        object.__setattr__(self, "size", dim)
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (1.0, 1.0)
+
+    @property
+    def reach(self) -> float:
+        return 1.0
 
     @property
     def dim(self) -> int:
@@ -55,10 +57,6 @@ class Sphere(Embedded):
         return (self.size,)
 
     @property
-    def params(self) -> Mapping[str, int | str]:
-        return {"dim": self.size}
-
-    @property
     def reference(self) -> Array:
         return np.eye(1, self.size)[0]
 
@@ -66,10 +64,6 @@ class Sphere(Embedded):
     def natural_radius(self) -> float:
         """No two points are further apart."""
         return pi
-
-    @property
-    def coordinate_size(self) -> int:
-        return self.size
 
     def random_point(self, rng: np.random.Generator) -> Array:
         return self.canonical(rng.standard_normal(self.size))

@@ -19,7 +19,7 @@ _LONGEST = 2 * pi
 """No vector that is looked for is longer than this; it keeps misses finite."""
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True)
 class Stiefel(Frames):
     """Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2).
 
@@ -28,7 +28,10 @@ class Stiefel(Frames):
     """
 
     name = "stiefel"
-    curvature = (-0.5, 1.0)
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (-0.5, 1.0)
 
     @property
     def dim(self) -> int:

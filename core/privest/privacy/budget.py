@@ -1,8 +1,9 @@
 """What (ε, δ) buys: the one way from a share of a budget to a release, and what all releases cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum, inf, nextafter, sqrt
+from typing import TypedDict
 
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
@@ -163,13 +164,6 @@ def covers(cost: Cost, target: PrivacyTarget) -> bool:
     return cost.slack + gaussian_delta(target.epsilon, mu) <= target.delta
 
 
-def cost_of_batches(blocks: tuple[SubsampledSum, ...], slack: float) -> Cost:
-    """The cost of all random batches of a run, from one certificate for all of them."""
-    from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
-
-    return cost_of(blocks, slack)
-
-
 def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     """The cost of all releases of a run.
 
@@ -189,7 +183,9 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
             cost += release.cost
     cost += max(streams, key=lambda stream: stream.mu_squared)
     if together:
-        cost += cost_of_batches(tuple(together), gaussian_budget(target)[1])
+        from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
+
+        cost += cost_of(together, gaussian_budget(target)[1])
     if target.delta == 0:
         spent = fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
         affordable = nextafter(spent, inf) <= target.epsilon
@@ -200,11 +196,41 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     return cost
 
 
-def weak_delta(target: PrivacyTarget, n: int) -> list[str]:
-    """The warning that a δ of 1/n or more deserves, or none."""
-    if target.delta * n < 1.0:
-        return []
-    return ["delta is at least 1/n: such a guarantee allows a whole record to be published"]
+class Certified(TypedDict):
+    """What every plan says of its privacy: fields of a plan, by their names."""
+
+    target: PrivacyTarget
+    cost: Cost
+    mechanism: str
+    warnings: tuple[str, ...]
+
+
+def certified(
+    releases: Sequence[Release],
+    statistics: Mapping[str, AnyStatistic],
+    target: PrivacyTarget,
+    n: int,
+    warnings: Iterable[str] = (),
+) -> Certified:
+    """The end of every planner: the cost of a run, its noise in words, and a warning of a weak δ.
+
+    Args:
+        releases: all of the run.
+        statistics: what they are sums of, by name, in the order in which they are told.
+        target: (ε, δ) as requested.
+        n: number of records.
+        warnings: what else the analyst should know.
+
+    Raises:
+        ValueError: the cost is more than (ε, δ), or a release is of none of these statistics.
+    """
+    weak = "delta is at least 1/n: such a guarantee allows a whole record to be published"
+    return {
+        "target": target,
+        "cost": cost_of_all(releases, target),
+        "mechanism": describe_mechanism(releases, statistics),
+        "warnings": (*warnings, *([weak] if target.delta * n >= 1.0 else [])),
+    }
 
 
 def describe_mechanism(releases: Sequence[Release], statistics: Mapping[str, AnyStatistic]) -> str:

@@ -28,9 +28,9 @@ from privest.privacy import grid
 from privest.privacy.cost import Cost
 
 Factorisation = Literal["tree", "square-root"]
-"""`tree`: z_t is the noise of the dyadic node that ends at t, and prefix t carries that of its nodes (paper
-003, Algorithm 1). `square-root`: L = R = √A, with coefficients binom(2k, k)/4^k (Fichtenberger, Henzinger and
-Upadhyay 2023), which no other factorisation betters by more than a constant term."""
+"""`tree`: z_t is the noise of the dyadic node that ends at t, and prefix t carries that of its nodes (Liu
+and Talwar 2025, Algorithm 1). `square-root`: L = R = √A, with coefficients binom(2k, k)/4^k (Fichtenberger,
+Henzinger and Upadhyay 2023), which no other factorisation betters by more than a constant term."""
 
 _COVER = 1 + 1e-9
 """Factor on a column norm, for the rounding of L's entries and of its products with the noise."""

@@ -30,7 +30,7 @@ class Opinion:
 
     Attributes:
         accountant: its name and version, and the kind of its bounds.
-        epsilon: None where it finds no finite one.
+        epsilon: its bound on ε for all releases together, at this `delta`; None where it has no finite one.
         delta: as requested.
     """
 

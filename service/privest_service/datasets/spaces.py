@@ -33,7 +33,8 @@ def _families() -> list[type[ManifoldInput]]:
 def _family(declaration: Any, names: tuple[str, ...]) -> type[ManifoldInput]:
     family = declaration.__qualname__.partition(".")[0]
     told = [_in_short(name) if len(names) == 1 else f"`{name}`: {_in_short(name)}" for name in names]
-    content = {"name": (Literal[names], ...)} | options(declaration)
+    parameters = {manifolds.public(field): each for field, each in options(declaration).items()}
+    content = {"name": (Literal[names], ...)} | parameters
     return model(f"{family}Space", " ".join(told), content, ManifoldInput)
 
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
-from privest_service.declarations import about, model, options, shown, view
+from privest.estimators.uncertainty import Uncertainty
+from privest_service.declarations import about, content, model, options, shown, view
 from privest_service.estimates.plans import AnyEstimator, Subjects, plan_for, stored_plans
 from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
 
@@ -64,25 +65,38 @@ def kind_of(estimator: AnyEstimator) -> Kind:
     """An estimator with its schemas."""
     name, title = estimator.schema_name, estimator.title[:1].upper() + estimator.title[1:]
     spec, plan = estimator.spec, estimator.plan_type
-    error = view(estimator.error, estimator.error.__name__.replace("Error", "Uncertainty"))
-    answer = view(estimator.answer, f"{name}Estimate")
+    error = estimator.error.__name__
+    forecast = view(estimator.error, error.replace("Error", "Forecast"))
+    uncertainty = _uncertainty(estimator.error, error.replace("Error", "Uncertainty"))
+    answer = model(f"{name}Estimate", about(estimator.answer), _without(estimator.answer, "uncertainty"))
     return Kind(
         estimator,
         request=model(f"{name}Request", about(spec), options(spec), EstimateRequest),
         job=model(
             f"{name}Job",
             f"{title}: a job, with its answer once it is committed.",
-            {"estimate": (answer | None, None), "uncertainty": (error | None, None)},
+            {"estimate": (answer | None, None), "uncertainty": (uncertainty | None, None)},
             JobView,
         ),
         plan_view=model(
             f"{name}PlanView",
             f"{title}: a plan.",
             {field: (shown(plan, field), ...) for field in estimator.shown}
-            | {"expected_error": (error, ...)},
+            | {"expected_error": (forecast, ...)},
             PlanView,
         ),
     )
+
+
+def _without(owner: type[Any], *names: str) -> dict[str, Any]:
+    """The fields of a dataclass in an answer, but for some."""
+    return {name: field for name, field in content(owner).items() if name not in names}
+
+
+def _uncertainty(error: type[Any], name: str) -> type[Any]:
+    """The model of an answer's uncertainty: old answers have a forecast's fields alone."""
+    found = {field: (hint | None, None) for field, (hint, _) in content(Uncertainty).items()}
+    return model(name, about(Uncertainty), found | _without(error, "assumes", "unfavourable"))
 
 
 KINDS = {name: kind_of(estimator) for name, estimator in ESTIMATORS.items()}

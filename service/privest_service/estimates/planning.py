@@ -5,8 +5,7 @@ from collections.abc import Callable
 
 from cachetools import FIFOCache
 
-from privest.estimators.base import Plan
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.schemas import SecondOpinion
 from privest_service.estimates.tasks import opinion_job, plan_job

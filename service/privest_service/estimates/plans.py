@@ -9,8 +9,8 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from privest.estimators import federation
-from privest.estimators.base import Estimator, Plan
-from privest.estimators.federation import Federated, Part
+from privest.estimators.base import BasePlan, Estimator
+from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -56,7 +56,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
 def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
     """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
     if isinstance(plan, Federated):
-        return _plain(federation.run(cast("Federated[Plan]", plan), estimator.run, gates))
+        return _plain(federation.run(cast("Federated[BasePlan]", plan), estimator.run, gates))
     return _plain(estimator.run(plan, *gates))
 
 

@@ -8,8 +8,7 @@ from typing import Any, get_args
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.base import Plan
-from privest.estimators.federation import Federated, Part
+from privest.estimators.federation import Federated, Part, Plan
 from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset, Grant

@@ -155,6 +155,9 @@ class JobView(BaseModel):
     state: State
     estimate: Any = None
     uncertainty: Any = None
+    warnings: Annotated[
+        list[str], Field(description="of the plan, and of what the run found out, for whoever asked")
+    ] = []
     privacy: Privacy
     charges: list[ChargeView]
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None

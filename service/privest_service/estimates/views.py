@@ -2,15 +2,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import get_args
+from typing import Any, get_args
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.base import Plan
-from privest.estimators.federation import Federated, Part
+from privest.estimators.federation import Federated, Part, Plan
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
@@ -33,6 +32,9 @@ from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import EPSILON, MU_SQUARED, PROBABILITY, Charge, as_number
 from privest_service.security.principals import Principal
+
+_SURPRISE = 2.0
+"""An answer tells where it may be off by more than this many times the forecast."""
 
 _Charged = tuple[Account, str | None, Entry | Charge]
 """An account, for which dataset it was charged, and how much."""
@@ -68,13 +70,14 @@ def _view(
 ) -> JobView:
     model = KINDS[job.kind].job if plan else JobView  # without a plan its estimator is not there any more
     answered = caller.id == job.submitter_id and job.result is not None
-    foretold = None if plan is None or isinstance(plan, Part) else plan.expected_error
+    told = read_answer(plan, job.result) if answered and job.result else Answered(None, None, ())
     return model(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
-        estimate=json.loads(job.result) if answered and job.result else None,
-        uncertainty=asdict(foretold) if answered and foretold else None,
+        estimate=told.estimate,
+        uncertainty=told.uncertainty,
+        warnings=list(told.warnings),
         privacy=_privacy(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
         charges=[
             ChargeView(
@@ -92,6 +95,46 @@ def _view(
         reused=reused,
         dummy=job.dummy,
     )
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A stored answer, as JSON has it.
+
+    Attributes:
+        estimate: without its uncertainty.
+        uncertainty: that the run found out; the plan's forecast for an answer that has none.
+        warnings: of the plan, and of what the run found out.
+    """
+
+    estimate: dict[str, Any] | None
+    uncertainty: dict[str, Any] | None
+    warnings: tuple[str, ...]
+
+
+def read_answer(plan: Plan | Part | None, result: str) -> Answered:
+    """Take a stored answer apart.
+
+    Args:
+        plan: of the answer; None where nobody can read it any more.
+        result: as it is stored.
+    """
+    estimate: dict[str, Any] = json.loads(result)
+    found: dict[str, Any] | None = estimate.pop("uncertainty", None)
+    if plan is None or isinstance(plan, Part):
+        return Answered(estimate, found, tuple((found or {}).pop("warnings", ())))
+    foretold = asdict(plan.expected_error)
+    if found is None:
+        return Answered(estimate, foretold, plan.warnings)
+    warnings = (*plan.warnings, *found.pop("warnings"))
+    radius, expected = found["radius_95"], foretold.get("radius_95")
+    if expected and radius > _SURPRISE * expected:
+        surprise = (
+            f"the answer may be off by {radius:.3g}, {radius / expected:.3g} times what the plan foretold: "
+            "the records are not as the forecast assumed"
+        )
+        warnings += (surprise,)
+    return Answered(estimate, foretold | found, warnings)
 
 
 def _in_order(given: Sequence[_Charged]) -> list[_Charged]:

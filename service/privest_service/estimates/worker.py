@@ -9,8 +9,7 @@ from math import ceil, floor, log2, prod
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.base import Plan
-from privest.estimators.federation import Federated
+from privest.estimators.federation import Federated, Plan
 from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated

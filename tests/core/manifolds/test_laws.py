@@ -1,6 +1,7 @@
 """The laws of a Riemannian manifold, for all of them, and what is known of some.
 
-A new manifold is a new line in `testing.manifold_cases.CASES`. Seeds are fixed.
+A new manifold is a new line in `CASES`, with what is known of it on another way than its own code goes
+(`testing.manifold_cases`). Seeds are fixed.
 """
 
 from math import pi
@@ -12,16 +13,90 @@ import scipy.linalg
 
 from privest import manifolds
 from privest.arrays import lengths
-from testing.manifold_cases import CASES, METRICS, Case, any_frame, points
+from privest.manifolds import Manifold
+from privest.manifolds.euclidean import Euclidean
+from privest.manifolds.grassmann import Grassmann
+from privest.manifolds.oblique import Oblique
+from privest.manifolds.spd import AffineInvariantSPD
+from privest.manifolds.sphere import Sphere
+from testing.manifold_cases import (
+    BALL,
+    FRAMES,
+    LORENTZ,
+    METRICS,
+    SPD,
+    SPHERE,
+    Case,
+    any_frame,
+    frame_times_anything,
+    frame_times_symmetric,
+    points,
+    up_to,
+    wide_vector,
+)
 from testing.manifold_laws import LAWS, curvature
+from testing.toy_manifold import Stretched
+
+
+def columns_of(base):
+    return (base * np.eye(base.shape[1])[:, None]).reshape(base.shape[1], -1)
+
+
+def orthogonal_from_the_left(space: Manifold, rng):
+    q = np.linalg.qr(rng.standard_normal((space.shape[0],) * 2))[0]
+    return lambda x: q @ x[..., ::-1]
+
+
+STIEFEL = FRAMES | {
+    "normals": frame_times_symmetric,
+    "reach": up_to(2.0),
+    "near": "shooting finds the vectors to points up to 2 away",
+}
+GRASSMANN = FRAMES | {"normals": frame_times_anything, "reach": up_to(pi / 2)}
+OBLIQUE = SPHERE | {"normals": columns_of, "isometry": orthogonal_from_the_left}
+CASES = [
+    *(Case("euclidean", {"dim": dim}, wide=((wide_vector, 1e-9),)) for dim in (1, 3, 20)),
+    *(Case("sphere", {"dim": dim}, **SPHERE) for dim in (2, 3, 20)),
+    *(Case("poincare-ball", {"dim": dim}, **BALL) for dim in (1, 2, 10)),
+    *(Case("lorentz", {"dim": dim}, **LORENTZ) for dim in (1, 2, 10)),
+    *(
+        Case("spd", {"dim": dim, "metric": metric}, **SPD | facts)
+        for metric, facts in METRICS.items()
+        for dim in (1, 2, 5, 11)
+    ),
+    *(
+        Case("stiefel", {"dim": dim, "rank": rank}, **STIEFEL)
+        for dim, rank in ((2, 1), (4, 1), (3, 2), (7, 3), (4, 4))
+    ),
+    *(
+        Case("grassmann", {"dim": dim, "rank": rank}, **GRASSMANN)
+        for dim, rank in ((2, 1), (5, 1), (5, 4), (7, 3))
+    ),
+    *(
+        Case("oblique", {"dim": dim, "rank": rank}, **OBLIQUE)
+        for dim, rank in ((2, 1), (2, 3), (3, 2), (7, 3), (3, 5))
+    ),
+]
+TOYS = [
+    Case(
+        "stretched",
+        {"dim": 3, "factor": factor},
+        metric=lambda _, basis, factor=factor: factor * np.eye(len(basis)),
+        wide=((wide_vector, 1e-9),),
+        space=Stretched(3, factor),
+    )
+    for factor in (0.3, 2.0)
+]
 
 
 def test_every_manifold_has_a_case():
-    assert {case.name for case in CASES} == set(manifolds.MANIFOLDS), "add it to testing.manifold_cases.CASES"
+    missing = manifolds.MANIFOLDS.keys() - {case.name for case in CASES}
+    assert not missing, f"CASES in tests/core/manifolds/test_laws.py has no case of {', '.join(missing)}"
 
 
-@pytest.fixture(params=CASES, ids=str)
-def case(request) -> Case:
+@pytest.fixture(params=[*CASES, *TOYS], ids=str)
+def case(request, monkeypatch) -> Case:
+    monkeypatch.setitem(manifolds.MANIFOLDS, Stretched.name, Stretched)
     return request.param
 
 
@@ -265,3 +340,23 @@ def test_the_mean_curvature_is_that_of_small_triangles(space, base):
     stated = space.mean_curvature(base, 0.0)
     assert abs(found.mean() - stated) < 5 * found.std() / np.sqrt(len(found)) + 0.01 * stated
     assert space.mean_curvature(base, 0.5) >= stated
+
+
+@pytest.mark.parametrize(
+    ("build", "told"),
+    [
+        (lambda: Sphere(1), "dim of sphere must be at least 2"),
+        (lambda: Euclidean(0), "dim of euclidean must be at least 1"),
+        (lambda: AffineInvariantSPD(0), "dim of spd must be at least 1"),
+        (lambda: Oblique(3, 0), "rank of oblique must be at least 1"),
+        (lambda: Grassmann(3, 4), "rank must be at most dim"),
+        (lambda: Stretched(2, 0.0), "factor of stretched must be above 0"),
+    ],
+)
+def test_what_cannot_exist_is_not_built(build, told):
+    with pytest.raises(ValueError, match=f"^{told}$"):
+        build()
+
+
+def test_what_is_larger_than_a_service_takes_can_be_built():
+    assert Euclidean(10**6).dim == 10**6

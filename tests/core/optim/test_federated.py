@@ -9,20 +9,14 @@ import scipy.optimize
 
 from benchmarks import federated as benchmark
 from privest import manifolds
-from privest.estimators.subspace import completion_losses
 from privest.estimators.subspace.losses import Absolute, Squared, SubspaceDistance, SubspaceQuery
-from privest.manifolds.frames import nearby_frame
-from privest.optim.federated import (
-    Federation,
-    everyone,
-    federated_descent,
-    iterates,
-    owners_descent,
-)
+from privest.optim.federated import owners_descent
 from privest.optim.pooled import Pooled
 from privest.privacy.oracle import Oracle
 from privest.records import Records
+from testing import completion
 from testing.exact_mean import exact_mean
+from testing.federated import Federation, everyone, federated_descent, iterates, nearby_frame
 
 SPACES = [
     manifolds.get("sphere", dim=2),
@@ -488,6 +482,30 @@ def test_gates_of_owners_who_disagree_lead_to_the_subspace_of_all_rows(local_ste
     assert space.belongs(single)
 
 
+def test_private_rounds_are_those_of_the_method_with_everyone_in_them():
+    rng, space = np.random.default_rng(13), manifolds.get("grassmann", dim=6, rank=2)
+    data, loss, rounds, local_steps = sorted_owners(rng), SubspaceDistance(6, 2), 7, 3
+    weights, start = np.array([0.1, 0.2, 0.3, 0.2, 0.2]), space.random_point(rng)
+
+    def owner(rows):
+        return lambda x: (
+            -space.from_coordinates(x, loss.clipped_sum(SubspaceQuery(x, Squared()), rows, 1.0) / len(rows))
+        )
+
+    federation = Federation(everyone(rounds, 5), local_steps, 0.3 / local_steps, 1.0, weights)
+    expected = federated_descent(space.project, [*map(owner, data)], start=start, federation=federation)
+    gates = [Quiet(loss, rows, rounds * local_steps) for rows in data]
+    found = owners_descent(
+        space,
+        Pooled(gates, weights.tolist()),
+        asked=lambda at: SubspaceQuery(at, Squared()),
+        start=start,
+        lengths=[0.3] * rounds,
+        local_steps=local_steps,
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_columns_of_unit_length_across_owners():
     """The nearest correlation matrix of low rank, ¼‖xᵀx − C_i‖², on the oblique manifold."""
     rng, space = np.random.default_rng(9), manifolds.get("oblique", dim=3, rank=6)
@@ -534,7 +552,7 @@ def test_the_gradient_of_a_completion_is_that_of_its_loss():
         return total
 
     x = space.random_point(rng)
-    found = completion_losses.gradient(x, columns, mask)
+    found = completion.gradient(x, columns, mask)
     assert np.abs(x.T @ found).max() < 1e-9
     for _ in range(10):
         v = space.project_tangent(x, rng.standard_normal(x.shape))
@@ -547,11 +565,11 @@ def test_columns_with_few_known_entries_take_the_shortest_coefficients():
     columns, _ = known_entries(rng, 4, 9, 3, 1.0)
     mask = (np.arange(9) < np.arange(4)[:, None]).astype(float)
     x = space.random_point(rng)
-    found = completion_losses.coefficients(x, columns, mask)
+    found = completion.coefficients(x, columns, mask)
     for row, column, known in zip(found, columns, mask.astype(bool), strict=True):
         shortest = np.linalg.pinv(x[known], rcond=1e-9) @ column[known]
         np.testing.assert_allclose(row, shortest, rtol=0, atol=1e-5)
-    assert np.isfinite(completion_losses.gradient(x, columns, mask)).all()
+    assert np.isfinite(completion.gradient(x, columns, mask)).all()
 
 
 def test_a_matrix_is_completed_across_owners():
@@ -559,7 +577,7 @@ def test_a_matrix_is_completed_across_owners():
     columns, mask = known_entries(rng, 200, 20, 2, 0.5)
 
     def owner(part):
-        return lambda x: completion_losses.gradient(x, columns[part], mask[part]) / 40
+        return lambda x: completion.gradient(x, columns[part], mask[part]) / 40
 
     owners = [owner(slice(i * 40, (i + 1) * 40)) for i in range(5)]
     x = federated_descent(
@@ -568,5 +586,5 @@ def test_a_matrix_is_completed_across_owners():
         start=rng.standard_normal((20, 2)),
         federation=Federation(everyone(150, 5), 5, 0.01),
     )
-    completed = completion_losses.coefficients(x, columns, mask) @ x.T
+    completed = completion.coefficients(x, columns, mask) @ x.T
     assert np.linalg.norm(completed - columns) < 1e-6 * np.linalg.norm(columns)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from privest_service.dashboard.pages import answers
 from testing.browser import Visitor
 from testing.scenes import Hospital, answered, dataset_called, owner_called
 from testing.server import Server
@@ -90,3 +91,11 @@ def test_whoever_asked_nothing_is_told_so(site: Server, visit: Visit) -> None:
     visitor.open("/dashboard/answers")
     assert "You have asked nothing yet." in visitor.page.locator("main").inner_text()
     visitor.check_accessibility()
+
+
+def test_a_number_is_shown_in_words_and_what_is_none_is_not() -> None:
+    shown = answers._arrays(
+        {"right_answers": 0.25, "count": 3, "sure": True, "name": "x", "gone": None}, None
+    )
+    assert [told for told, _ in shown] == ["Right answers.", "Count."]
+    assert "0.25" in shown[0][1]

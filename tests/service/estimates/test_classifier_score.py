@@ -58,7 +58,7 @@ def test_a_fitted_classifier_is_scored_for_what_the_plan_said(asked: tuple[Calle
     assert job["state"] == "committed"
     assert owner.budget()["queries"] == before + 1
     assert job["charges"][0]["mu_squared"] == pytest.approx(planned["privacy"]["mu"] ** 2, abs=3e-12)
-    assert job["uncertainty"] == planned["expected_error"]
+    assert job["uncertainty"]["standard_deviation"] == planned["expected_error"]["standard_deviation"]
     found, rows = job["estimate"], told_apart()
     assert found["metric"] == metric
     scores = rows[:, :2] @ np.array(fitted["coefficients"]) + fitted["intercept"]

@@ -1,5 +1,6 @@
-"""Jobs as they are shown, also those of an estimator that is not there any more."""
+"""Answers and jobs as they are shown: with what the run found out, and without their estimator."""
 
+import json
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,39 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privest.metadata import VectorsMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest_service.estimates.views import read_answer
 from testing.server import Caller, Server, books_balance
+from testing.toy_estimator import ToyMeanSpec, plan
+
+PLAN = replace(plan(ToyMeanSpec(2), VectorsMetadata(100, 3), PrivacyTarget(1.0, 1e-6)), warnings=("planned",))
+USUAL = replace(PLAN, expected_error=replace(PLAN.expected_error, radius_95=3.0))
+FOUND = {"of": "the mean", "standard_deviation": 1.0, "radius_95": 3.0, "warnings": ["found"]}
+
+
+def test_an_answer_that_found_out_nothing_has_the_forecast() -> None:
+    told = read_answer(PLAN, json.dumps({"mean": [1.0]}))
+    assert told.estimate == {"mean": [1.0]}
+    assert told.uncertainty is not None
+    assert told.uncertainty["standard_deviation"] == PLAN.expected_error.standard_deviation
+    assert told.warnings == ("planned",)
+
+
+def test_what_the_run_found_out_replaces_the_forecast() -> None:
+    told = read_answer(USUAL, json.dumps({"mean": [1.0], "uncertainty": FOUND}))
+    assert told.estimate == {"mean": [1.0]}
+    assert told.uncertainty is not None
+    assert (told.uncertainty["of"], told.uncertainty["standard_deviation"]) == ("the mean", 1.0)
+    assert told.warnings == ("planned", "found")
+
+
+def test_a_surprise_is_told_and_twice_the_forecast_is_none() -> None:
+    for radius, surprises in ((1.4, True), (1.5, False), (2.0, False)):
+        forecast = replace(PLAN.expected_error, radius_95=radius)
+        told = read_answer(replace(PLAN, expected_error=forecast), json.dumps({"uncertainty": FOUND}))
+        assert ("times what the plan foretold" in told.warnings[-1]) is surprises
+
 
 TOYS = (sys.executable, "-m", "testing.with_toys")
 VECTORS = {"kind": "vectors", "dim": 3, "norm_bound": 2.0}

@@ -33,7 +33,17 @@ from privest_service.owners.service import create_owner
 from privest_service.problems import NotFound
 from privest_service.security.principals import Principal
 from privest_service.security.service import create_analyst
-from testing.server import HANG_GUARD, SPD3, Caller, Server, books_balance, problem, slow_rows, worker_on
+from testing.server import (
+    HANG_GUARD,
+    SPD3,
+    Caller,
+    Server,
+    books_balance,
+    problem,
+    slow_rows,
+    until,
+    worker_on,
+)
 
 
 @pytest.fixture
@@ -440,4 +450,4 @@ def test_a_revocation_waits_for_a_charge_under_way_and_voids_it(
 
 def test_nobody_needs_a_key_for_the_probes(server: Server) -> None:
     assert httpx.get(f"{server.url}/healthz").json() == {"status": "ok"}
-    assert httpx.get(f"{server.url}/readyz").json() == {"status": "ok"}
+    until(lambda: httpx.get(f"{server.url}/readyz").json() == {"status": "ok"})

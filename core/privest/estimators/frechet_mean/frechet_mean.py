@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from math import sqrt
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from scipy.special import chdtri, gammaincinv
 
-from privest.arrays import Array
-from privest.estimators.base import Estimator
+from privest.arrays import Array, NestedList
+from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
@@ -24,14 +24,15 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
+from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
 from privest.optim.federated import LocalSteps, owners_descent
 from privest.optim.gradient_descent import gradient_descent
 from privest.options import Doc, Option, Options
-from privest.privacy.budget import describe_mechanism, weak_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.budget import certified
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release, Scheme
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
@@ -42,7 +43,7 @@ class FrechetMeanSpec(Options):
     """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
 
     start: Annotated[
-        list[Any] | None, Option("first iterate, as nested lists; the public centre by default")
+        NestedList | None, Option("first iterate, as nested lists; the public centre by default")
     ] = None
     clip: Annotated[
         float | None,
@@ -77,7 +78,7 @@ class FrechetMeanSpec(Options):
 
 
 @dataclass(frozen=True)
-class MeanError:
+class MeanError(ExpectedError):
     """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
 
     standard_deviation: Annotated[float, Doc("root mean square distance")]
@@ -85,56 +86,42 @@ class MeanError:
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Answer):
     """The private mean."""
 
     point: Annotated[Array, Doc("a point of the manifold, as nested lists")]
 
 
-@dataclass(frozen=True)
-class FrechetMeanPlan:
-    """Everything about a run, before any row is read.
+@dataclass(frozen=True, kw_only=True)
+class FrechetMeanPlan(BasePlan):
+    """A plan of a Fréchet mean.
 
     Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
         start: first iterate, nested lists.
         center: of the ball in which the mean is sought, nested lists.
-        radius: of that ball.
         clip: bound on one record's gradient.
         step_size: η of every step.
         solver: which runs.
         epochs: the loops of `rsvrg`.
-        releases: the noisy sums of the run, in order.
-        cost: of all releases together.
-        expected_error: by the noise.
-        mechanism: in words.
-        why: this solver.
-        warnings: what the analyst should know.
         local_steps: that every owner takes in each step.
     """
 
-    target: PrivacyTarget
     shape: PointsMetadata
-    start: list[Any]
-    center: list[Any]
+    expected_error: MeanError
+    start: NestedList
+    center: NestedList
     radius: Annotated[float, Doc("of the public ball in which the mean is sought")]
     clip: float
     step_size: float
     solver: Solver
     epochs: Epochs | None
-    releases: tuple[Release, ...]
-    cost: Cost
-    expected_error: MeanError
-    mechanism: str
     why: Annotated[str, Doc("this solver")]
-    warnings: tuple[str, ...]
     local_steps: int = 1
 
     @property
     def steps(self) -> int:
         """Number of steps of the whole run."""
-        return self.epochs.steps if self.epochs else sum(r.count for r in self.releases)
+        return self.epochs.steps if self.epochs else super().steps
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -145,36 +132,33 @@ class FrechetMeanPlan:
 def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
     """Noise, steps and exact cost of a private Fréchet mean, from public facts alone.
 
-    Args:
-        spec: the analyst's choices.
-        shape: public shape of the data.
-        target: (ε, δ); δ = 0 plans Laplace noise, any other Gaussian noise.
+    With δ = 0 noise is Laplace's, with any other δ Gauss's.
 
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     space = shape.space
-    if shape.n < 1:
-        raise ValueError("a mean needs at least one record")
+    require(shape.n >= 1, "a mean needs at least one record")
     center, radius = shape.search_center, _positive(shape.search_radius, "radius", space.widest_radius)
     start = shape.point(spec.start, "start") if spec.start is not None else center
     clip = _positive(spec.clip, "clip") if spec.clip is not None else radius
     step_size = _positive(spec.step_size, "step_size") if spec.step_size is not None else None
     clip_change = _positive(spec.clip_change, "clip_change") if spec.clip_change is not None else None
     most = MOST_STEPS if spec.solver in {"rsgd", "rsvrg"} else MOST_STEPS // 1000
-    if spec.steps is not None and spec.steps > most:
-        raise ValueError(f"steps must be at most {most}")
+    require((spec.steps or 1) <= most, f"steps must be at most {most}")
 
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     _options_fit(spec, space)
     bounds = ProblemBounds(shape.n, space, center, radius, target, distance, clip)
     chosen = _solver_plan(spec, bounds, step_size, clip_change)
-    if spec.local_steps * len(chosen.releases) > most and spec.local_steps > 1:
-        raise ValueError(f"local_steps times {len(chosen.releases)} steps must be at most {most}")
+    count = len(chosen.releases)
+    long = spec.local_steps > 1 and spec.local_steps * count > most
+    require(not long, f"local_steps times {count} steps must be at most {most}")
     expected = _expected_error(chosen.schedule.noise_error, chosen.releases[-1], space.dim)
+    warnings = _warnings(bounds, shape, chosen, clip_change, expected)
     return FrechetMeanPlan(
-        target=target,
+        **certified(chosen.releases, _statistics(space), target, shape.n, warnings),
         shape=shape,
         start=start.tolist(),
         center=center.tolist(),
@@ -184,11 +168,8 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
         solver=chosen.solver,
         epochs=chosen.epochs,
         releases=chosen.releases,
-        cost=chosen.cost,
         expected_error=expected,
-        mechanism=describe_mechanism(chosen.releases, _statistics(space)),
         why="it was asked for" if spec.solver else why_full_gradients(bounds, chosen),
-        warnings=tuple(_warnings(bounds, shape, chosen, clip_change, expected)),
         local_steps=spec.local_steps,
     )
 
@@ -243,7 +224,6 @@ def _warnings(
         yield "step_size is so long that iterates need not settle; the expected error is a guess"
     if chosen.epochs and clip_change and clip_change < clip * min(1, chosen.epochs.frequency * step):
         yield "clip_change is so small that an epoch may run past the mean and not return"
-    yield from weak_delta(bounds.target, shape.n)
     if expected.radius_95 >= bounds.radius:
         yield "the noise is wider than the public ball: expect no information from this query"
 
@@ -276,8 +256,7 @@ def _positive(value: float, name: str, most: float = 1e100) -> float:
     Raises:
         ValueError: it is not.
     """
-    if not 1e-100 <= value <= most:
-        raise ValueError(f"{name} must be between 1e-100 and {most:g}")
+    require(1e-100 <= value <= most, f"{name} must be between 1e-100 and {most:g}")
     return value
 
 
@@ -287,15 +266,19 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     Raises:
         ValueError: an option of a solver that does not run.
     """
-    if spec.local_steps > 1 and not (isinstance(space, Embedded) and spec.solver in (None, "rgd")):
-        raise ValueError(
-            f"local_steps belongs to the solver rgd, on one of the manifolds {', '.join(compact())}"
-        )
-    if spec.solver not in ("rsgd", "rsvrg") and (spec.rate is not None or spec.sampling != "poisson"):
-        raise ValueError("rate and sampling belong to the solvers rsgd and rsvrg")
-    loops = (spec.epochs, spec.restarts, spec.clip_change)
-    if spec.solver != "rsvrg" and (any(option is not None for option in loops) or spec.full_noise != "epoch"):
-        raise ValueError("epochs, restarts, clip_change and full_noise belong to the solver rsvrg")
+    require(
+        spec.local_steps == 1 or (isinstance(space, Embedded) and spec.solver in (None, "rgd")),
+        f"local_steps belongs to the solver rgd, on one of the manifolds {', '.join(compact())}",
+    )
+    require(
+        spec.solver in ("rsgd", "rsvrg") or (spec.rate is None and spec.sampling == "poisson"),
+        "rate and sampling belong to the solvers rsgd and rsvrg",
+    )
+    loops = (spec.epochs, spec.restarts, spec.clip_change, spec.full_noise)
+    require(
+        spec.solver == "rsvrg" or loops == (None, None, None, "epoch"),
+        "epochs, restarts, clip_change and full_noise belong to the solver rsvrg",
+    )
 
 
 def _expected_error(deviation: float, last: Release, dim: int) -> MeanError:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from privest.arrays import Array
 from privest.manifolds import Manifold
 from privest.privacy.clipping import any_floats, clipped_sum, without_axis
+from privest.privacy.statistic import Opposable
 
 
 @dataclass(frozen=True)
-class SquaredDistance:
+class SquaredDistance(Opposable):
     """f(w; x) = ½ dist(w, x)², whose negative gradient at w is log_w(x) (Utpala et al. 2023, Appendix C.1).
 
     Clipped at c, the loss becomes Huber's: quadratic up to distance c, linear beyond. The minimiser is
@@ -22,10 +23,6 @@ class SquaredDistance:
     def size(self) -> int:
         """Length of the summed vector."""
         return self.manifold.coordinate_size
-
-    def diameter(self, clip: float) -> float:
-        """Two gradients may be opposite."""
-        return 2.0 * clip
 
     @any_floats
     def clipped_sum(self, point: Array, rows: Array, clip: float) -> Array:
@@ -43,7 +40,7 @@ class SquaredDistance:
 
 
 @dataclass(frozen=True)
-class SquaredDistanceChange:
+class SquaredDistanceChange(Opposable):
     """How the negative gradient of ½ dist(·, x)² changes between an anchor and a point near it.
 
     In coordinates, which carry one tangent space into the other. It is clipped as a whole, so that a
@@ -58,10 +55,6 @@ class SquaredDistanceChange:
     def size(self) -> int:
         """Length of the summed vector."""
         return self.manifold.coordinate_size
-
-    def diameter(self, clip: float) -> float:
-        """Two gradients may be opposite."""
-        return 2.0 * clip
 
     @any_floats
     def clipped_sum(self, point: tuple[Array, Array], rows: Array, clip: float) -> Array:

@@ -16,9 +16,9 @@ from privest.estimators.frechet_mean.schedule import (
 )
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.manifolds import Manifold
-from privest.privacy.budget import PrivacyBudget, cost_of_all
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.calibration import mu_for
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
@@ -115,7 +115,6 @@ class SolverPlan:
 
     solver: Solver
     releases: tuple[Release, ...]
-    cost: Cost
     schedule: Schedule
     epochs: Epochs | None = None
 
@@ -145,7 +144,7 @@ def full_gradients(
         step_size=step_size,
     )
     releases = tuple(release(share, local_steps) for share in chosen.shares)
-    return SolverPlan("rgd", releases, cost_of_all(releases, bounds.target), chosen)
+    return SolverPlan("rgd", releases, chosen)
 
 
 def why_full_gradients(bounds: ProblemBounds, chosen: SolverPlan) -> str:
@@ -194,12 +193,11 @@ def random_batches(
     )
     count = len(chosen.shares)
     block = budget.batches(bounds.gradient, "gradient", bounds.clip, scheme=scheme, rate=rate, count=count)
-    cost = cost_of_all([block], bounds.target)
     # What the certificate found the noise to be, instead of the even share that began the search.
     settled = min(chosen.step_size, 1.9) / (2 - min(chosen.step_size, 1.9))
     noise = sqrt(settled * (bounds.variance_of(block) + sampling))
     error = sqrt(max(0.0, chosen.error**2 - chosen.noise_error**2) + noise**2)
-    return SolverPlan("rsgd", (block,), cost, Schedule(chosen.step_size, chosen.shares, error, noise))
+    return SolverPlan("rsgd", (block,), Schedule(chosen.step_size, chosen.shares, error, noise))
 
 
 def variance_reduced_batches(
@@ -236,14 +234,13 @@ def variance_reduced_batches(
     middle = first / (first + clip * sqrt(loops.steps))
     splits = [split(alpha) for alpha in (middle, middle**0.7, middle**1.4)]
     best = min(splits, key=lambda pair: sum(map(bounds.variance_of, pair)))
-    cost = cost_of_all(best, bounds.target)
     full, change = map(bounds.variance_of, best)
     lengths = (10.0 ** (-k / 10) / bounds.hessian for k in range(41)) if step_size is None else (step_size,)
     predictions = (
         (_variance_reduced_error(bounds, loops, length, full, change), length) for length in lengths
     )
     (error, noise), step = min(predictions)
-    return SolverPlan("rsvrg", best, cost, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
+    return SolverPlan("rsvrg", best, Schedule(step, (), sqrt(error), sqrt(noise)), loops)
 
 
 def _variance_reduced_error(

@@ -7,7 +7,7 @@ from privest.optim.ball import Ball, Walk
 from privest.privacy.oracle import Oracle
 
 FullNoise = Literal["epoch", "step"]
-"""Whether an anchor's full gradient is released once an epoch, or anew at every inner step (the paper)."""
+"""Whether an anchor's full gradient is released each epoch, or at every inner step (Utpala et al. 2023)."""
 
 
 def variance_reduced(

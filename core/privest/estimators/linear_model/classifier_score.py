@@ -1,14 +1,14 @@
 """The private score of a linear classifier that is public: its accuracy, or its area under the ROC curve."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import log
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
-from privest.arrays import Array
-from privest.estimators.base import Estimator
+from privest.arrays import Array, NestedList
+from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
 from privest.estimators.linear_model.noisy_scores import (
     Score,
@@ -17,10 +17,11 @@ from privest.estimators.linear_model.noisy_scores import (
     share,
     usual_counts,
 )
+from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
-from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.budget import PrivacyBudget, certified
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
@@ -40,16 +41,18 @@ class ScoreSpec(Options):
     """
 
     coefficients: Annotated[
-        list[Any], Option("a number for each feature; with more than two classes a list for each class")
+        NestedList, Option("a number for each feature; with more than two classes a list for each class")
     ]
-    intercept: Annotated[float | list[Any], Option("a number; with more than two classes one for each class")]
+    intercept: Annotated[
+        float | NestedList, Option("a number; with more than two classes one for each class")
+    ]
     metric: Annotated[
         Metric, Option("share of right answers, or area under the ROC curve of two classes")
     ] = "accuracy"
 
 
 @dataclass(frozen=True)
-class ScoreError:
+class ScoreError(ExpectedError):
     """How far the noise alone moves the score: exact for accuracy, a forecast for the area.
 
     The forecast is for classes of one size whose scores overlap as far as an area of 5/6: public facts do not
@@ -60,29 +63,18 @@ class ScoreError:
     radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
 
-@dataclass(frozen=True)
-class ScorePlan:
-    """Everything about a run, before any row is read.
+@dataclass(frozen=True, kw_only=True)
+class ScorePlan(BasePlan):
+    """A plan of a score, with one release.
 
     Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
         spec: the classifier, and the metric.
-        releases: the one noisy sum.
-        cost: of it.
-        expected_error: by the noise.
-        mechanism: in words.
-        warnings: what the analyst should know.
     """
 
-    target: PrivacyTarget
     shape: LabelledMetadata
-    spec: ScoreSpec
     releases: tuple[NoisySum, ...]
-    cost: Cost
     expected_error: ScoreError
-    mechanism: str
-    warnings: tuple[str, ...]
+    spec: ScoreSpec
 
     @property
     def metric(self) -> Metric:
@@ -95,18 +87,13 @@ class ScorePlan:
         return None if self.metric == "accuracy" else self.releases[0].size // 2
 
     @property
-    def steps(self) -> int:
-        """Number of steps of the whole run."""
-        return len(self.releases)
-
-    @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """What the gate may sum for this plan."""
         return {self.releases[0].statistic: _counted(self.spec, self.shape, self.target)}
 
 
 @dataclass(frozen=True)
-class ClassifierScore(Score):
+class ClassifierScore(Score, Answer):
     """The private score of the classifier."""
 
     metric: Metric
@@ -116,28 +103,21 @@ class ClassifierScore(Score):
 def plan(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ScorePlan:
     """Noise and exact cost of a private score, from public facts alone.
 
-    Args:
-        spec: the classifier and the metric.
-        shape: public shape of the data.
-        target: (ε, δ); δ = 0 plans Laplace noise, any other Gaussian noise.
+    With δ = 0 noise is Laplace's, with any other δ Gauss's.
 
     Raises:
         ValueError: what was submitted does not fit, in words fit for whoever did.
     """
-    if shape.n < 1:
-        raise ValueError("a score needs at least one record")
+    require(shape.n >= 1, "a score needs at least one record")
     counted = _counted(spec, shape, target)
     name = "right" if isinstance(counted, RightAnswers) else "histogram"
     release = PrivacyBudget.of(target, shape.n).release(counted, name, counted.longest)
     return ScorePlan(
-        target=target,
+        **certified([release], {name: counted}, target, shape.n, _warnings(spec, shape)),
         shape=shape,
         spec=spec,
         releases=(release,),
-        cost=cost_of_all([release], target),
         expected_error=_expected_error(release),
-        mechanism=describe_mechanism([release], {name: counted}),
-        warnings=_warnings(spec, shape, target),
     )
 
 
@@ -152,8 +132,7 @@ def _counted(
     asked = classifier(spec, shape)
     if spec.metric == "accuracy":
         return RightAnswers()
-    if len(shape.classes) != 2:
-        raise ValueError("auc needs two classes; accuracy takes any number of them")
+    require(len(shape.classes) == 2, "auc needs two classes; accuracy takes any number of them")
     return histogram(asked, shape, PrivacyBudget.of(target, shape.n))
 
 
@@ -168,15 +147,13 @@ def _expected_error(release: NoisySum) -> ScoreError:
     return ScoreError(deviation, _NORMAL_95 * deviation)
 
 
-def _warnings(spec: ScoreSpec, shape: LabelledMetadata, target: PrivacyTarget) -> tuple[str, ...]:
-    found: list[str] = []
+def _warnings(spec: ScoreSpec, shape: LabelledMetadata) -> Iterator[str]:
+    """What the analyst should know before the run."""
     if spec.metric == "auc" and shape.scale is None:
-        found.append(
+        yield (
             "the schema names no mean and scale of the features: scores are taken for log-odds, and those of "
             "another scale fall into few bins, which draws the area towards 1/2"
         )
-    found.extend(weak_delta(target, shape.n))
-    return tuple(found)
 
 
 def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
@@ -221,8 +198,8 @@ def classifier(spec: ScoreSpec, shape: LabelledMetadata) -> LinearScores:
     if intercept.shape != leading:
         fitting = "a number" if classes == 2 else f"a list of {classes} numbers"
         raise ValueError(f"intercept must be {fitting}")
-    if not (np.isfinite(coefficients).all() and np.isfinite(intercept).all()):
-        raise ValueError("coefficients and intercept must be finite")
+    finite = bool(np.isfinite(coefficients).all() and np.isfinite(intercept).all())
+    require(finite, "coefficients and intercept must be finite")
     return LinearScores(coefficients, intercept)
 
 
@@ -261,8 +238,8 @@ def histogram(asked: LinearScores, shape: LabelledMetadata, allowed: PrivacyBudg
             scale = float(np.hypot.reduce(asked.coefficients * np.array(shape.scale)))
         below = np.arange(1.0, bins)
         edges = middle + scale * np.log(below / (bins - below))
-    if not np.isfinite(edges).all():
-        raise ValueError("coefficients are too large for the schema's mean and scale")
+    finite = bool(np.isfinite(edges).all())
+    require(finite, "coefficients are too large for the schema's mean and scale")
     return ScoreHistogram(np.unique(np.append(edges, 0.0)))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from privest.arrays import Array
-from privest.estimators.base import Estimator
+from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
@@ -25,13 +25,14 @@ from privest.estimators.linear_model.solvers import (
     configured_solver,
     default_solver,
     informs,
-    solver_rules,
+    require_fitting,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
+from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import LabelledMetadata
 from privest.options import Doc
-from privest.privacy.budget import cost_of_all, describe_mechanism, weak_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.budget import certified
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
@@ -47,7 +48,7 @@ _MOST_NUMBERS = 50_000
 
 
 @dataclass(frozen=True)
-class ReleaseError:
+class ReleaseError(ExpectedError):
     """What is known of the error before any row is read; errors of coefficients come with them."""
 
     standard_deviation: Annotated[
@@ -63,40 +64,22 @@ class ReleaseError:
     ] = None
 
 
-@dataclass(frozen=True)
-class LogisticPlan:
-    """Everything about a run, before any row is read.
+@dataclass(frozen=True, kw_only=True)
+class LogisticPlan(BasePlan):
+    """A plan of a logistic regression.
 
     Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
         solver: which runs.
         penalty: λ.
         spec: what was asked for.
-        releases: the noisy sums of the run, in order.
-        cost: of all releases together.
-        expected_error: by the noise.
-        mechanism: in words.
-        why: this solver.
-        warnings: what the analyst should know.
     """
 
-    target: PrivacyTarget
     shape: LabelledMetadata
+    expected_error: ReleaseError
     solver: Solver
     penalty: float
     spec: LogisticSpec
-    releases: tuple[Release, ...]
-    cost: Cost
-    expected_error: ReleaseError
-    mechanism: str
     why: Annotated[str, Doc("this solver")]
-    warnings: tuple[str, ...]
-
-    @property
-    def steps(self) -> int:
-        """Number of steps; for `spider`, which runs while there are records, of those that may see one."""
-        return sum(r.count for r in self.releases)
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -133,7 +116,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class LogisticRegression:
+class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
     Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
@@ -173,16 +156,12 @@ class LogisticRegression:
 def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> LogisticPlan:
     """Noise, steps and exact cost of a private logistic regression, from public facts alone.
 
-    Args:
-        spec: the analyst's choices.
-        shape: public shape of the data.
-        target: (ε, δ); δ = 0 plans Laplace noise, any other Gaussian noise.
+    With δ = 0 noise is Laplace's, with any other δ Gauss's.
 
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
-    if shape.n < 1:
-        raise ValueError("a classifier needs at least one record")
+    require(shape.n >= 1, "a classifier needs at least one record")
     solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
     usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
@@ -190,7 +169,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     configured = configured_solver(spec, shape, target, solver, penalty)
     releases: list[Release] = list(configured.releases())
     expected = ReleaseError(releases[-1].deviation)
-    warnings = _warnings(shape, target)
+    warnings = _warnings(shape)
     if isinstance(configured, SpiderSolver):
         expected = replace(expected, accuracy=configured.planned.accuracy)
         warnings += configured.planned.warnings
@@ -201,18 +180,16 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     if informs(spec, solver):
         moments = _moments(configured, shape)
         releases.append(budget.release(moments, "moments", moments.longest, share=MOMENTS_SHARE))
+    statistics = _statistics(configured, shape)
     return LogisticPlan(
-        target=target,
+        **certified(releases, statistics, target, shape.n, warnings),
         shape=shape,
         solver=solver,
         penalty=penalty,
         spec=spec,
         releases=tuple(releases),
-        cost=cost_of_all(releases, target),
         expected_error=expected,
-        mechanism=describe_mechanism(releases, _statistics(configured, shape)),
         why=_why(spec, solver),
-        warnings=warnings,
     )
 
 
@@ -233,59 +210,40 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
     Raises:
         ValueError: one of these.
     """
-    for holds, rule in (*solver_rules(spec, shape, solver, target), *_option_rules(spec, shape, solver)):
-        if not holds:
-            raise ValueError(rule)
-
-
-def _option_rules(
-    spec: LogisticSpec, shape: LabelledMetadata, solver: Solver
-) -> tuple[tuple[bool, str], ...]:
-    """Rules on options, solver and loss: whether each holds, and what is said where it does not."""
-    descent, bounded = solver in DESCENTS, spec.loss in ("sigmoid", "savage")
-    return (
-        (
-            spec.penalty is None or not bounded,
-            f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
-        ),
-        (not descent or spec.penalty is None or spec.penalty >= 1e-9, "descents need a penalty above 0"),
-        (
-            spec.loss != "logistic-nonconvex" or spec.penalty is None or spec.penalty >= 1e-9,
-            "logistic-nonconvex needs a penalty above 0",
-        ),
-        (
-            spec.penalty is None or solver != "clipped",
-            "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
-        ),
-        (spec.steps is None or spec.steps <= MOST_STEPS, f"steps must be at most {MOST_STEPS}"),
-        (
-            spec.batch_size is None or spec.batch_size <= shape.n,
-            "batch_size must be at most the number of records",
-        ),
-        (
-            descent or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
-            "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
-        ),
-        (
-            not spec.sampling_errors or shape.dim <= MOST_FEATURES,
-            f"sampling_errors are known for at most {MOST_FEATURES} features",
-        ),
-        (
-            spec.standardisation == "public" or shape.scale is not None,
-            "private standardisation needs the middle and half the width of each feature's bounds, as mean "
-            "and scale in the schema",
-        ),
+    require_fitting(spec, shape, solver, target)
+    descent, has_penalty = solver in DESCENTS, spec.penalty is None or spec.penalty >= 1e-9
+    require(
+        spec.penalty is None or spec.loss not in ("sigmoid", "savage"),
+        f"penalty does not belong to the loss {spec.loss}: leave it out, or ask for logistic-nonconvex",
+    )
+    require(not descent or has_penalty, "descents need a penalty above 0")
+    require(spec.loss != "logistic-nonconvex" or has_penalty, "logistic-nonconvex needs a penalty above 0")
+    require(
+        spec.penalty is None or solver != "clipped",
+        "penalty belongs to the other solvers: name one, as clipped is held back by its noise",
+    )
+    require((spec.steps or 1) <= MOST_STEPS, f"steps must be at most {MOST_STEPS}")
+    require((spec.batch_size or 1) <= shape.n, "batch_size must be at most the number of records")
+    require(
+        descent or (spec.steps is None and spec.step_scale is None and spec.batch_size is None),
+        "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
+    )
+    require(
+        not spec.sampling_errors or shape.dim <= MOST_FEATURES,
+        f"sampling_errors are known for at most {MOST_FEATURES} features",
+    )
+    require(
+        spec.standardisation == "public" or shape.scale is not None,
+        "private standardisation needs the middle and half the width of each feature's bounds, as mean "
+        "and scale in the schema",
     )
 
 
-def _warnings(shape: LabelledMetadata, target: PrivacyTarget) -> tuple[str, ...]:
-    found: list[str] = []
-    if shape.scale is None:
-        found.append(
-            "the schema names no mean and scale of the features: those in large units outweigh others"
-        )
-    found.extend(weak_delta(target, shape.n))
-    return tuple(found)
+def _warnings(shape: LabelledMetadata) -> tuple[str, ...]:
+    """What the analyst should know before the run."""
+    if shape.scale is not None:
+        return ()
+    return ("the schema names no mean and scale of the features: those in large units outweigh others",)
 
 
 def _why(spec: LogisticSpec, solver: Solver) -> str:

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import cast
 
+from privest.estimators.base import require
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
@@ -79,42 +80,45 @@ def configured_solver(
     return Descent(solver, feature_map, loss, budget, penalty, *steps)
 
 
-def solver_rules(
+def require_fitting(
     spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget
-) -> tuple[tuple[bool, str], ...]:
-    """Rules on solver, loss and data: whether each holds, and what is said where it does not."""
-    return (
-        (
-            spec.loss == "logistic" or solver in NONCONVEX,
-            f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
-            "loss logistic",
-        ),
-        (
-            spec.loss != "logistic" or solver not in NONCONVEX,
-            f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
-        ),
-        (
-            solver != "spider" or target.delta > 0,
-            "spider needs a delta above 0, as its noise is Gaussian; escape does without",
-        ),
-        (
-            solver != "spider" or spec.standardisation == "public",
+) -> None:
+    """Refuse solver, loss and data that do not go together.
+
+    Raises:
+        ValueError: these do not.
+    """
+    plain = spec.loss == "logistic"
+    require(
+        plain or solver in NONCONVEX,
+        f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "
+        "loss logistic",
+    )
+    require(
+        not plain or solver not in NONCONVEX,
+        f"{solver} is for the losses sigmoid, savage and logistic-nonconvex: name one",
+    )
+    if solver == "spider":
+        require(
+            target.delta > 0, "spider needs a delta above 0, as its noise is Gaussian; escape does without"
+        )
+        require(
+            spec.standardisation == "public",
             "private standardisation does not belong to spider, which sees a record once: ask for escape",
-        ),
-        (
-            solver != "spider" or shape.dim <= _MOST_CURVED,
+        )
+        require(
+            shape.dim <= _MOST_CURVED,
             f"spider takes at most {_MOST_CURVED} features; escape takes any number",
-        ),
-        (
-            spec.loss == "logistic" or len(shape.classes) == 2,
-            f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
-        ),
-        (
-            spec.loss == "logistic" or not spec.sampling_errors,
-            "sampling_errors are those of the loss logistic: of others they are not known",
-        ),
-        (
-            solver != "newton" or shape.dim <= MOST_FEATURES,
-            f"newton takes at most {MOST_FEATURES} features; the others take any number",
-        ),
+        )
+    require(
+        plain or len(shape.classes) == 2,
+        f"the loss {spec.loss} is for two classes: ask for the loss logistic, or for a dataset of two",
+    )
+    require(
+        plain or not spec.sampling_errors,
+        "sampling_errors are those of the loss logistic: of others they are not known",
+    )
+    require(
+        solver != "newton" or shape.dim <= MOST_FEATURES,
+        f"newton takes at most {MOST_FEATURES} features; the others take any number",
     )

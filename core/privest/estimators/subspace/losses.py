@@ -8,6 +8,7 @@ import numpy as np
 
 from privest.arrays import Array, lengths, seen_by
 from privest.estimators.subspace.spherical import on_sphere
+from privest.privacy.statistic import Opposable
 
 _LEAST_RESIDUAL = 1e-12
 """Residual below which a direction is rounding; the gradient of the absolute loss falls to zero there."""
@@ -113,7 +114,7 @@ def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True)
-class SubspaceDistance:
+class SubspaceDistance(Opposable):
     """Σ of negative gradients Qx·w(d)·(Vᵀx)ᵀ of a residual loss (Maunu et al. 2022, (2.1) with its sign).
 
     Nothing larger than rows and basis is formed, so that thousands of columns are no burden.
@@ -132,10 +133,6 @@ class SubspaceDistance:
     def size(self) -> int:
         """Length of the summed vector: the D×r gradient, row by row."""
         return self.dim * self.rank
-
-    def diameter(self, clip: float) -> float:
-        """Two gradients may be opposite."""
-        return 2.0 * clip
 
     def clipped_sum(self, point: SubspaceQuery, rows: Array, clip: float) -> Array:
         """Σ over rows on the sphere of gradients of length at most `clip`; see `Statistic`."""

@@ -1,35 +1,39 @@
 """Private low-rank matrix completion: the subspace near which columns lie of which some entries are known.
 
-Completed columns are not released, as they would say things of single records. Whoever holds a column
-completes it: `completion.coefficients(basis, column, mask) @ basis.T`.
+Completed columns are not released, as they would say things of single records. Whoever holds a column fits
+the basis to its known entries by least squares.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from math import sqrt
 from typing import Annotated
 
-from scipy.special import chdtri
-
 from privest.arrays import Array
-from privest.estimators.base import Estimator
+from privest.estimators.base import Estimator, require
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
 from privest.estimators.subspace.descent import descent
 from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
-from privest.estimators.subspace.schedule import right_angles
+from privest.estimators.subspace.plan import (
+    AngleError,
+    SubspacePlan,
+    is_useful,
+    require_subspace,
+    subspace_warnings,
+)
+from privest.estimators.uncertainty import Answer
 from privest.metadata import PartialVectorsMetadata
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
-from privest.privacy.budget import PrivacyBudget, cost_of_all, describe_mechanism, weak_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.budget import PrivacyBudget, certified
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 _MOST_STEPS = 1_000
-_MOST_RANK = 50
 _WIDEST = 1_000
 """Columns up to which a D×D moment is released and eigenvectors are taken of it."""
 
@@ -44,10 +48,6 @@ _START = 0.3
 
 _LEAST_KNOWN = 1e-6
 """Share of known entries below which nothing is found, whatever it is."""
-
-_USEFUL = 0.25
-"""Share of a square right angle in every direction. From a start expected to be worse no descent is begun,
-and an answer expected to be worse gets a warning."""
 
 
 @dataclass(frozen=True)
@@ -66,58 +66,29 @@ class MatrixCompletionSpec(Options):
 
 
 @dataclass(frozen=True)
-class CompletionError:
+class CompletionError(AngleError):
     """Length of the vector of principal angles between the answer and the subspace, in radians.
 
     A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
     entries is known: public facts do not tell more. Part of it is not noise.
     """
 
-    standard_deviation: Annotated[float, Doc("root mean square")]
-    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
-
 
 @dataclass(frozen=True)
-class Completion:
+class Completion(Answer):
     """The private subspace."""
 
     basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
 
 
-@dataclass(frozen=True)
-class MatrixCompletionPlan:
-    """Everything about a run, before any row is read.
+@dataclass(frozen=True, kw_only=True)
+class MatrixCompletionPlan(SubspacePlan):
+    """A plan of a matrix completion; it has no steps where the start gets the whole budget."""
 
-    Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
-        rank: r.
-        step_sizes: of the descent; none where the start gets the whole budget.
-        releases: the noisy sums of the run.
-        cost: of all releases together.
-        expected_error: of the answer, in the stated picture.
-        mechanism: in words.
-        why: a descent, or none.
-        warnings: what the analyst should know.
-        local_steps: that every owner takes in each step of the descent.
-    """
-
-    target: PrivacyTarget
     shape: PartialVectorsMetadata
-    rank: int
-    step_sizes: tuple[float, ...]
     releases: tuple[NoisySum, ...]
-    cost: Cost
     expected_error: CompletionError
-    mechanism: str
     why: Annotated[str, Doc("a descent, or none")]
-    warnings: tuple[str, ...]
-    local_steps: int = 1
-
-    @property
-    def steps(self) -> int:
-        """Number of releases of the whole run."""
-        return sum(r.count for r in self.releases)
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -134,11 +105,6 @@ def plan(
 ) -> MatrixCompletionPlan:
     """Noise, steps and exact cost of a private matrix completion, from public facts alone.
 
-    Args:
-        spec: the analyst's choices.
-        shape: public shape of the data.
-        target: (ε, δ), δ above 0.
-
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
@@ -154,18 +120,15 @@ def plan(
             why = "it was asked for" if _is_descent_asked(spec) else "it is expected to better the start"
             why = f"a descent: {why}, from a squared distance of {error:.2g} to one of {descent.error:.2g}"
             releases, step_sizes, error = descent.releases, descent.step_sizes, descent.error
-    free = rank * (shape.dim - rank)
+    statistics = _statistics(shape.dim, rank)
     return MatrixCompletionPlan(
-        target=target,
+        **certified(releases, statistics, target, shape.n, _warnings(picture, error)),
         shape=shape,
         rank=rank,
         step_sizes=tuple(step_sizes),
         releases=releases,
-        cost=cost_of_all(releases, target),
-        expected_error=CompletionError(sqrt(error), sqrt(error * float(chdtri(free, 0.05)) / free)),
-        mechanism=describe_mechanism(releases, _statistics(shape.dim, rank)),
+        expected_error=CompletionError.of(error, rank, shape.dim),
         why=why,
-        warnings=(*_warnings(picture, error), *weak_delta(target, shape.n)),
         local_steps=spec.local_steps,
     )
 
@@ -191,7 +154,7 @@ def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudg
     clips, steps, error = picture.descent(away, deviation, count, spec.step_size)
     alike = [(clip, len(list(equal))) for clip, equal in groupby(clips)]
     sums = [budget.release(gradient, "gradient", clip, share=each * k, count=k * local) for clip, k in alike]
-    return _Descent((start, *sums), tuple(steps), away < _USEFUL * right_angles(picture.rank), error)
+    return _Descent((start, *sums), tuple(steps), is_useful(away, picture.rank), error)
 
 
 def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> DataModel:
@@ -202,13 +165,11 @@ def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
     return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
 
 
-def _warnings(picture: DataModel, error: float) -> list[str]:
-    found: list[str] = []
+def _warnings(picture: DataModel, error: float) -> Iterator[str]:
+    """What the analyst should know before the run."""
     if picture.known * picture.dim < picture.rank + 1:
-        found.append("rows with no more known entries than the rank, as declared, say little of the subspace")
-    if error >= _USEFUL * right_angles(picture.rank):
-        found.append("the noise may hide the subspace: ask with a larger epsilon, or for a smaller rank")
-    return found
+        yield "rows with no more known entries than the rank, as declared, say little of the subspace"
+    yield from subspace_warnings(error, picture.rank)
 
 
 def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: PrivacyTarget) -> None:
@@ -217,30 +178,22 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: P
     Raises:
         ValueError: one of these.
     """
-    steps, step_size = spec.steps, spec.step_size
-    rules = (
-        (spec.rank < shape.dim, "rank must be below the number of columns"),
-        (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
-        (shape.dim <= _WIDEST, f"matrix-completion takes at most {_WIDEST} columns"),
-        (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
-        (target.delta > 0, "matrix-completion adds Gaussian noise: delta must be above 0"),
-        (steps is None or steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}"),
-        (
-            (_STEPS if steps is None else steps) * spec.local_steps <= _MOST_STEPS,
-            f"steps times local_steps must be at most {_MOST_STEPS}",
-        ),
-        (step_size is None or step_size >= 1e-9, "step_size must be at least 1e-9"),
-    )
-    for holds, rule in rules:
-        if not holds:
-            raise ValueError(rule)
-    if _is_descent_asked(spec) and _picture(spec, shape).seen == 0:
-        raise ValueError(
+    steps = _STEPS if spec.steps is None else spec.steps
+    require_subspace("matrix-completion", spec.rank, shape, target)
+    require(shape.dim <= _WIDEST, f"matrix-completion takes at most {_WIDEST} columns")
+    require(steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
+    require(steps * spec.local_steps <= _MOST_STEPS, f"steps times local_steps must be at most {_MOST_STEPS}")
+    require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
+    if _is_descent_asked(spec):
+        require(
+            _picture(spec, shape).seen > 0,
             "rows with no more known entries than the rank, as the schema has it, fit any subspace, and no "
-            "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank"
+            "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank",
         )
-    if _is_descent_asked(spec) and _work(spec, shape) > _LONGEST_RUN:
-        raise ValueError("this run would take too long: ask for fewer steps or a smaller rank")
+        require(
+            _work(spec, shape) <= _LONGEST_RUN,
+            "this run would take too long: ask for fewer steps or a smaller rank",
+        )
 
 
 def _work(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> float:

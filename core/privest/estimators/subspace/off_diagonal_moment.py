@@ -40,7 +40,7 @@ class OffDiagonalMoment:
         """
         return sqrt(2.0) * clip
 
-    def clipped_sum(self, point: object, rows: Array, clip: float) -> Array:  # noqa: ARG002 - as in all
+    def clipped_sum(self, _: object, rows: Array, clip: float) -> Array:
         """Σ over rows of matrices whose aaᵀ has length at most `clip`, wherever: see `Statistic`."""
         a, _ = known_part(rows)
         return np.take((min(clip, 1.0) * (a.T @ a)).ravel(), self._upper) * sqrt(2.0)

@@ -1,14 +1,12 @@
 """Private robust PCA: the subspace that most rows lie near, whatever the others do."""
 
 from dataclasses import dataclass, replace
-from math import sqrt
 from typing import Annotated
 
 import numpy as np
-from scipy.special import chdtri
 
 from privest.arrays import Array, SymmetricCoordinates
-from privest.estimators.base import Estimator
+from privest.estimators.base import Estimator, require
 from privest.estimators.subspace.candidates import select_candidate
 from privest.estimators.subspace.descent import descent, principal
 from privest.estimators.subspace.losses import (
@@ -19,6 +17,7 @@ from privest.estimators.subspace.losses import (
     Squared,
     SubspaceQuery,
 )
+from privest.estimators.subspace.plan import AngleError, SubspacePlan, require_subspace, subspace_warnings
 from privest.estimators.subspace.reaper import reaper
 from privest.estimators.subspace.robust_pca_planning import (
     CENTER_SHARE,
@@ -36,19 +35,19 @@ from privest.estimators.subspace.robust_pca_planning import (
 from privest.estimators.subspace.robust_pca_spec import Loss, RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.subspace.second_moment import Frame
+from privest.estimators.uncertainty import Answer
 from privest.manifolds.euclidean import Euclidean
 from privest.manifolds.grassmann import Grassmann
 from privest.metadata import VectorsMetadata
 from privest.optim.ball import Ball, Walk
 from privest.options import Doc
-from privest.privacy.budget import BATCH, LEAST_RATE, cost_of_all, describe_mechanism, weak_delta
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.budget import BATCH, LEAST_RATE, certified
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 _MOST_STEPS = 10_000
-_MOST_RANK = 50
 _WIDEST_BASIS = 1_000_000
 """Most numbers in an answer."""
 
@@ -61,24 +60,18 @@ _WIDEST_REAPER = 300
 _PUBLIC_SEED = int.from_bytes(b"privest")
 """Seed of what is random and public: the same in every run, and unlike the seeds of tests."""
 
-_USEFUL = 0.25
-"""Share of a square right angle in every direction; an answer expected to be worse is warned of."""
-
 
 @dataclass(frozen=True)
-class SubspaceError:
+class SubspaceError(AngleError):
     """Length of the vector of principal angles by which the noise turns the answer, in radians.
 
     A forecast for half of the rows about the subspace, off it by a tenth of their length, and the others in
     no direction: public facts do not tell more.
     """
 
-    standard_deviation: Annotated[float, Doc("root mean square")]
-    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
-
 
 @dataclass(frozen=True)
-class Subspace:
+class Subspace(Answer):
     """The private subspace."""
 
     basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
@@ -89,14 +82,11 @@ class Subspace:
     ]
 
 
-@dataclass(frozen=True)
-class RobustPCAPlan:
-    """Everything about a run, before any row is read.
+@dataclass(frozen=True, kw_only=True)
+class RobustPCAPlan(SubspacePlan):
+    """A plan of a robust PCA.
 
     Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
-        rank: r.
         loss: of a row's distance.
         scale: c of the loss, where it has one.
         solver: which runs.
@@ -104,20 +94,11 @@ class RobustPCAPlan:
         consensus: whether the start is chosen among candidates.
         center: whether a centre is estimated.
         center_step: of the steps towards it.
-        step_sizes: of the descent.
         explained: whether shares of variance are estimated.
-        releases: the noisy sums of the run.
-        cost: of all releases together.
-        expected_error: by the noise.
-        mechanism: in words.
-        why: this start.
-        warnings: what the analyst should know.
-        local_steps: that every owner takes in each step of the descent.
     """
 
-    target: PrivacyTarget
     shape: VectorsMetadata
-    rank: int
+    expected_error: SubspaceError
     loss: Loss
     scale: float
     solver: Solver
@@ -125,20 +106,8 @@ class RobustPCAPlan:
     consensus: bool
     center: bool
     center_step: float
-    step_sizes: tuple[float, ...]
     explained: bool
-    releases: tuple[Release, ...]
-    cost: Cost
-    expected_error: SubspaceError
-    mechanism: str
     why: Annotated[str, Doc("this start")]
-    warnings: tuple[str, ...]
-    local_steps: int = 1
-
-    @property
-    def steps(self) -> int:
-        """Number of releases of the whole run."""
-        return sum(r.count for r in self.releases)
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -148,11 +117,6 @@ class RobustPCAPlan:
 
 def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> RobustPCAPlan:
     """Noise, steps and exact cost of a private robust PCA, from public facts alone.
-
-    Args:
-        spec: the analyst's choices.
-        shape: public shape of the data.
-        target: (ε, δ), δ above 0.
 
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
@@ -177,12 +141,11 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         planned = planner.descent(left, error)
         releases.append(planned.release)
         step_sizes, error = planned.step_sizes, planned.error
-    cost = cost_of_all(releases, target)
     if spec.local_steps > 1:
         _refuse_long(replace(spec, steps=len(step_sizes)), shape)
-    free = spec.rank * (shape.dim - spec.rank)
+    warnings = subspace_warnings(error, spec.rank)
     return RobustPCAPlan(
-        target=target,
+        **certified(releases, planner.statistics, target, shape.n, warnings),
         shape=shape,
         rank=spec.rank,
         loss=spec.loss,
@@ -195,19 +158,10 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         step_sizes=step_sizes,
         explained=spec.explained,
         releases=tuple(releases),
-        cost=cost,
-        expected_error=SubspaceError(sqrt(error), sqrt(error * float(chdtri(free, 0.05)) / free)),
-        mechanism=describe_mechanism(releases, planner.statistics),
+        expected_error=SubspaceError.of(error, spec.rank, shape.dim),
         why=start.why if start else "solvers that relax the subspace start amid all of them",
-        warnings=_warnings(error, spec.rank, shape, target),
         local_steps=spec.local_steps,
     )
-
-
-def _warnings(error: float, rank: int, shape: VectorsMetadata, target: PrivacyTarget) -> tuple[str, ...]:
-    """What the analyst should know before the run."""
-    hidden = "the noise may hide the subspace: ask with a larger epsilon, or for a smaller rank"
-    return ((hidden,) if error >= _USEFUL * right_angles(rank) else ()) + tuple(weak_delta(target, shape.n))
 
 
 def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
@@ -217,49 +171,37 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
         ValueError: one of these.
     """
     relaxed, stochastic = spec.solver in RELAXED, spec.solver in STOCHASTIC
-    steps, step_size = spec.steps, spec.step_size
-    rules = (
-        (spec.rank < shape.dim, "rank must be below the number of columns"),
-        (spec.rank <= _MOST_RANK, f"rank must be at most {_MOST_RANK}"),
-        (spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}"),
-        (spec.rank < shape.n, "a subspace needs more records than it has dimensions"),
-        (target.delta > 0, "robust-pca adds Gaussian noise: delta must be above 0"),
-        (steps is None or steps <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}"),
-        (
-            spec.local_steps == 1 or not relaxed,
-            "local_steps belongs to the solvers ggd and sggd",
-        ),
-        (step_size is None or step_size >= 1e-9, "step_size must be at least 1e-9"),
-        (loss_scale(spec) >= 1e-3, "scale must be at least 0.001"),
-        (
-            spec.scale is None or spec.loss in ("bounded", "redescending"),
-            "scale belongs to the losses bounded and redescending",
-        ),
-        (spec.rate is None or spec.rate >= LEAST_RATE, f"rate must be at least {LEAST_RATE:g}"),
-        (
-            stochastic or (spec.rate is None and spec.sampling == "poisson"),
-            "rate and sampling belong to the stochastic solvers",
-        ),
-        (
-            not relaxed or (spec.start is None and spec.consensus is None and spec.loss == "redescending"),
-            "start, consensus and loss belong to the solvers ggd and sggd",
-        ),
-        (
-            not relaxed or shape.dim <= _WIDEST_REAPER,
-            f"the relaxed solvers take at most {_WIDEST_REAPER} columns",
-        ),
-        (
-            spec.start != "analyze-gauss" or shape.dim <= WIDEST_MOMENT,
-            f"start analyze-gauss takes at most {WIDEST_MOMENT} columns; sketch takes any number",
-        ),
-        (
-            not spec.consensus or (spec.start != "random" and spec.loss != "squared"),
-            "consensus needs a private start and a robust loss",
-        ),
+    require_subspace("robust-pca", spec.rank, shape, target)
+    require(spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}")
+    require((spec.steps or 1) <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
+    require(spec.local_steps == 1 or not relaxed, "local_steps belongs to the solvers ggd and sggd")
+    require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
+    require(loss_scale(spec) >= 1e-3, "scale must be at least 0.001")
+    require(
+        spec.scale is None or spec.loss in ("bounded", "redescending"),
+        "scale belongs to the losses bounded and redescending",
     )
-    for holds, rule in rules:
-        if not holds:
-            raise ValueError(rule)
+    require(spec.rate is None or spec.rate >= LEAST_RATE, f"rate must be at least {LEAST_RATE:g}")
+    require(
+        stochastic or (spec.rate is None and spec.sampling == "poisson"),
+        "rate and sampling belong to the stochastic solvers",
+    )
+    require(
+        not relaxed or (spec.start is None and spec.consensus is None and spec.loss == "redescending"),
+        "start, consensus and loss belong to the solvers ggd and sggd",
+    )
+    require(
+        not relaxed or shape.dim <= _WIDEST_REAPER,
+        f"the relaxed solvers take at most {_WIDEST_REAPER} columns",
+    )
+    require(
+        spec.start != "analyze-gauss" or shape.dim <= WIDEST_MOMENT,
+        f"start analyze-gauss takes at most {WIDEST_MOMENT} columns; sketch takes any number",
+    )
+    require(
+        not spec.consensus or (spec.start != "random" and spec.loss != "squared"),
+        "consensus needs a private start and a robust loss",
+    )
     _refuse_long(spec, shape)
 
 
@@ -269,10 +211,9 @@ def _refuse_long(spec: RobustPCASpec, shape: VectorsMetadata) -> None:
     Raises:
         ValueError: this would.
     """
-    if (spec.steps or 0) * spec.local_steps > _MOST_STEPS:
-        raise ValueError(f"steps times local_steps must be at most {_MOST_STEPS}")
-    if _work(spec, shape) > _LONGEST_RUN:
-        raise ValueError("this run would take too long: ask for fewer steps")
+    steps = (spec.steps or 0) * spec.local_steps
+    require(steps <= _MOST_STEPS, f"steps times local_steps must be at most {_MOST_STEPS}")
+    require(_work(spec, shape) <= _LONGEST_RUN, "this run would take too long: ask for fewer steps")
 
 
 def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:

@@ -27,6 +27,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.service import require_job
+from privest_service.estimates.views import read_answer
 from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
@@ -79,7 +80,9 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
         dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
-    answer, plan = json.loads(job.result), stored_plan(job.kind, job.plan)
+    plan = stored_plan(job.kind, job.plan)
+    told = read_answer(plan, job.result)
+    answer = told.estimate
     picture = _PICTURES.get(job.kind, _arrays)
     return render(
         request,
@@ -89,6 +92,8 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
         pictures=picture(answer, SCHEMA.validate_json(dataset.dataset_schema)),
+        found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
+        warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
 
@@ -163,16 +168,19 @@ def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
 
 
 def _arrays(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
-    """The vectors and matrices of any answer."""
+    """The numbers, vectors and matrices of any answer."""
     pictures: Pictures = []
     for name, value in answer.items():
         try:
             array = np.array(value, dtype=np.float64)
         except (TypeError, ValueError):  # it is none
             continue
+        told = f"{name[:1].upper()}{name[1:].replace('_', ' ')}."
         if array.size and array.ndim in (1, 2):
             draw = vector_bars if array.ndim == 1 else heat_map
-            pictures.append((f"{name[:1].upper()}{name[1:].replace('_', ' ')}.", draw(name, array)))
+            pictures.append((told, draw(name, array)))
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            pictures.append((told, Markup('<p class="big center">{}</p>').format(number(value))))
     return pictures
 
 

@@ -48,8 +48,12 @@ def _parameters() -> list[dict[str, Any]]:
     fields: dict[str, dict[str, Any]] = {}
     for manifold in MANIFOLDS:
         for name, (hint, doc) in parameters(manifold).items():
-            field = fields.setdefault(name, {"of": [], "meanings": defaultdict(list), "values": []})
+            field = fields.setdefault(
+                name, {"of": [], "meanings": defaultdict(list), "values": [], "mode": "numeric"}
+            )
             field["of"].append(manifold)
+            if hint is float:
+                field["mode"] = "decimal"
             field["meanings"][doc.description].append(manifold)
             field["values"] += get_args(hint) if get_origin(hint) is Literal else ()
     found = list[dict[str, Any]]()
@@ -58,9 +62,8 @@ def _parameters() -> list[dict[str, Any]]:
         label = _LABELS.get(name, name.capitalize()) + ("" if of_all else f" ({', '.join(field['of'])})")
         meanings = [f"{meaning} ({', '.join(of)})" for meaning, of in field["meanings"].items()]
         hint = "; ".join(meanings)
-        found.append(
-            {"name": name, "label": label, "hint": hint, "values": field["values"], "required": of_all}
-        )
+        told = {"name": name, "label": label, "hint": hint, "required": of_all}
+        found.append(told | {key: field[key] for key in ("values", "mode")})
     return found
 
 

@@ -1,15 +1,16 @@
 """What if: a query planned and not asked, its cost against what is left, and its error as ε varies."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from math import exp, log
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
-from privest.estimators.base import Plan
+from privest.estimators.federation import Plan
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
 from privest_service.dashboard.budget_summary import share, share_of_charge, title
@@ -41,6 +42,7 @@ from privest_service.problems import (
 )
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Owner
+from privest_service.validation import MOST_FAULTS, UNKNOWN, unknown
 
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
 
@@ -69,6 +71,7 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
     given, problem, planned, wish = dict(request.query_params), None, None, Wish()
     try:
         wish = checked(Wish.model_validate, given)
+        _require_known(given)
     except Invalid as error:
         problem = error
     with database.read() as session:
@@ -93,6 +96,7 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
         kinds=[kind for kind in KINDS.values() if chosen and kind.dataset_kind == chosen.kind],
         asked=asked,
         usual=_usual_options(KINDS[asked]) if asked in KINDS else {},
+        example=_example(KINDS[asked]) if asked in KINDS else "",
         title=title,
         spent=share(limits, account),
         problem=problem,
@@ -167,6 +171,42 @@ def _usual_options(kind: Kind) -> dict[str, Any]:
     }
 
 
+def _require_known(given: Mapping[str, str]) -> None:
+    """Refuse an address that says more than the form asks; fields of another kind stay from before.
+
+    Raises:
+        Invalid: it does.
+    """
+    asked = Wish.model_fields.keys() | {name for kind in KINDS.values() for name in _usual_options(kind)}
+    known = {name for kind in KINDS.values() for name in declared(kind.estimator.spec)}
+    if further := sorted(given.keys() - asked)[:MOST_FAULTS]:
+        belongs = 'belongs in the further options, as JSON: options={"…": …}'
+        raise Invalid(
+            faults=[
+                Fault(location=unknown(name), rule=belongs if name in known else UNKNOWN) for name in further
+            ]
+        )
+
+
+def _example(kind: Kind) -> str:
+    """Further options that this kind takes: those that it needs, else a whole number, else any."""
+    spec, usual = kind.estimator.spec, _usual_options(kind)
+    free = [each for each in fields(spec) if each.name not in usual]
+    types = {name: hint for name, (hint, _) in declared(spec).items()}
+    needed = [each for each in free if each.default is MISSING]
+    whole = [each for each in free if types[each.name] in (int, int | None)]
+    return json.dumps(
+        {each.name: _value_like(types[each.name], each.default) for each in needed or (whole or free)[:1]}
+    )
+
+
+def _value_like(hint: Any, default: Any) -> Any:
+    """A value of an option, as an example."""
+    if default is not MISSING and default is not None:
+        return default
+    return [1, -1] if get_origin(hint) is list else 20 if hint in (int, int | None) else 0.5
+
+
 def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
     """The request body that would be sent.
 
@@ -177,7 +217,7 @@ def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
     for name in usual.keys() & given.keys():
         if given[name].strip():
             usual[name] = from_json(given[name], name, "must be a number, like 2")
-    rule = 'must be a JSON object, like {"steps": 20}'
+    rule = f"must be a JSON object, like {_example(kind)}"
     options = from_json(wish.options, "options", rule) if wish.options.strip() else {}
     if not isinstance(options, dict):
         raise Invalid(faults=[Fault(location="options", rule=rule)])

@@ -12,17 +12,18 @@ from privest.estimators.linear_model.losses.linear import (
     ClippedHessian,
     LinearQuery,
     MarginLoss,
-    RegressionLoss,
 )
-from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, Biweight, GemanMcClure
+from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
 from privest.metadata import LabelledMetadata
 from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records, widest
+from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
+from testing.neighbours import widest
 from testing.noise import RecordedNoise
+from testing.regression import Biweight, RegressionLoss
 
 PROFILES = {
     "logistic": LOGISTIC,

@@ -14,8 +14,9 @@ from privest.privacy.calibration import gaussian_delta
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from testing.hostile_rows import FEATURE_MAPS, hostile_records, widest
+from testing.hostile_rows import FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
+from testing.neighbours import widest
 from testing.noise import RecordedNoise
 
 designs = pytest.mark.parametrize("feature_map", FEATURE_MAPS.values(), ids=FEATURE_MAPS)

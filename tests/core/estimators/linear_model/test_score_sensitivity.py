@@ -14,8 +14,9 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid
 from privest.records import Records
-from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records, widest
+from testing.hostile_rows import EXTREMES, FEATURE_MAPS, hostile_records
 from testing.hostile_rows import FEATURES as D
+from testing.neighbours import widest
 from testing.noise import RecordedNoise, ScriptedNoise
 
 HISTOGRAM = ScoreHistogram(np.array([-1e9, -1.0, 0.0, 0.5, 7.0]))

@@ -19,7 +19,9 @@ from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
-from testing.hostile_rows import PlacedCase, each_alone, frame, furthest_pair, total, worst_move
+from testing import completion
+from testing.hostile_rows import PlacedCase, each_alone, frame, total
+from testing.neighbours import furthest_pair, worst_move
 from testing.noise import ScriptedNoise
 
 
@@ -120,10 +122,10 @@ def test_the_gradient_is_that_of_least_squares_where_rows_tell_their_coefficient
     rows = np.where(rng.random((40, dim)) < 0.7, rng.standard_normal((40, rank)) @ truth.T, np.nan)
     a, known = known_part(rows)
     found = CompletionGradient(dim, rank).clipped_sum(base, rows, 1e9).reshape(dim, rank)
-    np.testing.assert_allclose(found, -completion_losses.gradient(base, a, known), atol=1e-3)
+    np.testing.assert_allclose(found, -completion.gradient(base, a, known), atol=1e-3)
 
     def loss(basis):
-        fitted = completion_losses.coefficients(basis, a, known) @ basis.T
+        fitted = completion.coefficients(basis, a, known) @ basis.T
         return 0.5 * (known * (fitted - a) ** 2).sum()
 
     way = space.project_tangent(base, rng.standard_normal((dim, rank)))

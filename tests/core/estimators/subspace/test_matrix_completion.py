@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from privest.estimators.subspace import completion_losses, matrix_completion
+from privest.estimators.subspace import matrix_completion
 from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
 from privest.estimators.subspace.partial_rows import known_part
@@ -12,6 +12,7 @@ from privest.metadata import PartialVectorsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from testing import completion
 from testing.noise import ScaledNoise, ScriptedNoise
 
 TARGET = PrivacyTarget(1.0, 1e-6)
@@ -143,7 +144,7 @@ def test_whoever_holds_a_column_completes_it():
     _, answer = estimate(rows, 2, 0.4, TARGET)
     whole = np.random.default_rng(5).standard_normal((10, 2)) @ truth.T
     a, mask = known_part(np.where(np.random.default_rng(6).random(whole.shape) < 0.5, whole, np.nan))
-    completed = completion_losses.coefficients(answer.basis, a, mask) @ answer.basis.T
+    completed = completion.coefficients(answer.basis, a, mask) @ answer.basis.T
     cosines = np.vecdot(completed, whole) / np.linalg.norm(completed, axis=1) / np.linalg.norm(whole, axis=1)
     assert cosines.min() > 0.999
 

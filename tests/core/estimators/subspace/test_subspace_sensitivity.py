@@ -28,7 +28,8 @@ from privest.privacy import grid
 from privest.privacy.gate import Gate
 from privest.privacy.mechanisms import noisy_sum
 from privest.records import CHUNK, Records
-from testing.hostile_rows import EXTREMES, PlacedCase, frame, furthest_pair, total, worst_move
+from testing.hostile_rows import EXTREMES, PlacedCase, frame, total
+from testing.neighbours import furthest_pair, worst_move
 from testing.noise import ScriptedNoise
 
 LOSSES = {

@@ -8,6 +8,7 @@ import numpy as np
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.linear_model.losses.smooth import SmoothLoss
 from privest.privacy.clipping import any_floats, clipped_sum
+from privest.privacy.statistic import Opposable
 
 _BLOCK = 2**17
 """Numbers in Hessians that are made at a time: they stay in the cache, and there is room for them."""
@@ -34,7 +35,7 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Gradients:
+class Gradients(Opposable):
     """O₁ and O₂: ∇f(x) clipped to G, or ∇f(x) − ∇f(y) clipped to M|x − y|, over their number.
 
     Both are clipped to the bound of the stream as well, which is what privacy rests on.
@@ -52,10 +53,6 @@ class Gradients:
         """d."""
         return self.loss.size
 
-    def diameter(self, clip: float) -> float:
-        """Two vectors of length `clip` are at most 2·clip apart."""
-        return 2 * clip
-
     @any_floats
     def clipped_sum(self, point: Leaf, rows: Array, clip: float) -> Array:
         """The sum over (n, ...) rows: (d,)."""
@@ -69,7 +66,7 @@ class Gradients:
 
 
 @dataclass(frozen=True)
-class Hessians:
+class Hessians(Opposable):
     """O₃ and O₄: mean Hessians and their changes, clipped in Frobenius norm to √r·M and √r·ρ|x − y|.
 
     Attributes:
@@ -86,10 +83,6 @@ class Hessians:
     def size(self) -> int:
         """Number of orthonormal coordinates of a symmetric matrix."""
         return SymmetricCoordinates(self.loss.size).size
-
-    def diameter(self, clip: float) -> float:
-        """Two vectors of length `clip` are at most 2·clip apart."""
-        return 2 * clip
 
     def clipped_sum(self, point: Leaf, rows: Array, clip: float) -> Array:
         """The sum over (n, ...) rows, in `SymmetricCoordinates`: (d(d+1)/2,)."""

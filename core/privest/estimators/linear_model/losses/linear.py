@@ -97,15 +97,6 @@ class MarginLoss(LinearLoss):
         return np.vecdot(z, point), z
 
 
-class RegressionLoss(LinearLoss):
-    """φ(y − w·x) of rows whose label y is a number."""
-
-    def seen(self, point: Array, rows: Array) -> tuple[Array, Array]:
-        """y − w·x, and −x."""
-        z = -self.feature_map.features(rows)
-        return rows[:, -1] + np.vecdot(z, point), z
-
-
 @dataclass(frozen=True, eq=False)
 class LinearQuery:
     """The loss and the weights at which derivatives are taken.

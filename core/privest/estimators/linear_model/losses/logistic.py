@@ -9,6 +9,7 @@ from scipy.special import expit, softmax
 
 from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.privacy.statistic import Opposable
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +26,12 @@ class Classifier:
 
 
 @dataclass(frozen=True)
-class LogisticGradient:
+class LogisticGradient(Opposable):
     """Σ of the negative gradients of the mean logistic loss, for weights of the second class or of each.
 
-    With two classes and y = ±1 a row's negative gradient is σ(−y·wᵀx)·y·x, at most |x| ≤ 1 long (paper
-    004, (35) and (36), in Euclidean length). With more it is (e_y − p) ⊗ x for softmax probabilities p, at
-    most √2 long.
+    With two classes and y = ±1 a row's negative gradient is σ(−y·wᵀx)·y·x, at most |x| ≤ 1 long (Kuru
+    et al. 2022, (35) and (36), in Euclidean length). With more it is (e_y − p) ⊗ x for softmax probabilities
+    p, at most √2 long.
 
     Attributes:
         width: length of what a classifier sees of a row.
@@ -61,10 +62,6 @@ class LogisticGradient:
     def gradient_lipschitz(self) -> float:
         """Largest eigenvalue of a row's Hessian: |x|²/4, and |x|²/2 of softmax (Böhning 1992)."""
         return 0.25 if self.classes == 2 else 0.5
-
-    def diameter(self, clip: float) -> float:
-        """Two gradients may be opposite."""
-        return 2.0 * clip
 
     def clipped_sum(self, point: Classifier, rows: Array, clip: float) -> Array:
         """Σ over rows of gradients of length at most `clip`; see `Statistic`."""

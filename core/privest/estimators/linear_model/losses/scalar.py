@@ -103,67 +103,17 @@ SAVAGE = SigmoidPolynomialLoss((0.0, 0.0, -2.0, 2.0))
 
 
 @dataclass(frozen=True)
-class _OfResidual:
-    """A loss of a residual t = c·u.
-
-    Attributes:
-        scale: c, in units of the residual.
-
-    Raises:
-        ValueError: no residual can be measured by it.
-    """
-
-    scale: float
-
-    def __post_init__(self) -> None:
-        if not 1e-100 <= self.scale <= 1e100:
-            raise ValueError("the scale of residuals must be between 1e-100 and 1e100")
-
-
-class Biweight(_OfResidual):
-    """Tukey's loss of a residual t, c²/6·(1 − (1 − u²)³) for u = t/c within ±1, and flat beyond.
-
-    φ′ = t(1 − u²)², steepest at u² = 1/5; φ″ = (1 − u²)(1 − 5u²), least at u² = 3/5; φ‴ = (20u³ − 12u)/c,
-    largest at u = 1, from inside (Beaton and Tukey 1974).
-    """
-
-    @property
-    def gradient_bound(self) -> float:
-        """16c/(25√5)."""
-        return 16 * self.scale / (25 * sqrt(5))
-
-    @property
-    def curvatures(self) -> tuple[float, float]:
-        """−4/5 and 1."""
-        return -0.8, 1.0
-
-    @property
-    def hessian_lipschitz(self) -> float:
-        """8/c."""
-        return 8 / self.scale
-
-    @any_floats
-    def slope(self, t: Array) -> Array:
-        """φ′(t)."""
-        return t * self._left(t) ** 2
-
-    @any_floats
-    def curvature(self, t: Array) -> Array:
-        """φ″(t)."""
-        left = self._left(t)
-        return left * (5 * left - 4)
-
-    def _left(self, t: Array) -> Array:
-        """1 − u², or 0."""
-        return np.maximum(1 - (t / self.scale) ** 2, 0.0)
-
-
-class GemanMcClure(_OfResidual):
+class GemanMcClure:
     """c²/2·u²/(1 + u²) of a residual t, u = t/c: flat far out, but never quite (Geman and McClure 1987).
 
     With v = 1/(1 + u²), φ′ = t·v², steepest at u² = 1/3; φ″ = 4v³ − 3v², least at u = ±1; and
     φ‴ = 12u(u² − 1)v⁴/c, largest at u² = 1 − 2/√5, a root of 1 − 10u² + 5u⁴.
+
+    Attributes:
+        scale: c, in units of the residual.
     """
+
+    scale: float
 
     @property
     def gradient_bound(self) -> float:

@@ -1,0 +1,55 @@
+"""How wrong an answer may be: what a plan forecasts, and what a run found out from what it released."""
+
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from privest.options import Doc
+
+
+@dataclass(frozen=True)
+class ExpectedError:
+    """How far an answer is expected to be off, from public facts.
+
+    Attributes:
+        standard_deviation: the one number that is shown where there is room for one.
+    """
+
+    standard_deviation: float
+    assumes: Annotated[str, Doc("what the forecast takes for granted of the records, in words")] = field(
+        default="", kw_only=True
+    )
+    unfavourable: Annotated[
+        float | None, Doc("`radius_95` for records that are unlike that; null where nobody worked it out")
+    ] = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str, Doc("what the answer is compared with, in words")]
+    standard_deviation: Annotated[float, Doc("root mean square distance from it")]
+    radius_95: Annotated[float, Doc("distance from it that 95 % of runs do not exceed")]
+    noise: Annotated[float, Doc("what `radius_95` would be by the noise alone")]
+    moved: Annotated[
+        float | None,
+        Doc("what clipping, shortening, penalties and unfinished steps may have moved; null where unknown"),
+    ] = None
+    sampling: Annotated[
+        float | None,
+        Doc("standard error for having these records and not others like them; null where unknown"),
+    ] = None
+    unknown: Annotated[tuple[str, ...], Doc("what no figure covers, in words")] = ()
+    warnings: Annotated[tuple[str, ...], Doc("what the plan could not know, for the analyst")] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Base of what runs answer."""
+
+    uncertainty: Annotated[
+        Uncertainty | None, Doc("what the run found out; None where the plan's forecast is all there is")
+    ] = None
