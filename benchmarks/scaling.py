@@ -126,7 +126,7 @@ _RUN = """
 import os, sys, time
 from privest_service.estimates import worker
 from privest_service.estimates.tasks import run
-from privest_service.estimates.runners.local import begin
+from privest_service.workers.pool import begin
 from privest_service.estimates.kinds import run
 from privest_service.workers.pool import begin
 told = os.dup(1)

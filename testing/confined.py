@@ -238,3 +238,8 @@ def without_rights(folder: str, rights: list[int]) -> tuple[int, list[str]]:
         held[0].permitted &= ~(1 << right)
     _called("capset", header, held)
     return int(within(folder, lambda: str(os.getuid()).encode())), confinement.missing(Path(folder))
+
+
+def loaded() -> set[str]:
+    """Names of the modules that this process has loaded, or had loaded when it was forked."""
+    return set(sys.modules)

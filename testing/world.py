@@ -168,7 +168,7 @@ class World:
             with database.write() as session:
                 assert jobs.fail_overdue(session, now() + timedelta(days=1)) == known
         with database.read() as session:
-            assert jobs.waiting(session) == 0
+            assert jobs.queue(session)[0] == 0
             assert jobs.overdue(session, now() + timedelta(days=1)) == []
         after = self.check(database)
         assert after in ("committed", "failed", "voided")

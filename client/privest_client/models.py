@@ -78,7 +78,7 @@ class CapView(BaseModel):
 
 class ChargeView(BaseModel):
     """
-    What one account was charged.
+    The charge of one account.
     """
 
     scope: Annotated[str, Field(title='Scope')]
@@ -311,7 +311,7 @@ class GrantView(BaseModel):
 
 class Head(BaseModel):
     """
-    Where the chain of an account ends.
+    The end of an account's chain.
     """
 
     account: Annotated[int, Field(title='Account')]
@@ -321,7 +321,7 @@ class Head(BaseModel):
 
 class Heads(BaseModel):
     """
-    Where chains ended at a moment, signed: who keeps this sees whether one was cut or rewritten.
+    The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten.
     """
 
     type: Annotated[Literal['heads'], Field(title='Type')] = 'heads'
@@ -391,7 +391,7 @@ class IssuedKey(BaseModel):
 
 class KeyView(BaseModel):
     """
-    What is known of a key; not the key.
+    The facts about a key; not the key itself.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -748,7 +748,7 @@ class Radius(RootModel[float]):
 
 class PrincipalView(BaseModel):
     """
-    Who holds a key.
+    The holder of a key.
     """
 
     role: Annotated[Literal['admin', 'owner', 'analyst'], Field(title='Role')]
@@ -757,7 +757,7 @@ class PrincipalView(BaseModel):
 
 class Privacy(BaseModel):
     """
-    What a run guarantees: the cost that its releases are certified for.
+    The privacy that a run guarantees: the cost that its releases are certified for.
     """
 
     epsilon: Annotated[float, Field(title='Epsilon')]
@@ -986,7 +986,7 @@ class ScoreView(BaseModel):
 
 class SecondOpinion(BaseModel):
     """
-    What another accountant makes of the same noise; its bounds are looser as a rule, and never charged.
+    Another accountant's view of the same noise. Its bounds are looser as a rule, and never charged.
     """
 
     accountant: Annotated[str, Field(title='Accountant')]
@@ -1008,7 +1008,7 @@ class SigningKey(BaseModel):
 
 class SigningKeys(BaseModel):
     """
-    What this service signs with.
+    The keys that this service signs with.
     """
 
     keys: Annotated[list[SigningKey], Field(title='Keys')]
@@ -1060,7 +1060,7 @@ class SpreadView(BaseModel):
 
 class Statement(BaseModel):
     """
-    What is signed. Digests are SHA-256 of the stored plan and answer.
+    The signed content of a receipt. Digests are SHA-256 of the stored plan and answer.
 
     Of a job on several datasets the submitter has a statement on the whole, and each owner one on its part.
     There the digest of the submitter's receipt stands for the answer, which could else be guessed by its own.
@@ -1199,7 +1199,7 @@ class WindowsToCovariances(BaseModel):
 
 class Fault(BaseModel):
     """
-    Where a request or an upload is wrong, and which rule it breaks; never a value.
+    The place where a request or an upload is wrong, and the rule that it breaks; never a value.
     """
 
     location: Annotated[str | None, Field(title='Location')] = None
@@ -1518,7 +1518,7 @@ class WindowsToCovariancesInput(BaseModel):
 
 class Budget(BaseModel):
     """
-    Where a budget stands.
+    The state of a budget.
     """
 
     composition: Annotated[Literal['gdp', 'basic'], Field(title='Composition')]
@@ -1936,7 +1936,7 @@ class PointsSchemaInput(BaseModel):
 
 class NewHandle(BaseModel):
     """
-    What lies behind a connection that was assigned to the owner; its rows are copied now.
+    A handle of data behind a connection that was assigned to the owner. The rows are copied now.
     """
 
     model_config = ConfigDict(

@@ -40,14 +40,14 @@ _AT_ONCE = 500
 
 
 class Manifest(BaseModel):
-    """What a backup was made under, and where its chains end; written last, so that a whole backup has it."""
+    """The secret's mark and the chains' ends of a backup. It is written last: a whole backup has it."""
 
     secret: str
     heads: Heads
 
 
 class _RefusedError(Exception):
-    """Takes faults out of a transaction that shall not be."""
+    """Rolls back a transaction, and carries the faults that were found in it."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__()
@@ -63,10 +63,10 @@ def backup(settings: Settings, directory: Path) -> int:
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
-        raise ValueError(f"{directory} is not empty")
+        raise ValueError(f"{directory} is not empty. Name a new or an empty directory.")
     source, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(source):
-        raise ValueError("the database is of another version than this program: privest migrate")
+        raise ValueError("The database is of another version than this program. Run `privest migrate` first.")
     copy = _sqlite(directory / _LEDGER)
     with source.read(snapshot=True) as old, copy.write() as new:
         _copy(old, new)
@@ -94,7 +94,9 @@ def _rows_copied(source: Database, store: Store, rows: Store, copy: Database, da
         with source.read() as session:
             present = session.get_one(Dataset, dataset.id).deleted_at is None
         if present:
-            raise ValueError(f"the rows of {dataset.id} are missing in {store.path('', '').parent}") from None
+            raise ValueError(
+                f"The rows of {dataset.id} are missing in {store.path('', '').parent}. Restore its file."
+            ) from None
         with copy.write() as session:
             session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
         return False
@@ -104,10 +106,8 @@ def _rows_copied(source: Database, store: Store, rows: Store, copy: Database, da
 def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> list[str]:
     """Make a service of a backup, with every budget charged in full and frozen; or say what is wrong with it.
 
-    Args:
-        settings: of the service, whose database is empty.
-        directory: the backup.
-        keys: public keys (base64) besides the present one that entries may be signed with.
+    The settings name an empty database. Entries may be signed with the present key and with these public keys
+    (base64).
 
     Raises:
         ValueError: the directory holds no whole backup, the secret is another, or the database is not empty.
@@ -116,15 +116,19 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
     try:
         manifest = Manifest.model_validate_json((directory / _MANIFEST).read_bytes())
     except (OSError, ValidationError):
-        raise ValueError(f"{directory} holds no whole backup") from None
+        raise ValueError(
+            f"{directory} does not hold a whole backup. Name the directory that `privest backup` wrote."
+        ) from None
     if not hmac.compare_digest(manifest.secret, _mark(settings)):
-        raise ValueError("PRIVEST_SECRET_FILE is not that of the backup: put that in its place first")
+        raise ValueError(
+            "PRIVEST_SECRET_FILE is not the one of the backup. Put that file in its place first."
+        )
     target, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(target):  # else the role need not be able to
         migrate(target)
     with target.read() as session:
         if any(session.scalar(select(func.count()).select_from(table)) for table in _tables()):
-            raise ValueError("the database is not empty: a backup is restored where there is nothing")
+            raise ValueError("The database is not empty. A backup can only be restored into an empty one.")
     with TemporaryDirectory(dir=store.incoming) as folder:
         # A backup by an earlier version is brought to the present one in a copy of the copy.
         shutil.copyfile(directory / _LEDGER, Path(folder) / _LEDGER)
@@ -143,11 +147,7 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
 
 
 def _require_whole(session: Session, told: Heads, keys: Sequence[str]) -> None:
-    """Verify a ledger, and that it ends where it did when it was saved.
-
-    Raises:
-        _RefusedError: it does not.
-    """
+    """Verify a ledger, and that it ends where it did when it was saved. Raises _RefusedError: it does not."""
     faults = verify(lines(session), keys, [told]).faults
     ends = session.execute(select(Account.id, Account.seq, Account.head)).all()
     if {tuple(end) for end in ends} != {(head.account, head.seq, head.hash) for head in told.heads}:

@@ -18,9 +18,7 @@ PATIENCE = 1.5
 class CachedProbe(Generic[T]):
     """Runs a check in a thread of its own, one at a time, so that checks that hang never pile up.
 
-    Args:
-        look: what is done; if it raises, nothing was seen.
-        kept: seconds for which its answer stands.
+    If `look` raises, nothing was seen. Its answer stands for `kept` seconds.
     """
 
     def __init__(self, look: Callable[[], T], *, kept: float = KEPT) -> None:

@@ -11,14 +11,14 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 if TYPE_CHECKING:
-    from privest_service.exports.lines import Heads
-    from privest_service.ledger.receipts import Receipt
     from privest_service.settings import Settings
+
+M = TypeVar("M", bound=BaseModel)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -99,13 +99,12 @@ def _serve(host: str, port: int) -> int:
     from privest_service.app import create_app  # noqa: PLC0415
     from privest_service.estimates.engine import Engine  # noqa: PLC0415
     from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
-    from privest_service.settings import Settings  # noqa: PLC0415
     from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
     from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
 
     # Threads that compute hand over ten times as soon as they would: everybody waits for the event loop.
     sys.setswitchinterval(0.0005)
-    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    settings = _settings()
     listening = _bound(host, port)
     _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
     _bring_up_to_date(settings)
@@ -183,18 +182,17 @@ def _bound(host: str, port: int) -> list[socket.socket]:
             opened.close()
         if error.errno == errno.EADDRINUSE:
             raise ValueError(
-                f"port {port} of {host} is in use: end what listens there, or choose another with --port"
+                f"Port {port} of {host} is in use. End what listens there, or choose another with --port."
             ) from None
-        raise ValueError(f"cannot listen on port {port} of {host}: {error.strerror or error}") from None
+        raise ValueError(f"Cannot listen on port {port} of {host}: {error.strerror or error}") from None
     return bound
 
 
 def _migrate() -> int:
     from privest_service.database import Database  # noqa: PLC0415
     from privest_service.database.migrate import migrate  # noqa: PLC0415
-    from privest_service.settings import Settings  # noqa: PLC0415
 
-    settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+    settings = _settings()
     database = Database(settings.migration_url or settings.url)
     migrate(database, settings.running_role)
     database.close()
@@ -203,27 +201,24 @@ def _migrate() -> int:
 
 def _backup(directory: Path) -> int:
     from privest_service.backup import backup  # noqa: PLC0415
-    from privest_service.settings import Settings  # noqa: PLC0415
 
-    datasets = backup(Settings(), directory)  # pyright: ignore[reportCallIssue] - from the environment
-    print(
-        f"the ledger and the rows of {_count(datasets, 'dataset')} are in {directory}; the key files are not"
-    )
+    datasets = backup(_settings(), directory)
+    print(f"The ledger and the rows of {_count(datasets, 'dataset')} are in {directory}.")
+    print("The key files are not in it. Keep a copy of them elsewhere.")
     return 0
 
 
 def _restore(directory: Path, keys: list[str]) -> int:
     from privest_service.backup import restore  # noqa: PLC0415
-    from privest_service.settings import Settings  # noqa: PLC0415
 
-    faults = restore(Settings(), directory, keys)  # pyright: ignore[reportCallIssue] - from the environment
+    faults = restore(_settings(), directory, keys)
     for fault in faults:
         print(fault)
     print(
-        "nothing was restored: this ledger does not verify"
+        "Nothing was restored, because this ledger does not verify. Try another backup."
         if faults
-        else "restored; every budget is charged in full and frozen, and no key opens anything: "
-        "docs/ledger.md says how it goes on"
+        else "Restored. Every budget is charged in full and frozen. Every key is revoked. "
+        "docs/ledger.md says what to do next."
     )
     return 1 if faults else 0
 
@@ -233,7 +228,7 @@ def _demo() -> int:
         from privest_service.demo.story import main as demo  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise ValueError(
-            f"the demo needs {missing.name}, which is not installed: pip install 'privest[demo]' brings it"
+            f"The demo needs {missing.name}, which is not installed: pip install 'privest[demo]'"
         ) from None
     return demo()
 
@@ -247,20 +242,23 @@ def _openapi() -> int:
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:
     from privest_service.exports.export import lines  # noqa: PLC0415
-    from privest_service.exports.lines import read  # noqa: PLC0415
+    from privest_service.exports.lines import Heads, read  # noqa: PLC0415
     from privest_service.exports.verify import verify  # noqa: PLC0415
+    from privest_service.ledger.receipts import Receipt  # noqa: PLC0415
 
-    published, receipts = list(map(_kept_heads, kept)), list(map(_shown_receipt, shown))
+    published = [_read(path, Heads, "signed heads") for path in kept]
+    receipts = [_read(path, Receipt, "a receipt") for path in shown]
     if export is not None:
         if not keys:
-            raise ValueError("an export is verified with --key, a public key that you noted earlier")
+            raise ValueError(
+                "An export is verified with a public key that you noted earlier. Give it with --key."
+            )
         with export.open() as file:
             report = verify(read(file), keys, published, receipts)
     else:
         from privest_service.database import Database  # noqa: PLC0415
-        from privest_service.settings import Settings  # noqa: PLC0415
 
-        settings = Settings()  # pyright: ignore[reportCallIssue] - from the environment
+        settings = _settings()
         database = Database(settings.url, signer=settings.signer)
         with database.read(snapshot=True) as session:
             report = verify(lines(session), [settings.signer.public_key, *keys], published, receipts)
@@ -279,19 +277,15 @@ def _count(number: int, one: str, more: str = "") -> str:
     return f"{number} {one if number == 1 else more or one + 's'}"
 
 
-def _kept_heads(path: Path) -> "Heads":
-    from privest_service.exports.lines import Heads  # noqa: PLC0415
-
+def _read(path: Path, model: type[M], what: str) -> M:
+    """A document from a file."""
     try:
-        return Heads.model_validate_json(path.read_bytes())
+        return model.model_validate_json(path.read_bytes())
     except ValueError:
-        raise ValueError(f"{path} holds no signed heads") from None
+        raise ValueError(f"{path} does not hold {what}. Name the file as it was downloaded.") from None
 
 
-def _shown_receipt(path: Path) -> "Receipt":
-    from privest_service.ledger.receipts import Receipt  # noqa: PLC0415
+def _settings() -> "Settings":
+    from privest_service.settings import Settings  # noqa: PLC0415
 
-    try:
-        return Receipt.model_validate_json(path.read_bytes())
-    except ValueError:
-        raise ValueError(f"{path} holds no receipt") from None
+    return Settings()  # pyright: ignore[reportCallIssue] - from the environment

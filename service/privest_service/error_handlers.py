@@ -40,7 +40,7 @@ def install(app: FastAPI) -> None:
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         if error.status_code == MethodNotAllowed.status:
             allowed = ", ".join(_methods(app, request.scope))
-            return MethodNotAllowed(f"it takes {allowed}", headers={"Allow": allowed}).response()
+            return MethodNotAllowed(f"Use one of {allowed}.", headers={"Allow": allowed}).response()
         if known := BY_STATUS.get(error.status_code):
             return known().response()
         return blank(error.status_code, dict(error.headers or {}))
@@ -57,7 +57,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RecursionError)
     async def too_deep(_: Request, __: Exception) -> JSONResponse:
-        return Invalid("the document is nested too deeply").response()
+        return Invalid("The document is nested too deeply. Send a flatter one.").response()
 
     app.add_middleware(_too_large)
     app.add_middleware(_unforeseen)

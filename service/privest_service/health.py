@@ -1,4 +1,4 @@
-"""What operators and their machines ask for: whether a replica lives and is ready, and what it counted."""
+"""Endpoints for operators and their machines: probes of a replica, and its metrics."""
 
 from typing import Annotated
 
@@ -47,14 +47,14 @@ counted = APIRouter(tags=["operations"], route_class=Route)
 
 @counted.get("/metrics", response_class=PlainTextResponse, responses=documented(Forbidden))
 def read_metrics(request: Request, caller: ReadDep) -> Response:
-    """What this replica counted, and the queue of all replicas, in the formats of Prometheus."""
+    """Counts of this replica, and the queue of all replicas, in the formats of Prometheus."""
     caller.must_be("admin")
     content, media_type = metrics.exposition(request.headers.get("accept", ""))
     return Response(content, media_type=media_type)
 
 
 def queue(database: Database) -> tuple[int, float] | None:
-    """How many jobs wait, and for how many seconds the oldest has; None if the database does not answer."""
+    """Count the waiting jobs and the oldest one's seconds; None if the database does not answer."""
     try:
         with database.read() as session:
             return jobs.queue(session)

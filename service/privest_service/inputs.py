@@ -1,4 +1,4 @@
-"""What everything that a caller sends has in common."""
+"""Shared types and checks of all that callers send."""
 
 import json
 from collections.abc import Callable
@@ -54,9 +54,7 @@ _MOST_FIELDS = 100
 def like(example: Any, *others: type) -> BeforeValidator:
     """Refuse what is no object by showing one that would do.
 
-    Args:
-        example: such an object.
-        others: types that are taken besides.
+    The other types are taken besides objects.
     """
 
     def seen(given: Any) -> Any:
@@ -68,13 +66,13 @@ def like(example: Any, *others: type) -> BeforeValidator:
 
 
 def limit_size(given: Any, most: int = _MOST_FIELDS) -> Any:
-    """What was given, unless it has more parts than that: each may be a fault, which takes its time.
+    """Return what was given, unless it has too many parts: to report on each of them would take long.
 
     Raises:
         ValueError: it has.
     """
     if isinstance(given, dict | list) and len(cast("list[Any]", given)) > most:
-        raise ValueError(f"more than {most} are not taken here")
+        raise ValueError(f"must have at most {most} parts")
     return given
 
 
@@ -98,20 +96,14 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def from_json(text: str | bytes) -> Any:
-    """What a JSON document says.
-
-    Raises:
-        ValueError: it is none, or names a field twice.
-    """
+    """Read a JSON document. Raises ValueError: it is none, or names a field twice."""
     return json.loads(text, object_pairs_hook=_once)
 
 
 def parsed(text: str | bytes, location: str | None = None) -> Any:
-    """What a JSON document within a request says.
+    """Read a JSON document within a request.
 
-    Args:
-        text: of the document.
-        location: field that holds it.
+    The location is the field that holds the document.
 
     Raises:
         Invalid: it is none.
@@ -156,10 +148,7 @@ def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
 def add_schemas(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
     """Put models among the schemas of the interface that no endpoint declares, but documents refer to.
 
-    Args:
-        app: whose interface.
-        models: by their names.
-        suffix: of the names of their parts, as FastAPI has it for those of requests.
+    The suffix is added to the names of their parts, as FastAPI does for requests.
     """
     plain = app.openapi
 

@@ -1,4 +1,4 @@
-"""What one caller, and all callers together, may hold of this process at a time: the one list, the one count.
+"""Limits on what one caller, and all callers together, may hold of this process at a time.
 
 Whoever is beyond its own share is told 429, whoever comes when all shares together are taken 503, both with
 `Retry-After`. The administrator, who may have to stop others, is counted and never refused.
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Limit:
-    """How much of something may be held at a time.
+    """A limit on how much of something may be held at a time.
 
     Attributes:
         what: it is, as whoever is refused reads it.
@@ -127,11 +127,11 @@ class Limiter:
             if who != "admin":
                 if self._held[mine] + amount > limit.each:
                     return TooManyRequests(
-                        f"too many {limit.what} of yours; try again when some are over",
+                        f"You have too many {limit.what}. Try again when some have ended.",
                         headers={"Retry-After": "1"},
                     )
                 if self._held[everybodys] + amount > limit.all:
-                    return Unavailable(f"too many {limit.what}; try again later", retry_after=5)
+                    return Unavailable(f"There are too many {limit.what}. Try again later.", retry_after=5)
             self._held[mine] += amount
             self._held[everybodys] += amount
         return None
@@ -151,9 +151,7 @@ class Limiter:
     def on_behalf_of(self, who: str, body: int = 0) -> Generator[None]:
         """Have what is done here, and all that it starts, take its turns among this caller's threads.
 
-        Args:
-            who: the caller.
-            body: bytes that it sends. Long documents are worked on one at a time: they keep the interpreter.
+        Long bodies are worked on one at a time, because that keeps the interpreter busy.
         """
         long = body >= LONG
         name = f"{who} long" if long else who

@@ -6,7 +6,7 @@ from fastapi import Depends, Request
 
 
 def running(part: type[object]) -> Any:
-    """What has FastAPI hand the running part of a type to an endpoint, in an annotation."""
+    """Return the annotation by which FastAPI hands the running part of a type to an endpoint."""
 
     async def found(request: Request) -> object:
         return request.app.state.parts[part]

@@ -14,7 +14,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Fault(BaseModel):
-    """Where a request or an upload is wrong, and which rule it breaks; never a value."""
+    """The place where a request or an upload is wrong, and the rule that it breaks; never a value."""
 
     location: str | None = Field(default=None, description="field of the request")
     record: int | None = Field(default=None, description="index of the record in an upload, from 0")
@@ -85,7 +85,7 @@ class Forbidden(Problem):
 class NotFound(Problem):
     """No such thing, or somebody else's."""
 
-    slug, status, title = "not-found", HTTPStatus.NOT_FOUND, "There is no such thing"
+    slug, status, title = "not-found", HTTPStatus.NOT_FOUND, "Not found, or not visible to this key"
 
 
 class IdempotencyKeyMissing(Problem):
@@ -116,7 +116,7 @@ class DatasetInvalid(Problem):
 
 
 class BudgetExceeded(Problem):
-    """What was asked costs more than is left."""
+    """The request costs more than is left of a budget."""
 
     slug, status, title = "budget-exceeded", HTTPStatus.CONFLICT, "The privacy budget does not cover this"
 
@@ -130,7 +130,7 @@ class AccountFrozen(Problem):
 class WindowReplaced(Problem):
     """A new window was asked for in place of one that is not the present one, or no more."""
 
-    slug, status, title = "window-replaced", HTTPStatus.CONFLICT, "Another window is the present one"
+    slug, status, title = "window-replaced", HTTPStatus.CONFLICT, "Another window is in force"
 
 
 class MethodNotAllowed(Problem):
@@ -163,7 +163,11 @@ class TooManyRequests(Problem):
 class Unavailable(Problem):
     """The service cannot answer now. It may in some seconds."""
 
-    slug, status, title = "unavailable", HTTPStatus.SERVICE_UNAVAILABLE, "Not possible at the moment"
+    slug, status, title = (
+        "unavailable",
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "The service cannot do this at the moment",
+    )
 
     def __init__(self, detail: str | None = None, *, retry_after: int | None = None) -> None:
         super().__init__(detail, headers={"Retry-After": str(retry_after)} if retry_after else None)
@@ -177,9 +181,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def full_disk(error: Exception) -> Unavailable | None:
-    """What is answered if the disk of the data is full; None if it is another error."""
+    """Return the problem for a full disk; None if it is another error."""
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Unavailable("there is no room on the disk at present; nothing was stored")
+        return Unavailable("The disk is full at present. Nothing was stored. Try again later.")
     return None
 
 
@@ -197,7 +201,7 @@ BY_STATUS: dict[int, type[Problem]] = {
 
 
 def by_status(status: int) -> Problem:
-    """What the framework found wrong before any of this service's own code did."""
+    """Return the problem for a status that the framework answers with."""
     return BY_STATUS.get(status, Invalid)()
 
 

@@ -1,4 +1,4 @@
-"""Where the service stands: below a path, and behind proxies whose word about callers counts."""
+"""Middleware for a service below a path, or behind proxies whose word about callers counts."""
 
 from collections.abc import Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address
@@ -19,10 +19,8 @@ LONGEST_HEAD = 2**16
 def seen_from_outside(app: ASGIApp, root_path: str, proxies: Sequence[Network]) -> ASGIApp:
     """The application with addresses as its callers know them.
 
-    Args:
-        app: itself.
-        root_path: below which callers find it, whether or not a proxy takes that off.
-        proxies: whose X-Forwarded-For, -Proto and -Host are believed.
+    Callers find it below the root path, whether or not a proxy takes that off. X-Forwarded-For, -Proto and
+    -Host are believed of the proxies alone.
     """
     forwarded = ProxyHeadersMiddleware(app, list(map(str, proxies)))  # pyright: ignore[reportArgumentType]
 
@@ -73,5 +71,5 @@ def _refusal(scope: Scope) -> Response | None:
     if "content-length" in headers and "transfer-encoding" in headers:
         return blank(400, {"Connection": "close"})
     if headers.get("content-encoding", "identity") != "identity":
-        return UnsupportedMediaType("send it without Content-Encoding").response()
+        return UnsupportedMediaType("Send the body without Content-Encoding.").response()
     return None

@@ -32,11 +32,8 @@ log = structlog.get_logger()
 class Readiness:
     """Looks at all parts at once.
 
-    Args:
-        database: that must take writes.
-        revision: of its tables, for which this code is made.
-        store: that must take writes.
-        engine: that must be able to run jobs.
+    Database and store must take writes, the database's tables must be of this revision, and the engine must
+    be able to run jobs.
     """
 
     def __init__(self, database: Database, revision: str, store: Store, engine: Engine) -> None:
@@ -49,7 +46,7 @@ class Readiness:
         self._told: str | None = None
 
     async def fault(self) -> str | None:
-        """What is wrong, in two seconds at most; changes are logged, as probes show nobody what they hear."""
+        """Tell what is wrong, in two seconds at most. Changes are logged."""
         fault = _ENDING if self._engine.draining else await self._of_disks() or self._of_workers()
         if fault != self._told:
             log.warning("not ready", why=fault) if fault else log.info("ready again")

@@ -22,90 +22,67 @@ Algorithm = Literal[
 ]
 """Signature algorithms of tokens. Only those where the party that verifies cannot sign are listed."""
 
-_SCHEDULER = re.compile(r"dask(\+tls)?://([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}")
+_HOST_AND_PORT = r"([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}"
 
 
-def _engine(name: str) -> str:
-    """The name of an engine that can be had.
+def _matching(pattern: str, rule: str) -> AfterValidator:
+    """Refuse a text that does not match a pattern as a whole, with the rule that it breaks."""
 
-    Raises:
-        ValueError: it cannot.
-    """
-    if name == "local":
-        return name
-    if not _SCHEDULER.fullmatch(name):
-        raise ValueError("must be local, dask://host:port or dask+tls://host:port")
-    if find_spec("distributed") is None:
-        raise ValueError("Dask is not installed; it comes with pip install 'privest[dask]'")
-    return name
+    def checked(given: str) -> str:
+        if not re.fullmatch(pattern, given, re.ASCII):
+            raise ValueError(rule)
+        return given
+
+    return AfterValidator(checked)
+
+
+def _installed(engine: str) -> str:
+    """The name of an engine, unless its library is missing."""
+    if engine != "local" and find_spec("distributed") is None:
+        raise ValueError("needs Dask, which is not installed: pip install 'privest[dask]' installs it")
+    return engine
 
 
 def _database(url: str) -> str:
-    """The address of a database.
-
-    Raises:
-        ValueError: it is none, or an @ cuts its password in two: errors would tell the rest as the host.
-    """
+    """The address of a database. After a bare @ in a password, errors would tell the rest as the host."""
     try:
         found = make_url(url or "sqlite://")
     except (ArgumentError, ValueError):
         found = None
     if found is None or (found.host and "@" in f"{found.host}{found.database}"):
-        raise ValueError("must be like postgresql://user:password@host/name, an @ in the password as %40")
+        raise ValueError(
+            "must look like postgresql://user:password@host/name, with %40 for an @ in the password"
+        )
     return url
 
 
-def _address(given: str) -> str:
-    """An address to listen on.
-
-    Raises:
-        ValueError: it is none.
-    """
-    if given and not re.fullmatch(r"([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}", given):
-        raise ValueError("must be host:port, as 127.0.0.1:9464")
-    return given
-
-
-def _prefix(path: str) -> str:
-    """A path that is none of the service's own.
-
-    Raises:
-        ValueError: it could be taken for one, or is no path.
-    """
-    if not re.fullmatch(r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*", path, re.ASCII):
-        raise ValueError(
-            "must be like /privest, with no slash at its end, and not begin with /v1 or /dashboard"
-        )
-    return path
-
-
 def _parts(listed: object) -> object:
-    """What stands between commas."""
+    """Split a text at its commas."""
     return [part.strip() for part in listed.split(",") if part.strip()] if isinstance(listed, str) else listed
 
 
 def _rate(limit: str) -> str:
-    """A number of requests in some time.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A number of requests in some time."""
     try:
         parse(limit)
     except ValueError:
-        raise ValueError("must be like 600/minute or 10/second") from None
+        raise ValueError("must look like 600/minute or 10/second") from None
     return limit
 
 
-def _key_set(place: str) -> str:
-    """Where keys are to be had without anybody in between.
-
-    Raises:
-        ValueError: somebody could be.
-    """
-    if "://" in place and not re.match(r"https://|http://(127\.0\.0\.1|localhost|\[::1\])[:/]", place):
-        raise ValueError("must be a file, or an https address")
-    return place
+_Engine = _matching(
+    rf"local|dask(\+tls)?://{_HOST_AND_PORT}", "must be local, dask://host:port or dask+tls://host:port"
+)
+_Address = _matching(f"({_HOST_AND_PORT})?", "must be a host and a port, such as 127.0.0.1:9464")
+_Prefix = _matching(
+    r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*",
+    "must look like /privest, with no slash at its end, and must not begin with /v1 or /dashboard",
+)
+_KeySet = _matching(
+    r"(?s)(?!.*://).*|https://.*|http://(127\.0\.0\.1|localhost|\[::1\])[:/].*",
+    "must be a file or an https address",
+)
+"""An address is only allowed where nobody in between can exchange the keys."""
 
 
 class Settings(BaseSettings):
@@ -137,7 +114,7 @@ class Settings(BaseSettings):
     signing_key_file: Path | None = None
     """Ed25519 private key in PEM that signs receipts; made in the data directory on SQLite, else required."""
 
-    engine: Annotated[str, AfterValidator(_engine)] = "local"
+    engine: Annotated[str, _Engine, AfterValidator(_installed)] = "local"
     """What runs the jobs: worker processes of this machine, or the Dask cluster of a scheduler."""
 
     workers: Annotated[int, Field(ge=1, le=256)] = max(1, (os.cpu_count() or 1))
@@ -170,10 +147,10 @@ class Settings(BaseSettings):
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused; a quarter of them one caller's."""
 
-    metrics_address: Annotated[str, AfterValidator(_address)] = ""
+    metrics_address: Annotated[str, _Address] = ""
     """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""
 
-    root_path: Annotated[str, AfterValidator(_prefix)] = ""
+    root_path: Annotated[str, _Prefix] = ""
     """Path below which callers find the service; default: none."""
 
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_parts)] = ()
@@ -188,7 +165,7 @@ class Settings(BaseSettings):
     token_issuer: str = ""
     """Issuer (`iss`) whose tokens are accepted besides keys; default: none."""
 
-    token_keys: Annotated[str, AfterValidator(_key_set)] = ""
+    token_keys: Annotated[str, _KeySet] = ""
     """Address (https) or file of that issuer's key set."""
 
     token_audience: str = "privest"  # noqa: S105 - no password
@@ -206,7 +183,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _issuer_has_keys(self) -> "Settings":
         if bool(self.token_issuer) != bool(self.token_keys):
-            raise ValueError("PRIVEST_TOKEN_ISSUER and PRIVEST_TOKEN_KEYS go together")
+            raise ValueError("PRIVEST_TOKEN_ISSUER and PRIVEST_TOKEN_KEYS go together: set both or neither")
         return self
 
     @property
@@ -216,7 +193,7 @@ class Settings(BaseSettings):
 
     @property
     def running_role(self) -> str | None:
-        """What `privest migrate` grants the service's tables to; None where one role does both."""
+        """The role to which `privest migrate` grants the service's tables; None where one role does both."""
         running = make_url(self.url).username
         return running if self.migration_url and make_url(self.migration_url).username != running else None
 
@@ -229,12 +206,14 @@ class Settings(BaseSettings):
         """
         content = self._key_file(self.secret_file, "secret", lambda: secrets.token_bytes(32)).read_bytes()
         if len(content) < 32:
-            raise ValueError("PRIVEST_SECRET_FILE must hold at least 32 bytes")
+            raise ValueError(
+                "PRIVEST_SECRET_FILE must hold at least 32 bytes. Make one with `head -c 32 /dev/urandom`."
+            )
         return content
 
     @cached_property
     def signer(self) -> Signer:
-        """What signs entries, receipts and heads; its key is made on first use where that is allowed.
+        """The signer of entries, receipts and heads. Its key is made on first use where that is allowed.
 
         Raises:
             ValueError: the key is missing or of another kind.
@@ -245,10 +224,14 @@ class Settings(BaseSettings):
         """The file that was given, or one of the service's own in the data directory."""
         if given is not None:
             if not given.is_file():
-                raise ValueError(f"PRIVEST_{name.upper()}_FILE does not name a file")
+                raise ValueError(
+                    f"PRIVEST_{name.upper()}_FILE does not name a file. Set it to the path of one."
+                )
             return given
         if not self.url.startswith("sqlite"):
-            raise ValueError(f"set PRIVEST_{name.upper()}_FILE: replicas on PostgreSQL must share it")
+            raise ValueError(
+                f"Set PRIVEST_{name.upper()}_FILE. All replicas on PostgreSQL need the same file."
+            )
         path = self.data_dir / name
         _make_private_file(path, make)
         return path

@@ -17,9 +17,6 @@ from sqlalchemy.orm import Session
 class Signer:
     """Signs entries and receipts with the service's own key.
 
-    Args:
-        pem: an Ed25519 private key.
-
     Raises:
         ValueError: there is no such key in it.
     """
@@ -27,7 +24,9 @@ class Signer:
     def __init__(self, pem: bytes) -> None:
         key = load_pem_private_key(pem, password=None)
         if not isinstance(key, Ed25519PrivateKey):
-            raise ValueError("PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM")
+            raise ValueError(
+                "PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM. See docs/operations.md."
+            )
         self._key = key
         self.public_key = base64.b64encode(key.public_key().public_bytes_raw()).decode()
         self.id = key_id(self.public_key)

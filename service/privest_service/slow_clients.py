@@ -18,9 +18,7 @@ class PacedProtocol(H11Protocol):
 
     uvicorn itself waits for ever for the rest of a head or a body, and for somebody to take an answer.
 
-    Args:
-        patience: seconds between two looks at a connection.
-        of_uvicorn: all that uvicorn gives its protocols.
+    A connection is looked at every `patience` seconds.
     """
 
     def __init__(self, patience: float, **of_uvicorn: Any) -> None:
@@ -50,7 +48,7 @@ class PacedProtocol(H11Protocol):
         super().resume_writing()
 
     def _waits_for(self, left: int) -> str | None:
-        """What only the client can do now; None where it is our turn, or nobody's."""
+        """Name what only the client can do now; None where it is our turn, or nobody's."""
         if left or self.transport.is_closing():
             return "answer"
         if self.conn.their_state is h11.SEND_BODY:

@@ -1,4 +1,4 @@
-"""What is wrong with an upload, told by record index, field and rule; never by value."""
+"""Refusals of uploads, told by record index, field and rule; never by value."""
 
 from privest_service.problems import Fault
 

@@ -217,7 +217,7 @@ def test_what_is_no_whole_backup_of_this_service_is_refused(
     site.move(new_database("sqlite"), "second")
     manifest = (backup / "backup.json").read_text()
     (backup / "backup.json").unlink()
-    assert "no whole backup" in refused(site, "restore", backup)
+    assert "does not hold a whole backup" in refused(site, "restore", backup)
     (backup / "backup.json").write_text(manifest)
     (tmp_path / "secret").write_bytes(b"another".ljust(32))
     assert "PRIVEST_SECRET_FILE" in refused(site, "restore", backup)
@@ -226,7 +226,7 @@ def test_what_is_no_whole_backup_of_this_service_is_refused(
     (tmp_path / "signing.pem").write_bytes(private_key_pem())
     status, words = site.privest("restore", backup)
     assert (status, "a key that was not given" in words) == (1, True)
-    assert "the end is needed" in refused(site, "restore", backup, "--key", first_key)
+    assert "Give the end of each other one" in refused(site, "restore", backup, "--key", first_key)
     first_key += f"={now().isoformat()}"
     whole = (backup / "ledger.db").read_bytes()
     shutil.copy(earlier / "ledger.db", backup)

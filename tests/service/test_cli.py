@@ -87,7 +87,7 @@ def test_a_port_in_use_is_told_before_anything_is_begun(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert (
         done.stderr
-        == f"port {port} of 127.0.0.1 is in use: end what listens there, or choose another with --port\n"
+        == f"Port {port} of 127.0.0.1 is in use. End what listens there, or choose another with --port.\n"
     )
     assert not (tmp_path / "data").exists()
 
@@ -98,7 +98,7 @@ def test_an_address_of_nobody_is_told(
     monkeypatch.setenv("PRIVEST_ADMIN_KEY", "x" * 16)
     monkeypatch.setenv("PRIVEST_DATA_DIR", str(tmp_path / "data"))
     assert main(["serve", "--host", "192.0.2.1"]) == 2
-    assert "cannot listen on port 8000 of 192.0.2.1" in capsys.readouterr().err
+    assert "Cannot listen on port 8000 of 192.0.2.1" in capsys.readouterr().err
     monkeypatch.delenv("PRIVEST_ADMIN_KEY")
     assert main(["serve"]) == 2
     assert capsys.readouterr().err == "PRIVEST_ADMIN_KEY is missing\n"

@@ -70,7 +70,11 @@ WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
         [("dataset.id", "must be a text"), ("rank", "must be a whole number")],
     ),
     ("robust-pca", ASK | {"dataset": [{"id": 5}], "rank": 2}, [("dataset.0.id", "must be a text")]),
-    ("robust-pca", ASK | {"dataset": [{"id": "a"}] * 2, "rank": 2}, [("dataset", "names a dataset twice")]),
+    (
+        "robust-pca",
+        ASK | {"dataset": [{"id": "a"}] * 2, "rank": 2},
+        [("dataset", "must name each dataset once")],
+    ),
     ("robust-pca", ASK | {"privacy": 1, "rank": 2}, [("privacy", 'must look like {"epsilon": 0.5}')]),
     ("robust-pca", ASK | {"privacy": {"epsilon": 0}, "rank": 2}, [("privacy.epsilon", "must be above 0")]),
     (

@@ -42,7 +42,7 @@ def _database(url: SecretStr) -> SecretStr:
         raise ValueError("must be the URL of a database") from None
     if backend == "sqlite":
         raise ValueError(
-            "SQLite is a file of this machine: export it, and register a connection of kind files"
+            "must not be SQLite, which is a file: export its tables and register a connection of kind files"
         )
     return url
 

@@ -25,13 +25,11 @@ def _cipher(secret: bytes) -> Fernet:
 
 
 def register(session: Session, connection: NewConnection, secret: bytes) -> ConnectionView:
-    """Keep a connection, encrypted whole.
-
-    Raises:
-        Invalid: there is one of this name.
-    """
+    """Keep a connection, encrypted whole. Raises Invalid: there is one of this name."""
     if session.get(Connection, connection.name) is not None:
-        raise Invalid("there is a connection of this name")
+        raise Invalid(
+            "There is a connection of this name already. Choose another name, or delete that one first."
+        )
     sealed = _cipher(secret).encrypt(connection.model_dump_json().encode()).decode()
     session.add(Connection(name=connection.name, kind=connection.kind, sealed=sealed))
     return ConnectionView(name=connection.name, kind=connection.kind, owners=[])
@@ -44,11 +42,7 @@ def visible(
 
     An administrator sees all, with their owners, and an owner its own.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        limit: of how many.
-        after: the last name of an earlier list.
+    At most `limit` of them follow the name `after`.
     """
     is_admin = principal.role == "admin"
     chosen = select(Connection.name, Connection.kind).where(Connection.name > after)
@@ -107,7 +101,7 @@ def withdraw(session: Session, name: str, owner_id: str) -> None:
 
 
 def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[NewConnection, str]:
-    """What an owner's handle names: the connection, and the path behind it.
+    """Find the connection and the path that an owner's handle names.
 
     Raises:
         NotFound: no connection of this name was assigned to this owner, whether or not there is one.
@@ -125,7 +119,7 @@ def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[N
         connection = NEW_CONNECTION.validate_json(_cipher(secret).decrypt(sealed.encode()))
     except InvalidToken:
         raise Unavailable(
-            "this connection cannot be opened; the administrator must register it anew"
+            "This connection cannot be opened. Ask the administrator to register it again."
         ) from None
     if connection.name != name:  # somebody exchanged them in the database
         raise NotFound

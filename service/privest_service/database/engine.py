@@ -94,7 +94,9 @@ class Database:
         self.is_sqlite = parsed.get_backend_name() == "sqlite"
         if self.is_sqlite:
             if not parsed.database or parsed.database == ":memory:":
-                raise ValueError("SQLite must be a file: jobs and requests use several connections")
+                raise ValueError(
+                    "SQLite needs a file, because several connections use it. Name one in the URL."
+                )
             Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
             wait = _FILE_SECONDS if patience is None else patience / 2
             self._writer = _sqlite(url, "BEGIN IMMEDIATE", 1, wait, wait)
@@ -124,7 +126,7 @@ class Database:
             # Each statement sees what is committed then, in a transaction or not: no round trips for those.
             self._reader = self._writer.execution_options(isolation_level="AUTOCOMMIT")
         else:
-            raise ValueError("the database must be SQLite or PostgreSQL")
+            raise ValueError("The database must be SQLite or PostgreSQL. Change PRIVEST_DATABASE_URL.")
         self._single = self._reader.execution_options(**{_SINGLE: True})
 
     @property
@@ -153,7 +155,7 @@ class Database:
                 act()
 
     def run(self, work: Callable[[Session], T]) -> T:
-        """What `work` makes of a transaction that may write; begun anew where others were in its way.
+        """Call `work` in a transaction that may write. It is begun anew where others were in its way.
 
         Deadlocks, lock timeouts and rows that others were first to write are no faults of a request: the
         transaction is rolled back whole, so that nothing is done twice.
@@ -175,7 +177,7 @@ class Database:
 
     @contextmanager
     def read(self, *, snapshot: bool = False) -> Iterator[Session]:
-        """What only reads; as a snapshot, all of it is of one moment.
+        """Open a transaction that only reads. As a snapshot, all that it reads is of one moment.
 
         On SQLite it always is.
 
@@ -227,13 +229,15 @@ def _told() -> Iterator[None]:
     try:
         yield
     except PoolTimeoutError:
-        raise DatabaseUnavailable("all connections to the database are in use", retry_after=5) from None
+        raise DatabaseUnavailable(
+            "All connections to the database are in use. Try again in a few seconds.", retry_after=5
+        ) from None
     except (IntegrityError, StaleDataError) as error:
         if not _in_the_way(error):
             raise
         log.warning("others were in the way", error=type(error).__name__)
         raise DatabaseUnavailable(
-            "others write the same at the moment; nothing was written", retry_after=1
+            "Other requests are changing the same data. Nothing was written. Try again.", retry_after=1
         ) from error
     except (OperationalError, InterfaceError, InternalError) as error:
         code = getattr(error.orig, "sqlite_errorcode", None)
@@ -244,9 +248,11 @@ def _told() -> Iterator[None]:
             raise
         log.warning("database unavailable", error=type(error.orig).__name__, state=state)
         if code == sqlite3.SQLITE_FULL or state == _FULL:
-            raise DatabaseUnavailable("the disk of the database is full; nothing was written") from error
+            raise DatabaseUnavailable(
+                "The disk of the database is full. Nothing was written. Ask the operator."
+            ) from error
         raise DatabaseUnavailable(
-            "the database does not answer; what has an Idempotency-Key can be sent again under it",
+            "The database does not answer. Try again; use the same Idempotency-Key if the request has one.",
             retry_after=5,
         ) from error
 

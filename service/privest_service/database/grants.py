@@ -1,4 +1,4 @@
-"""What the role that runs the service may do with the tables that another role made."""
+"""Grants: rights of the role that runs the service, on tables that another role made."""
 
 from sqlalchemy import Connection, text
 
@@ -42,9 +42,7 @@ def grant(connection: Connection, role: str) -> None:
     What triggers refuse is not granted either, so that nobody who has the role's password changes or deletes
     an entry: triggers can be switched off by the tables' owner, which the role is not.
 
-    Args:
-        connection: of the role that owns the tables, in a transaction.
-        role: that the service runs under.
+    The connection is in a transaction, and of the role that owns the tables.
     """
     import_all()
     ours = {"ours": [*Base.metadata.tables, "alembic_version"]}

@@ -13,9 +13,9 @@ from sqlalchemy.exc import ProgrammingError
 from privest_service.database.engine import Database
 
 _REASONS = {
-    "42501": "the database's tables are not those of this version, and its role may not make them: "
-    "run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md tells",
-    "42704": "there is no such role as PRIVEST_DATABASE_URL names: make it first",
+    "42501": "The database's tables are not those of this version, and its role may not make them. "
+    "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md describes.",
+    "42704": "The role that PRIVEST_DATABASE_URL names does not exist. Create it first.",
 }
 """What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
 
@@ -58,9 +58,8 @@ def is_current(database: Database) -> bool:
 def migrate(database: Database, role: str | None = None) -> None:
     """Upgrade to the newest revision, under a lock (see migrations/env.py).
 
-    Args:
-        database: as the role that owns the tables.
-        role: that the service runs under, if it is another one: it is granted what the service does.
+    The database is opened by the role that owns the tables. Another role, if named, is granted what the
+    service does.
 
     Raises:
         ValueError: the database's role may not make tables, or there is no such other role.

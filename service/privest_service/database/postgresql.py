@@ -44,7 +44,7 @@ def _hosts(url: URL) -> list[str]:
 
 
 def _is_local(host: str) -> bool:
-    """Whether it is a socket's directory, or a name or address of this machine alone."""
+    """Whether a host is a socket's directory, or a name or address of this machine alone."""
     if not host or host[0] in "/@":
         return True
     name = host.rpartition(":")[0] if host.count(":") == 1 else host

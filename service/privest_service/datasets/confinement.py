@@ -32,7 +32,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much some work may take, whatever becomes of whoever waits for it.
+    """Limits of some confined work. They hold even if nobody waits for it any more.
 
     Attributes:
         seconds: of computing, on each processor.
@@ -44,7 +44,7 @@ class Bounds:
 
 
 def confined(folder: Path, work: Callable[[], bytes], bounds: Bounds, leaves: str) -> bytes:
-    """What some work tells that is done in a child of this process, within `folder`.
+    """Do some work in a child of this process, within `folder`, and return what it tells.
 
     The child has no environment and ends with this process. It has one open file, to tell on, beside the
     standard streams, which lead nowhere in a worker.
@@ -79,10 +79,9 @@ def confined(folder: Path, work: Callable[[], bytes], bounds: Bounds, leaves: st
 
 
 def missing(folder: Path) -> list[str]:
-    """What of the confinement this machine does not offer: `landlock`, `seccomp`, `user`.
+    """Name the parts of the confinement that this machine lacks: `landlock`, `seccomp`, `user`.
 
-    Args:
-        folder: in which work will be done.
+    Work would be done in this folder.
     """
     with TemporaryDirectory(dir=folder) as tried:
         found = {

@@ -1,4 +1,4 @@
-"""What endpoints ask for: where rows are, and who registers datasets."""
+"""Dependencies of endpoints: the store of rows, and the registrar of datasets."""
 
 from typing import Annotated
 

@@ -76,7 +76,9 @@ def format_of(file: UploadFile) -> Format:
     form = _FORMATS.get(_media_type(file.content_type)) or format_of_name(file.filename or "")
     if form is None:
         known = ", ".join(get_args(Format))
-        raise UnsupportedMediaType(f"upload {known}, with that ending or its content type")
+        raise UnsupportedMediaType(
+            f"Upload one of {known}, named by the file's ending or by its content type."
+        )
     return form
 
 
@@ -155,11 +157,7 @@ async def _uploaded(request: Request, owner_id: str, registrar: Registrar, large
 
 
 async def _short(request: Request, limit: int) -> bytes:
-    """A body that holds no rows.
-
-    Raises:
-        TooLarge: it is longer than such a body may be.
-    """
+    """A body that holds no rows. Raises TooLarge: it is longer than such a body may be."""
     body = bytearray()
     async for piece in request.stream():
         body += piece
@@ -248,7 +246,7 @@ def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, database: Database
 
 
 def cap_of(session: Session, dataset: Dataset, body: NewCap) -> Limits:
-    """In the composition of the owner's budget.
+    """The limits of a cap, in the composition of the owner's budget.
 
     Raises:
         Invalid: there is no room for any query in it.

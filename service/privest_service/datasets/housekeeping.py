@@ -1,4 +1,4 @@
-"""What is removed now and then: rows that no dataset has, and datasets that came with one question."""
+"""Housekeeping: removes rows that no dataset has, and datasets that came with one question."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""How the raw records of a file become the records of a dataset."""
+"""The import specification: it says how raw records of a file become records of a dataset."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from privest_service.datasets.readers import Layout
 
 @dataclass(frozen=True)
 class ImportSpec:
-    """What a schema says of files.
+    """A schema's rules for the files that are uploaded under it.
 
     Attributes:
         layout: of raw records.

@@ -71,16 +71,18 @@ def ingest(
     except RefusedUploadError:
         raise
     except MemoryError:
-        raise refusal("needs more memory to be read than is allowed: upload smaller blocks") from None
+        raise refusal(
+            "needs more memory to be read than is allowed: upload a file with smaller blocks"
+        ) from None
     except Exception as error:
         if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno in _OF_THE_DISK):
             raise
         # Whatever a reader's library met in a hostile file: its own words may quote what is in it.
-        raise refusal(f"not a whole {form} file") from None
+        raise refusal(f"is not a whole {form} file") from None
     finally:
         loose.unlink(missing_ok=True)
     if n < LEAST_RECORDS:
-        raise refusal(f"a dataset has at least {LEAST_RECORDS} records")
+        raise refusal(f"must have at least {LEAST_RECORDS} records")
     mark.update(f"\0{rows}".encode())
     return Ingested(n, mark.hexdigest())
 
@@ -110,7 +112,7 @@ def _write(blocks: Iterator[Array], target: Path, record: tuple[int, ...], limit
         for block in blocks:
             content = np.ascontiguousarray(block).tobytes()
             if file.tell() + len(content) > limit:
-                raise refusal(f"the records must take at most {limit} bytes, 8 for each number")
+                raise refusal(f"must take at most {limit} bytes, 8 for each number")
             file.write(content)
             n += len(block)
         file.seek(0)
@@ -200,7 +202,7 @@ def _note(
 
 
 def _field(record: Array, intake: ImportSpec) -> str | None:
-    """Where a raw record is not a number or of no category, if it is a single place that is at fault."""
+    """Name the entry of a raw record that is not a number or of no category, if it is a single one."""
     layout = intake.layout
     if record.shape != layout.raw:
         return None

@@ -36,7 +36,7 @@ _LOADED = (
 
 
 class _Answer(BaseModel):
-    """What the parser tells, on a pipe, as JSON: objects from there would be code that runs here."""
+    """The parser's answer, which comes as JSON on a pipe: pickled objects from there could run code here."""
 
     n: int = 0
     digest: str = ""
@@ -58,13 +58,8 @@ def parse(
 ) -> Ingested:
     """Validate the upload in a folder and leave its rows beside it; for a worker, which does not read it.
 
-    Args:
-        folder: of this upload alone.
-        form: the upload's format.
-        intake: what the schema says of it.
-        limit: bytes that the rows may take.
-        seconds: that it may compute, on each processor.
-        ordered: whether the records stand in an order of the file's own (see `ingest`).
+    The arguments are those of `ingest`, but for the folder, which is this upload's alone, and the seconds
+    that it may compute on each processor.
 
     Raises:
         RefusedUploadError: with the first faults, by record.

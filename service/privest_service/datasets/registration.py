@@ -1,4 +1,4 @@
-"""How rows become a dataset: copied from their source, checked in a worker, put in their place."""
+"""Registration: rows are copied from their source, checked in a worker and stored as a dataset."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ from privest_service.workers.service import Workers
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a source says of the file that it filled.
+    """A source's report on the file that it filled.
 
     Attributes:
         form: the file's format.
@@ -60,10 +60,7 @@ Source = Callable[[Path], Awaitable[Arrived]]
 def uploaded(upload: BinaryIO, form: Format, sha256: str | None = None) -> Source:
     """A file that came with the request.
 
-    Args:
-        upload: the file.
-        form: its format.
-        sha256: that the caller says it has, in hexadecimal digits.
+    If the caller says its SHA-256, in hexadecimal digits, that is checked.
     """
 
     async def spool(target: Path) -> Arrived:
@@ -113,8 +110,7 @@ class Registrar:
         workers: that fetch and check rows.
         secret: of the service, which keys the fingerprints.
         data_dir: of the service, which is never a source.
-        max_dataset_bytes: of one dataset.
-        max_owner_bytes: of all datasets of an owner.
+        max_dataset_bytes, max_owner_bytes: as the settings of these names.
         timeout: seconds that checking one dataset may take.
     """
 
@@ -141,7 +137,7 @@ class Registrar:
             yield
 
     def behind(self, connection: NewConnection, path: str) -> Source:
-        """What lies behind a connection."""
+        """Return a source that copies what a path behind a connection names."""
 
         async def copy(target: Path) -> Arrived:
             limit, data_dir = self.max_dataset_bytes, str(self.data_dir.resolve())
@@ -197,7 +193,9 @@ class Registrar:
         except RefusedUploadError as refused:
             raise DatasetInvalid(faults=refused.faults) from None
         except OSError:
-            raise Unavailable("there is no room for this at present; nothing was stored") from None
+            raise Unavailable(
+                "There is no room for this at present. Nothing was stored. Try again later."
+            ) from None
         finally:
             # With what a worker left that was stopped, or a parser: also if the caller went away.
             with CancelScope(shield=True):
@@ -259,13 +257,15 @@ class Registrar:
         with self.database.read() as session:
             of = session.get(Dataset, rows_of)
             if of is None or of.owner_id != owner_id or of.ephemeral:
-                raise Invalid(faults=[Fault(location="rows_of", rule="is not the id of a dataset of yours")])
+                raise Invalid(faults=[Fault(location="rows_of", rule="must be the id of a dataset of yours")])
             return of.lineage
 
     def _require_room(self, owner_id: str, size: int) -> None:
         most = self.max_owner_bytes
         if self.store.bytes_of(owner_id) + size > most:
-            raise TooLarge(f"all datasets of an owner take at most {most} bytes: delete some")
+            raise TooLarge(
+                f"Your datasets may take at most {most} bytes together. Delete some, then upload again."
+            )
 
     def forget(self, dataset: Dataset) -> None:
         """Undo the registration of rows that came to no question."""
@@ -282,10 +282,7 @@ def _begin(folder: Path) -> None:
 def fingerprint(secret: bytes, owner_id: str, digest: str) -> str:
     """The mark of an owner's rows; nobody without the secret can compute it from rows.
 
-    Args:
-        secret: of the service, which the process that reads the rows does not have.
-        owner_id: whose rows they are, so that no two owners' can be compared.
-        digest: of the rows.
+    The process that reads the rows has no secret. The owner's id keeps the fingerprints of two owners apart.
     """
     return hmac.new(secret, f"{owner_id}\0{digest}".encode(), hashlib.sha256).hexdigest()
 
@@ -298,5 +295,10 @@ def _spool(upload: BinaryIO, target: Path, sha256: str | None) -> None:
             file.write(piece)
     if sha256 is not None and digest.hexdigest() != sha256.lower():
         raise DatasetInvalid(
-            faults=[Fault(location="sha256", rule="is not the SHA-256 of the file that arrived")]
+            faults=[
+                Fault(
+                    location="sha256",
+                    rule="is not the SHA-256 of the file that arrived: send the file again",
+                )
+            ]
         )

@@ -1,17 +1,11 @@
-"""What an owner declares about its records, and the caps that it sets."""
+"""Requests in which an owner declares what its records are, and sets caps."""
 
 from collections.abc import Callable
 from functools import partial
 from math import sqrt
 from typing import Annotated, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    StringConstraints,
-    TypeAdapter,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from privest.manifolds.spd import SPD
 from privest.metadata import (
@@ -26,17 +20,14 @@ from privest.transforms import CovarianceDescriptors, Indicators, Transform, Win
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout, string_form
 from privest_service.datasets.spaces import Space
-from privest_service.inputs import Input, Point, like, limit_size
+from privest_service.inputs import Input, Name, Point, like, limit_size
 from privest_service.ledger.schemas import Delta, Epsilon
 
 _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
 
 
-Label = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
-]
+Label = Name
 """Name of a column."""
 
 
@@ -50,11 +41,7 @@ def _category(given: object) -> object:
     return given
 
 
-Category = Annotated[
-    str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
-    BeforeValidator(_category, json_schema_input_type=Label | int | bool),
-]
+Category = Annotated[Label, BeforeValidator(_category, json_schema_input_type=Label | int | bool)]
 """A class, or a category of a feature: a text, or what is taken by its string form."""
 
 
@@ -122,7 +109,9 @@ class PointsSchema(Input):
         if self.raw:
             dim, space = self.raw.made().dim, self.shape(2).space
             if not (isinstance(space, SPD) and space.shape == (dim, dim)):
-                raise ValueError(f"raw records become matrices of spd with dim {dim}")
+                raise ValueError(
+                    f"manifold must be spd with dim {dim}, because raw records become such matrices"
+                )
         return self
 
     @model_validator(mode="after")
@@ -139,7 +128,7 @@ class PointsSchema(Input):
         return PointsMetadata(n, self.manifold.model_dump(), self.center, self.radius)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         shape, transform = self.shape(0), self.raw.made() if self.raw else None
         raw = transform.raw if transform else shape.record
         return _intake(Layout(raw, unit=_column(self.unit)), shape, self.unit, transform)
@@ -161,7 +150,7 @@ class VectorsSchema(Input):
         return VectorsMetadata(n, self.dim, self.norm_bound)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
 
 
@@ -182,7 +171,7 @@ class PartialVectorsSchema(Input):
         return PartialVectorsMetadata(n, self.dim, self.known)
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         layout = Layout((self.dim,), unit=_column(self.unit), partial=True)
         return _intake(layout, self.shape(0), self.unit)
 
@@ -226,16 +215,16 @@ class LabelledSchema(Input):
         if len({*self.features, self.label}) <= len(self.features):
             raise ValueError("features and label must have different names")
         if self.unit and self.unit.column in (*self.features, self.label):
-            raise ValueError("the unit must be a column of its own")
+            raise ValueError("unit must name a column that is neither a feature nor the label")
         if not self.categories.keys() <= set(self.features):
-            raise ValueError("categories must be of features")
+            raise ValueError("categories must name features only")
         for known in (self.classes, *self.categories.values()):
             if len(set(known)) < len(known):
-                raise ValueError("classes and categories must differ")
+                raise ValueError("classes and categories must not list a value twice")
         if len(set(self._names)) < len(self._names):
-            raise ValueError("features and indicators must have different names")
+            raise ValueError("features must not have the name of an indicator, such as feature=category")
         if len(self._names) > _MOST_FEATURES:
-            raise ValueError(f"features and indicators must be at most {_MOST_FEATURES}")
+            raise ValueError(f"features and indicators together must be at most {_MOST_FEATURES}")
         numbers = [feature not in self.categories for feature in self.features]
         for facts in (self.mean, self.scale):
             if facts is not None and [fact is not None for fact in facts] != numbers:
@@ -278,7 +267,7 @@ class LabelledSchema(Input):
         )
 
     def intake(self) -> ImportSpec:
-        """How files become records."""
+        """Return the import specification of files under this schema."""
         names = (*self.features, self.label)
         known = {name: tuple(known) for name, known in {**self.categories, self.label: self.classes}.items()}
         counts = tuple(len(self.categories.get(name, ())) for name in names)
@@ -317,5 +306,5 @@ class NewCap(Input):
     @model_validator(mode="after")
     def _both_or_none(self) -> "NewCap":
         if (self.epsilon is None) != (self.delta is None):
-            raise ValueError("a cap has both epsilon and delta")
+            raise ValueError("must have both epsilon and delta, or neither")
         return self

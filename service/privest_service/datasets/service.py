@@ -41,11 +41,7 @@ CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
 
 
 def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
-    """A dataset that the caller owns or was granted.
-
-    Raises:
-        NotFound: there is none for this caller.
-    """
+    """A dataset that the caller owns or was granted. Raises NotFound: there is none for this caller."""
     return require_access(session, principal, dataset_id)[0]
 
 
@@ -54,11 +50,7 @@ def require_access(
 ) -> tuple[Dataset, Grant | None]:
     """A dataset that the caller owns or was granted, with that grant.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        dataset_id: for what.
-        hold: let neither be withdrawn before this transaction ends. SQLite has one writer anyway.
+    With `hold`, neither can be withdrawn before this transaction ends. SQLite has one writer anyway.
 
     Raises:
         NotFound: there is none for this caller.
@@ -93,11 +85,7 @@ def visible(
 ) -> tuple[list[Dataset], str | None]:
     """Datasets that the caller owns or was granted, newest first, and the cursor of those that follow.
 
-    Args:
-        session: of the caller's transaction.
-        principal: who asks.
-        limit: of how many; fewer come where their schemas are long.
-        cursor: where an earlier list ended.
+    Fewer than `limit` come where their schemas are long. The cursor tells where an earlier list ended.
     """
     granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, Grant.revoked_at.is_(None))
     theirs = (
@@ -210,8 +198,8 @@ def dummy_rows(shape: DatasetMetadata) -> list[object]:
     width = prod(shape.record)
     if 2 * width > _DUMMY_NUMBERS:
         raise Invalid(
-            f"records of {width} numbers are too wide to be shown, {_DUMMY_NUMBERS // 2} is the most: "
-            'ask for an estimate with "dummy": true instead'
+            f"Records of {width} numbers are too wide to be shown: the most is {_DUMMY_NUMBERS // 2}. "
+            'Ask for an estimate with "dummy": true instead.'
         )
     count = min(_DUMMY_ROWS, _DUMMY_NUMBERS // width)
     rows = shape.dummy(count, np.random.default_rng(0))

@@ -11,11 +11,7 @@ _LONGEST_UPLOAD = 24 * 3600.0
 
 
 class Store:
-    """Files under one directory. A dataset's file appears whole, at once, or not at all.
-
-    Args:
-        root: the data directory.
-    """
+    """Files under one directory. A dataset's file appears whole, at once, or not at all."""
 
     def __init__(self, root: Path) -> None:
         self._root = root.resolve()
@@ -45,7 +41,7 @@ class Store:
         _sync(self._rows)  # whoever made the owner's folder may be here, too
 
     def bytes_of(self, owner_id: str) -> int:
-        """What an owner's rows take."""
+        """Return the bytes that all rows of an owner take."""
         folder = self._rows / owner_id
         return sum(path.stat().st_size for path in folder.iterdir()) if folder.exists() else 0
 
@@ -62,11 +58,7 @@ class Store:
         self.path(owner_id, dataset_id).unlink(missing_ok=True)
 
     def require_writable(self) -> None:
-        """Write a block through to the disk, under no name.
-
-        Raises:
-            OSError: that is not possible.
-        """
+        """Write a block through to the disk, under no name. Raises OSError: that is not possible."""
         with TemporaryFile(dir=self._root) as file:
             file.write(bytes(4096))
             file.flush()

@@ -53,7 +53,7 @@ class NewUpload(BaseModel):
 
 
 class NewHandle(Input):
-    """What lies behind a connection that was assigned to the owner; its rows are copied now."""
+    """A handle of data behind a connection that was assigned to the owner. The rows are copied now."""
 
     uri: Annotated[
         str,

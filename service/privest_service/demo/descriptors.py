@@ -81,17 +81,13 @@ def frechet_mean(points: Array) -> Array:
 
 
 @cache
-def _public_center() -> Array:
+def public_center() -> Array:
+    """The Fréchet mean of the descriptors of drawn strokes, (8, 8): where to look before any look."""
     return frechet_mean(covariance_descriptors(drawn_strokes(_STROKES, _SEED)))
 
 
-def public_center() -> Array:
-    """The Fréchet mean of the descriptors of drawn strokes, (8, 8): where to look before any look."""
-    return _public_center().copy()
-
-
 def schema() -> dict[str, Any]:
-    """What the owner states at the upload: all of it known before any digit is read."""
+    """The schema that the owner declares at the upload. All of it is known before any digit is read."""
     return {
         "kind": "points",
         "manifold": {"name": "spd", "dim": len(FEATURES), "metric": "affine-invariant"},

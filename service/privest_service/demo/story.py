@@ -46,12 +46,7 @@ def main() -> int:
 
 
 class Story:
-    """One owner's visit, with what it learned.
-
-    Args:
-        address: of the service.
-        admin_key: opens it.
-    """
+    """One owner's visit, with what it learned."""
 
     def __init__(self, address: str, admin_key: str) -> None:
         self._admin = httpx.Client(base_url=address, headers=_bearer(admin_key), timeout=120)
@@ -173,11 +168,7 @@ def _bearer(key: str) -> dict[str, str]:
 
 
 def _ok(response: httpx.Response) -> dict[str, Any]:
-    """The body of a successful answer.
-
-    Raises:
-        RuntimeError: with the problem document otherwise.
-    """
+    """The body of a successful answer. Raises RuntimeError: with the problem document otherwise."""
     if response.status_code not in (200, 201):
         raise RuntimeError(f"{response.request.method} {response.request.url.path}: {response.text}")
     return response.json()

@@ -1,4 +1,4 @@
-"""What Dask's workers run: whole jobs, and partitions of their sums. Neither tells Dask why it failed.
+"""Functions that Dask's workers run: whole jobs, and partitions of their sums. None tells Dask why it failed.
 
 A task that raises has its arguments and its traceback logged by its worker, and sent on: nothing here does.
 """
@@ -51,11 +51,7 @@ class Run:
         self._aside = False
 
     def check(self) -> None:
-        """Go on only while somebody waits.
-
-        Raises:
-            TooLateError: nobody does.
-        """
+        """Go on only while somebody waits. Raises TooLateError: nobody does."""
         if time.monotonic() > self._deadline:
             raise TooLateError
 
@@ -69,10 +65,7 @@ class Run:
 def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | None:
     """Run a job on this worker, and its large sums on all of them; None if it failed.
 
-    Args:
-        seconds: that it may take.
-        function: takes the arguments, and by the name `records` what opens rows.
-        args: of the job.
+    The function takes the arguments, and by the name `records` what opens rows.
     """
     run = Run(time.monotonic() + seconds)
     try:
@@ -106,10 +99,7 @@ class ClusterRecords(Records):
     Random batches are summed here: which records are in one stays in this process. Sums are of integers over
     chunks that are fixed, so that they have the same bits however many workers there are.
 
-    Args:
-        path: of the rows; empty for synthetic ones.
-        shape: public facts of them.
-        run: of the job; after its time, sums are refused.
+    The path is empty for synthetic rows. Sums are refused after the run's time.
     """
 
     def __init__(self, path: str, shape: DatasetMetadata, run: Run) -> None:
@@ -124,7 +114,7 @@ class ClusterRecords(Records):
 
     @cached_property
     def _ends(self) -> list[int]:
-        """Where partitions begin and end, in chunks: by public facts alone."""
+        """The chunks at which partitions begin and end. Public facts alone decide them."""
         chunks = self.chunks
         count = min(-(-self._bytes // _PARTITION_BYTES), chunks // _LEAST_CHUNKS)
         if count < 2:
@@ -161,10 +151,6 @@ class ClusterRecords(Records):
         return reduce(np.add, parts)
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
-        """The exact integer sum over some of the rows.
-
-        Raises:
-            TooLateError: the run's time is up.
-        """
+        """The exact integer sum over some of the rows. Raises TooLateError: the run's time is up."""
         self._run.check()
         return super().sum_of(indices, of_pieces)

@@ -1,4 +1,4 @@
-"""What endpoints ask for: who charges requests, plans them and has jobs run."""
+"""Dependencies of endpoints: the engine, the planner, and what charges requests."""
 
 from typing import Annotated
 

@@ -69,9 +69,11 @@ def _wait_of(prefer: str | None) -> float:
 
 def _idempotency_key(key: str | None) -> str:
     if not key:
-        raise IdempotencyKeyMissing("send a fresh random string; the same one again repeats the answer")
+        raise IdempotencyKeyMissing("Send a fresh random string. The same one again repeats the answer.")
     if len(key) > 200 or not key.isprintable():
-        raise Invalid("an Idempotency-Key has at most 200 printable characters")
+        raise Invalid(
+            "An Idempotency-Key has at most 200 printable characters. Send a shorter random string."
+        )
     return key
 
 
@@ -128,7 +130,7 @@ def _ask_route(kind: Kind) -> None:
         def look() -> JobView:
             if seconds and not authenticator.is_good_yet(asker):
                 raise Unauthenticated(
-                    "the key or token ended meanwhile; with a good one ask by the same Idempotency-Key",
+                    "The key or token has ended. Ask again with another, under the same Idempotency-Key.",
                     headers={"WWW-Authenticate": "Bearer"},
                 )
             with database.read() as session:
@@ -220,7 +222,7 @@ def read_receipt(job_id: str, caller: ReadDep, database: DatabaseDep) -> Receipt
         job = service.require_job(session, caller, job_id)
         receipt = charges.receipt_for(session, job, caller.id)
         if receipt is None:
-            raise NotFound("a receipt exists once the job is committed")
+            raise NotFound("The receipt exists once the job is committed. Ask again then.")
         return receipt
 
 

@@ -59,15 +59,12 @@ class Claimed:
 
 
 class Engine:
-    """What runs jobs, and the thread that feeds it.
+    """Feeds jobs to the runners, from a thread of its own.
 
     Args:
         database: where jobs wait.
         store: where rows are.
-        workers: jobs that run at a time.
-        job_timeout: seconds that one run may take.
-        engine: what runs them, as the settings name it.
-        memory: bytes that a worker process may take.
+        workers, job_timeout, engine, memory: as the settings of these names.
         housekeeping: each is called now and then, by the thread that feeds jobs.
     """
 
@@ -143,10 +140,7 @@ class Engine:
     async def wait(self, job_id: str, seconds: float, is_over: Callable[[], bool]) -> None:
         """Wait until a job ends or the time is up, holding neither a thread nor a database session.
 
-        Args:
-            job_id: the job.
-            seconds: to wait at most.
-            is_over: asks the database; called in a thread, now and then, as another process may end it.
+        As another process may end the job, `is_over` asks the database now and then, in a thread.
         """
         ended = asyncio.Event()
         self._waiters[job_id].add(ended)
@@ -203,7 +197,7 @@ class Engine:
     def _claim(self, *, able: bool = True) -> Claimed | None:
         """End the jobs that were left behind and, if it can be run now, claim the one that is next."""
         with self._database.read() as session:
-            quiet = not (able and jobs.waiting(session)) and not jobs.overdue(session, now())
+            quiet = not (able and jobs.queue(session)[0]) and not jobs.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
@@ -239,7 +233,7 @@ class Engine:
             self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
-            future = self._runners.run(
+            future = self._runners.call(
                 seconds, run_job, job.kind, job.plan, claimed.run_token, *claimed.paths
             )
         except (OSError, RuntimeError):  # the runners broke down

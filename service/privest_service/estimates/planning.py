@@ -18,8 +18,7 @@ _ROOM = 2**25
 class Planner:
     """Makes plans and keeps those that took long, as text; what was kept first is forgotten first.
 
-    Args:
-        call_worker: `Workers.call_worker` of this process.
+    Heavy plans are made by `call_worker`, which is that of `Workers`.
     """
 
     def __init__(self, call_worker: Callable[..., str]) -> None:
@@ -30,9 +29,8 @@ class Planner:
     def plan(self, question: ResolvedQuery, *, free: bool = True) -> Plan:
         """The plan of a question.
 
-        Args:
-            question: to be planned.
-            free: whether it is only looked at; what is to be charged finds a place where that finds none.
+        A plan that is only looked at is `free`. One that is to be charged finds a place where a free one
+        finds none.
 
         Raises:
             Invalid: a choice is out of range.

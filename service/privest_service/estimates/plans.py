@@ -49,7 +49,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
         return federation.plan(plan, shapes, targets)
     except ArithmeticError:
         raise ValueError(
-            "these choices are so small, so large or so far apart that float64 has no plan for them"
+            "Some choices are too small, too large or too far apart to compute with. Choose others."
         ) from None
 
 

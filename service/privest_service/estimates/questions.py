@@ -1,4 +1,4 @@
-"""What is asked: a request, resolved against the public facts of its datasets."""
+"""Questions: requests, resolved against the public facts of their datasets."""
 
 import hashlib
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ class QueryTarget:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What tells it from others."""
+        """The facts by which the digest tells this dataset and its privacy from others."""
         return {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
 
 
@@ -78,14 +78,9 @@ class ResolvedQuery:
 def resolve(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest, rows: str | None = None
 ) -> ResolvedQuery:
-    """What a request asks of registered datasets, with the defaults that follow from public facts.
+    """Resolve a request on registered datasets, with the defaults that follow from public facts.
 
-    Args:
-        session: of the caller's transaction.
-        caller: who asks.
-        kind: of estimate.
-        request: as it came.
-        rows: the dataset that was made of the rows in it.
+    If the request brought rows, `rows` is the dataset that was made of them.
 
     Raises:
         Invalid: a dataset is of another kind.
@@ -113,7 +108,7 @@ def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
     unlike = {name for other in others for name in first if other.get(name) != first[name]}
     if unlike:
         told = ", ".join(sorted(unlike))
-        raise Invalid(f"datasets of one question must have the same schema; these differ in {told}")
+        raise Invalid(f"All datasets of one question must have the same schema. These differ in {told}.")
 
 
 def _named(request: EstimateRequest) -> list[DatasetPart]:
@@ -128,7 +123,7 @@ def _named(request: EstimateRequest) -> list[DatasetPart]:
 def resolve_inline(
     session: Session, caller: Principal, kind: Kind, request: EstimateRequest
 ) -> ResolvedQuery:
-    """What a request asks of rows that came with it. Of them nothing is looked at but how many they are.
+    """Resolve a request on rows that came with it. Nothing of the rows is looked at but their number.
 
     Raises:
         Invalid: the rows are of another kind, or too few.
@@ -140,7 +135,7 @@ def resolve_inline(
     whose = [row.get(unit.column) if isinstance(row, dict) else None for row in given.rows] if unit else []
     n = len(set(map(unit_of, whose))) if unit else len(given.rows)
     if n < LEAST_RECORDS:
-        raise Invalid(f"a dataset has at least {LEAST_RECORDS} records")
+        raise Invalid(f"A dataset must have at least {LEAST_RECORDS} records. Send more rows.")
     shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {digest_of(facts)}"
@@ -165,7 +160,7 @@ def _subject(
 ) -> QueryTarget:
     if dataset_kind != kind.dataset_kind:
         raise Invalid(
-            f"{kind.name} needs a dataset of kind {kind.dataset_kind}, and this one is of kind {dataset_kind}"
+            f"{kind.name} needs a dataset of kind {kind.dataset_kind}. This one is of kind {dataset_kind}."
         )
     delta = privacy.delta
     if delta is None:

@@ -15,7 +15,6 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.questions import ResolvedQuery, digest_of
 from privest_service.estimates.schemas import EstimateRequest
-from privest_service.jobs import idempotency
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges
@@ -58,12 +57,12 @@ class EstimateCommand:
 
 
 def replay(session: Session, ask: EstimateCommand) -> Answer | None:
-    """What this caller got under this key before; None if the key is new.
+    """Return what this caller got under this key before; None if the key is new.
 
     Raises:
         IdempotencyKeyReused: the key came with another request.
     """
-    bound = idempotency.find(session, ask.caller.id, ask.key, ask.digest)
+    bound = jobs.bound_to(session, ask.caller.id, ask.key, ask.digest)
     return bound and Answer(bound.job_id, bound.reused)
 
 
@@ -82,13 +81,13 @@ class _Access:
 
 @dataclass(frozen=True)
 class Draft:
-    """What is written of a planned question, made before any lock is held.
+    """All that will be written about a planned question, made before any lock is held.
 
     Attributes:
         planned: the plan.
         digest: of the question.
-        plan: as it is stored.
-        parts: of it, likewise, where it is on several datasets.
+        plan: the plan as JSON, as it is stored.
+        parts: the part of each dataset as JSON, where the plan is on several datasets; else none.
         charges: what each dataset is charged, and for what.
     """
 

@@ -51,9 +51,9 @@ class DatasetPart(DatasetRef):
 
 def _once_each(parts: list[DatasetPart]) -> list[DatasetPart]:
     if len({part.id for part in parts}) < len(parts):
-        raise ValueError("names a dataset twice")
+        raise ValueError("must name each dataset once")
     if len({part.dummy for part in parts}) > 1:
-        raise ValueError("dummy is for all datasets of a question or for none")
+        raise ValueError("must set dummy for all datasets of a question or for none")
     return parts
 
 
@@ -104,7 +104,7 @@ About = Annotated[
 
 
 class EstimateRequest(Input):
-    """What every kind of estimate is asked with.
+    """A request for an estimate, with the fields that all estimators share.
 
     Keys are bound to digests of requests for ever: choices that came later leave themselves out of these
     (`exclude_if`) where they are not made.
@@ -118,7 +118,7 @@ class EstimateRequest(Input):
 
 
 class Privacy(BaseModel):
-    """What a run guarantees: the cost that its releases are certified for."""
+    """The privacy that a run guarantees: the cost that its releases are certified for."""
 
     epsilon: float
     delta: float
@@ -137,7 +137,7 @@ class PartView(BaseModel):
 
 
 class ChargeView(BaseModel):
-    """What one account was charged."""
+    """The charge of one account."""
 
     scope: str
     dataset: str | None
@@ -181,7 +181,7 @@ class ReleaseView(BaseModel):
 
 
 class SecondOpinion(BaseModel):
-    """What another accountant makes of the same noise; its bounds are looser as a rule, and never charged."""
+    """Another accountant's view of the same noise. Its bounds are looser as a rule, and never charged."""
 
     accountant: str
     epsilon: Annotated[float | None, Field(description="ε at this δ; null where it finds none")]

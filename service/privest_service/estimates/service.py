@@ -51,7 +51,9 @@ from privest_service.problems import (
 from privest_service.security.principals import Principal
 from privest_service.telemetry import traces
 
-_SOMEBODY_ELSES = "your own caps allow it; an owner's budget, another cap or a freeze does not: ask the owner"
+_SOMEBODY_ELSES = (
+    "Your own caps allow this. An owner's budget, another cap or a freeze does not. Ask the owner."
+)
 """Told to an analyst for every refusal that the analyst's own caps did not make."""
 
 log = structlog.get_logger()
@@ -87,9 +89,7 @@ class Submissions:
     def submit(self, ask: EstimateCommand, rows: str | None = None) -> Answer:
         """Charge a request and put its job in the queue, or find the job that answers it already.
 
-        Args:
-            ask: the request.
-            rows: the dataset that was made of the rows in it.
+        If the request brought rows, `rows` is the dataset that was made of them.
 
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
@@ -143,7 +143,7 @@ class Submissions:
                 await in_thread(registrar.forget, dataset)
 
     def _known(self, ask: EstimateCommand) -> Answer | None:
-        """What answers a request on its own rows already.
+        """Return the job that already answers a request on its own rows; None if there is none.
 
         Raises:
             Problem: all that can refuse the request before its rows are looked at.
@@ -168,10 +168,10 @@ class Submissions:
         most = self.max_waiting
         everybody, own, dummies = jobs.waiting_for(session, caller.id)
         if everybody >= most:
-            raise Unavailable("too many jobs wait; try again later", retry_after=5)
+            raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
         if own >= max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
             raise Unavailable(
-                "too many jobs of yours wait; try again when some of them are over", retry_after=5
+                "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
             )
 
 

@@ -1,4 +1,4 @@
-"""What worker processes do: make a plan that takes long, ask another accountant, run a plan over rows.
+"""Tasks of worker processes: make a plan that takes long, ask another accountant, run a plan over rows.
 
 What only they need (noise, rows, other accountants) is imported here when it is needed, and by workers alone.
 """

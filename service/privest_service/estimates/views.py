@@ -1,7 +1,7 @@
 """How jobs and plans are shown."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from math import sqrt
 from typing import Any, get_args
@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Federated, Part, Plan
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
@@ -51,7 +52,7 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     by_part = sorted(found, key=lambda charge: places.index(charge[1].job_id or ""))
     charged = [(account, about[entry.job_id or ""], entry) for account, entry in by_part]
     receipt = charges.receipt_for(session, job, caller.id)
-    return _view(caller, job, KINDS[job.kind].plans.validate_json(job.plan), charged, reused, receipt)
+    return _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
@@ -62,22 +63,22 @@ def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
 def _view(
     caller: Principal,
     job: Job,
-    plan: Plan | Part,
-    charged: Iterable[_Charged],
+    plan: Plan | Part | None,
+    charged: Sequence[_Charged],
     reused: bool,
     receipt: Receipt | None = None,
 ) -> JobView:
-    kind = KINDS[job.kind]
+    model = KINDS[job.kind].job if plan else JobView  # without a plan its estimator is not there any more
     answered = caller.id == job.submitter_id and job.result is not None
     told = read_answer(plan, job.result) if answered and job.result else Answered(None, None, ())
-    return kind.job(
+    return model(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
         estimate=told.estimate,
         uncertainty=told.uncertainty,
         warnings=list(told.warnings),
-        privacy=_privacy(plan),
+        privacy=_privacy(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
         charges=[
             ChargeView(
                 scope=account.scope,
@@ -121,7 +122,7 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
     estimate: dict[str, Any] = json.loads(result)
     found: dict[str, Any] | None = estimate.pop("uncertainty", None)
     if plan is None or isinstance(plan, Part):
-        return Answered(estimate, found, ())
+        return Answered(estimate, found, tuple((found or {}).pop("warnings", ())))
     foretold = asdict(plan.expected_error)
     if found is None:
         return Answered(estimate, foretold, plan.warnings)
@@ -136,9 +137,9 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
     return Answered(estimate, foretold | found, warnings)
 
 
-def _in_order(charged: Iterable[_Charged]) -> list[_Charged]:
+def _in_order(given: Sequence[_Charged]) -> list[_Charged]:
     """Charges by dataset, as they were named, and by scope: the order of accounts is random."""
-    given, scopes = list(charged), get_args(ledger.Scope)
+    scopes = get_args(ledger.Scope)
     datasets = list(dict.fromkeys(dataset for _, dataset, _ in given))
     return sorted(given, key=lambda each: (datasets.index(each[1]), scopes.index(each[0].scope)))
 
@@ -151,6 +152,19 @@ def _privacy(plan: Plan | Part) -> Privacy:
         mu=sqrt(plan.cost.mu_squared),
         slack=plan.cost.slack,
         mechanism=plan.mechanism,
+    )
+
+
+def _charged_privacy(amounts: Iterable[Entry | Charge]) -> Privacy:
+    """What a run guaranteed whose estimator is not there any more: all that is known is what was charged."""
+    most = [(each.epsilon, each.delta, each.mu_squared, each.slack) for each in amounts] or [(0, 0, 0, 0)]
+    epsilon, delta, mu_squared, slack = map(max, zip(*most, strict=True))
+    return Privacy(
+        epsilon=as_number(epsilon, EPSILON),
+        delta=as_number(delta, PROBABILITY),
+        mu=sqrt(as_number(mu_squared, MU_SQUARED)),
+        slack=as_number(slack, PROBABILITY),
+        mechanism="that of an estimator which this version of the service does not have any more",
     )
 
 

@@ -1,4 +1,4 @@
-"""What only workers import: the gate, with its generator, over rows that a permit lets them open."""
+"""Parts that only workers import: the gate, with its generator, over rows that a permit lets them open."""
 
 import os
 import time

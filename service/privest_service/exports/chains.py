@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from privest_service.exports.keys import Trusted
-from privest_service.exports.lines import AccountLine, EntryLine
+from privest_service.exports.lines import SHARED, AccountLine, EntryLine
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.entries import AMOUNTS, QUERIES, SUMS_AFTER
 from privest_service.ledger.models import Entry
@@ -105,7 +105,7 @@ def _mechanism(line: EntryLine, amounts: Charge, costs: dict[str, Charge | str])
 
 
 def faults_of_end(chain: Chain) -> Iterator[str]:
-    """What is wrong with the sums and the end that an account states, once its entries were read."""
+    """Tell what is wrong with the sums and the end that an account states, once its entries were read."""
     stated = chain.stated
     if (stated.seq, stated.head) != (chain.seq, chain.head):
         yield "the chain does not end where the account says"
@@ -119,16 +119,5 @@ def faults_of_end(chain: Chain) -> Iterator[str]:
 
 
 def _as_entry(line: EntryLine) -> Entry:
-    return Entry(
-        account_id=line.account,
-        seq=line.seq,
-        kind=line.kind,
-        job_id=line.job,
-        mechanism=line.mechanism,
-        epsilon=line.epsilon,
-        delta=line.delta,
-        mu_squared=line.mu_squared,
-        slack=line.slack,
-        at=line.at,
-        prev=line.prev,
-    )
+    told = {name: getattr(line, name) for name in SHARED}
+    return Entry(account_id=line.account, job_id=line.job, **told)

@@ -25,7 +25,7 @@ router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=
 
 @router.get("/ledger/heads", responses=documented(NotFound))
 def read_heads(owner_id: str, caller: ReadDep, database: DatabaseDep, settings: SettingsDep) -> Heads:
-    """Where the chains of this owner's accounts end, signed: keep it, to see later that nothing was cut."""
+    """The signed ends of this owner's chains. Keep them, to see later that nothing was cut."""
     caller.must_be_owner(owner_id)
     with database.read() as session:
         require_owner(session, owner_id)

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from privest_service.database import now
 from privest_service.datasets.models import Dataset
 from privest_service.exports.lines import (
+    SHARED,
     AccountLine,
     Digest,
     End,
@@ -19,9 +20,10 @@ from privest_service.exports.lines import (
     Line,
     MechanismLine,
     ReceiptLine,
+    to_sign,
 )
 from privest_service.jobs.models import Job
-from privest_service.ledger.entries import SUMS_AFTER
+from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt
 from privest_service.signing import Signer, signer_of
@@ -51,7 +53,7 @@ def ended(told: Iterable[Line], signer: Signer) -> Iterator[Line]:
         signer=signer.id,
         signature="",
     )
-    end.signature = signer.sign(end.to_sign())
+    end.signature = signer.sign(to_sign(end))
     yield end
 
 
@@ -112,14 +114,14 @@ def _as_csv(told: Iterable[Line]) -> Iterator[str]:
 
 
 def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
-    """Where the chains of these accounts end, signed."""
+    """Sign the ends of these accounts' chains."""
     found = Heads(
         heads=[Head(account=each.id, seq=each.seq, hash=each.head) for each in accounts],
         at=now().isoformat(timespec="microseconds"),
         signer=signer.id,
         signature="",
     )
-    found.signature = signer.sign(found.to_sign())
+    found.signature = signer.sign(to_sign(found))
     return found
 
 
@@ -131,7 +133,6 @@ def _account(session: Session, account: Account) -> AccountLine:
     elif account.scope == "analyst":
         dataset, _, analyst = account.subject.partition("/")
         datasets = [dataset]
-    names = ("epsilon", "delta", "mu_squared", "slack")
     return AccountLine(
         account=account.id,
         owner=account.owner_id,
@@ -142,8 +143,8 @@ def _account(session: Session, account: Account) -> AccountLine:
         composition=account.composition,  # pyright: ignore[reportArgumentType]
         seq=account.seq,
         head=account.head,
-        limit={name: getattr(account, f"{name}_limit") for name in names},
-        spent={name: getattr(account, f"{name}_spent") for name in names},
+        limit={name: getattr(account, f"{name}_limit") for name in AMOUNTS},
+        spent={name: getattr(account, f"{name}_spent") for name in AMOUNTS},
         queries=account.queries,
     )
 
@@ -156,20 +157,5 @@ def _entries(session: Session, account: Account) -> Iterator[EntryLine]:
         .execution_options(yield_per=_AT_ONCE)
     )
     for entry in session.scalars(statement):
-        yield EntryLine(
-            account=entry.account_id,
-            seq=entry.seq,
-            kind=entry.kind,  # pyright: ignore[reportArgumentType]
-            job=entry.job_id,
-            mechanism=entry.mechanism,
-            epsilon=entry.epsilon,
-            delta=entry.delta,
-            mu_squared=entry.mu_squared,
-            slack=entry.slack,
-            **{name: getattr(entry, name) for name in SUMS_AFTER},
-            at=entry.at,
-            prev=entry.prev,
-            hash=entry.hash,
-            signer=entry.signer,
-            signature=entry.signature,
-        )
+        told = {name: getattr(entry, name) for name in SHARED}
+        yield EntryLine(account=entry.account_id, job=entry.job_id, **told)

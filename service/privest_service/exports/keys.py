@@ -25,13 +25,13 @@ class Trusted:
             ValueError: it is neither, in words.
         """
         if (found := _KEY.fullmatch(told)) is None:
-            raise ValueError("a public key is base64, as /v1/ledger/keys shows it")
+            raise ValueError("A public key must be base64. Copy it from the answer of /v1/ledger/keys.")
         if found["until"] is None:
             return cls(found["key"])
         try:
             until = datetime.fromisoformat(found["until"])
         except ValueError:
-            raise ValueError("the end of a key is a moment like 2026-01-31T12:00Z") from None
+            raise ValueError("The end of a key must be a moment, such as 2026-01-31T12:00Z.") from None
         return cls(found["key"], until if until.tzinfo else until.replace(tzinfo=UTC))
 
     def holds(self, at: datetime | str) -> bool:
@@ -61,5 +61,7 @@ def trusted(keys: Iterable[str]) -> dict[str, Trusted]:
     """
     found = list(map(Trusted.read, dict.fromkeys(keys)))
     if sum(key.until is None for key in found) > 1:
-        raise ValueError("of all keys but the present one the end is needed: BASE64=2026-01-31T12:00Z")
+        raise ValueError(
+            "Only one key can be in use now. Give the end of each other one, as in BASE64=2026-01-31T12:00Z."
+        )
     return {key_id(key.public_key): key for key in found}

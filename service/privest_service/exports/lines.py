@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import rfc8785
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
+from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
 
@@ -30,7 +31,7 @@ class AccountLine(BaseModel):
 
 
 class MechanismLine(BaseModel):
-    """What one or more charges are for, before the first of them."""
+    """The mechanism that one or more charges are for. It stands before the first of them."""
 
     type: Literal["mechanism"] = "mechanism"
     digest: str
@@ -65,6 +66,10 @@ class EntryLine(BaseModel):
     signature: str
 
 
+SHARED = EntryLine.model_fields.keys() & Entry.__table__.columns.keys()
+"""What an entry and its line call by the same name: all but the account and the job."""
+
+
 class ReceiptLine(BaseModel):
     """A receipt of a job that was charged: the owner's; after all of those, analysts' receipts."""
 
@@ -73,7 +78,7 @@ class ReceiptLine(BaseModel):
 
 
 class JobLine(BaseModel):
-    """What became of a job that was charged to an owner, at the moment of the export.
+    """The state, at the moment of the export, of a job that was charged to an owner.
 
     Attributes:
         asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
@@ -87,7 +92,7 @@ class JobLine(BaseModel):
 
 
 class Head(BaseModel):
-    """Where the chain of an account ends."""
+    """The end of an account's chain."""
 
     account: int
     seq: int
@@ -95,17 +100,13 @@ class Head(BaseModel):
 
 
 class Heads(BaseModel):
-    """Where chains ended at a moment, signed: who keeps this sees whether one was cut or rewritten."""
+    """The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten."""
 
     type: Literal["heads"] = "heads"
     heads: list[Head]
     at: str
     signer: str
     signature: str
-
-    def to_sign(self) -> bytes:
-        """The bytes that are signed."""
-        return b"privest ledger heads " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
 
 
 class End(BaseModel):
@@ -121,9 +122,11 @@ class End(BaseModel):
     signer: str
     signature: str
 
-    def to_sign(self) -> bytes:
-        """The bytes that are signed."""
-        return b"privest ledger end " + rfc8785.dumps(self.model_dump(exclude={"signature"}, mode="json"))
+
+def to_sign(line: Heads | End) -> bytes:
+    """The bytes that are signed: all of a line but its signature, under a name of its type."""
+    content = line.model_dump(exclude={"signature"}, mode="json")
+    return f"privest ledger {line.type} ".encode() + rfc8785.dumps(content)
 
 
 Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads | End
@@ -142,7 +145,7 @@ class Digest:
         self._hash = hashlib.sha256()
 
     def add(self, line: Line) -> None:
-        """One more line."""
+        """Add a line to the digest."""
         self.lines += 1
         told = line.model_dump_json(exclude_unset=True, exclude={"type"})
         self._hash.update(f"{line.type} {told}\n".encode())
@@ -154,13 +157,9 @@ class Digest:
 
 
 def read(file: Iterable[str]) -> Iterator[Line]:
-    """The lines of an export.
-
-    Raises:
-        ValueError: one is none, in words.
-    """
+    """The lines of an export. Raises ValueError: one is none, in words."""
     for number, text in enumerate(file, start=1):
         try:
             yield LINE.validate_json(text)
         except ValueError:
-            raise ValueError(f"line {number} is no line of a ledger") from None
+            raise ValueError(f"Line {number} is not a line of a ledger. Export the ledger again.") from None

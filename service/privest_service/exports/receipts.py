@@ -62,7 +62,7 @@ class Receipts:
             self.analysts.add(told.job)
             yield from self._commitments(receipt)
             return
-        self.statements[told.job] = _digest(told)
+        self.statements[told.job] = _sha256(told)
         if told.job not in self.debits.of_job:
             self.wholes[told.job] = receipt  # its parts may follow
             return
@@ -71,12 +71,12 @@ class Receipts:
         yield from self._named(receipt, self.debits.of_job[told.job])
 
     def faults_of_wholes(self) -> Iterator[str]:
-        """What is wrong with receipts on jobs on several datasets, once all of their parts were read."""
+        """Tell what is wrong with receipts on jobs on several datasets, once all of their parts were read."""
         for receipt in self.wholes.values():
             yield from self._whole(receipt)
 
     def faults_of_shown(self, receipt: Receipt) -> Iterator[str]:
-        """What is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
+        """Tell what is wrong with a receipt that somebody kept, or with the ledger, which must have it."""
         told = receipt.statement
         yield from self._signature(receipt)
         if not told.entries:
@@ -85,7 +85,7 @@ class Receipts:
             yield from self._whole(receipt)
         else:
             yield from self._named(receipt, self.debits.of_job[told.job])
-            if self.statements.get(told.job) != _digest(told):
+            if self.statements.get(told.job) != _sha256(told):
                 yield f"the receipt of {told.job} that was kept is not the one that is there"
 
     def _signature(self, receipt: Receipt) -> Iterator[str]:
@@ -117,17 +117,13 @@ class Receipts:
             yield f"the analyst's receipt of {job} does not commit to the entries that are there"
 
 
-def _sha256(receipt: Receipt) -> str:
-    return hashlib.sha256(receipt.model_dump_json().encode()).hexdigest()
-
-
-def _digest(statement: Statement) -> str:
-    return hashlib.sha256(statement.model_dump_json().encode()).hexdigest()
+def _sha256(told: Receipt | Statement) -> str:
+    return hashlib.sha256(told.model_dump_json().encode()).hexdigest()
 
 
 @dataclass
 class Jobs:
-    """What became of jobs, and which of them have receipts."""
+    """Checks the states of jobs against their charges and receipts."""
 
     receipts: Receipts
     states: dict[str, str] = field(default_factory=dict[str, str])
@@ -135,7 +131,7 @@ class Jobs:
     """Jobs that an analyst asked for, not their owner."""
 
     def take(self, line: JobLine) -> Iterator[str]:
-        """What became of one more job, which is told once."""
+        """Take a job's state, and tell if it was told before."""
         if line.job in self.states:
             yield f"job {line.job} is told twice"
         self.states[line.job] = line.state
@@ -143,7 +139,7 @@ class Jobs:
             self.of_analysts.add(line.job)
 
     def faults_of(self, chain: Chain) -> Iterator[str]:
-        """What became of a job must be what became of its charge."""
+        """Tell where a job's state does not fit its charge: a voided job is not charged, and any other is."""
         for job in chain.open:
             if (state := self.states.get(job)) in (None, "voided"):
                 yield f"job {job} is charged and {state or 'is not there'}"

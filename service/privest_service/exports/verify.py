@@ -20,6 +20,7 @@ from privest_service.exports.lines import (
     MechanismLine,
     ReceiptLine,
     read,
+    to_sign,
 )
 from privest_service.exports.receipts import Debits, Jobs, Place, Receipts
 from privest_service.ledger.mechanisms import cost_again
@@ -29,7 +30,7 @@ from privest_service.ledger.units import Charge
 
 @dataclass
 class Report:
-    """What was read, and what is wrong with it, in words."""
+    """The numbers of what was read, and in words what is wrong with it."""
 
     accounts: int = 0
     entries: int = 0
@@ -142,8 +143,7 @@ def _up_to_the_end(
 
 
 def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[str]:
-    key = keys.get(end.signer)
-    if key is None or not key.signed(end.signature, end.to_sign(), end.at):
+    if not _is_signed(end, keys):
         yield "the end has no true signature of a key that was given"
     if (end.lines, end.digest) != (digest.lines, digest.digest):
         yield "the lines are not those that the end was signed over"
@@ -152,22 +152,22 @@ def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[
 def _published(
     kept: Sequence[Heads], keys: dict[str, Trusted]
 ) -> defaultdict[int, list[tuple[int, datetime]]]:
-    """Where heads say that accounts' chains had come, and when; of those that are truly signed."""
+    """Return how far each account's chain had come, and when, by the heads that are truly signed."""
     found = defaultdict[int, list[tuple[int, datetime]]](list)
     for each in kept:
-        if _heads_signed(each, keys):
+        if _is_signed(each, keys):
             for head in each.heads:
                 found[head.account].append((head.seq, datetime.fromisoformat(each.at)))
     return found
 
 
-def _heads_signed(signed: Heads, keys: dict[str, Trusted]) -> bool:
-    key = keys.get(signed.signer)
-    return key is not None and key.signed(signed.signature, signed.to_sign(), signed.at)
+def _is_signed(line: Heads | End, keys: dict[str, Trusted]) -> bool:
+    key = keys.get(line.signer)
+    return key is not None and key.signed(line.signature, to_sign(line), line.at)
 
 
 def _heads(signed: Heads, keys: dict[str, Trusted], places: set[Place]) -> Iterator[str]:
-    if not _heads_signed(signed, keys):
+    if not _is_signed(signed, keys):
         yield "the heads have no true signature of a key that was given"
     for head in signed.heads:
         if (head.account, head.seq, head.hash) not in places:

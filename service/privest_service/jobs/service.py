@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
 
@@ -43,27 +44,25 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
     session.flush()
 
 
-def waiting(session: Session) -> int:
-    """How many jobs wait for a worker, those of frozen owners left out: they wait for the freeze to end."""
-    return session.scalar(select(func.count()).select_from(Job).where(_WAITING)) or 0
-
-
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
-    """How many jobs wait for a worker, how many of them are this submitter's, and of these dummies."""
+    """Count the jobs that wait for a worker, those of them of a submitter, and its dummies among these."""
     theirs = Job.submitter_id == submitter_id
     counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
     return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
 
 
 def queue(session: Session) -> tuple[int, float]:
-    """How many jobs wait for a worker, and for how many seconds the oldest of them has."""
+    """Count the jobs that wait for a worker, and the seconds that the oldest of them has waited.
+
+    Jobs of frozen owners are left out: they wait for the freeze to end.
+    """
     found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
     count, since = session.execute(found).one()
     return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
 
 
 def in_states(session: Session, *states: str) -> dict[str, int]:
-    """How many jobs are in these states, which no job stays in."""
+    """Count the jobs in each of these states. They must be states that no job stays in."""
     counted = select(Job.state, func.count()).where(Job.state.in_(states), _WHOLE).group_by(Job.state)
     return dict.fromkeys(states, 0) | dict(session.execute(counted).all())
 
@@ -73,10 +72,7 @@ def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ())
 
     From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
 
-    Args:
-        session: of the caller's transaction.
-        lease: after which it is lost.
-        not_of: submitters who have their share of the workers already.
+    The job is lost when the lease ends. Submitters in `not_of` have their share of the workers already.
     """
     while (job := session.scalar(_next(not_of))) is not None:
         if job.dummy or not _frozen_meanwhile(session, job):
@@ -147,10 +143,7 @@ def abandon(session: Session) -> None:
 def held_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> Sequence[str]:
     """The jobs on a dataset, alone or with others, that no worker has: held, by id.
 
-    Args:
-        session: of the caller's transaction.
-        dataset_id: the dataset.
-        submitter_id: whose jobs; None for everybody's.
+    Without a submitter, everybody's jobs are meant.
     """
     whole = func.coalesce(Job.part_of, Job.id)
     found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)
@@ -180,3 +173,15 @@ def move(
         if after != "claimed":
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
     return job
+
+
+def bound_to(session: Session, principal_id: str, key: str, body_digest: str) -> IdempotencyKey | None:
+    """Return what a principal's idempotency key is bound to for ever; None if the key is new.
+
+    Raises:
+        IdempotencyKeyReused: the key came with another request.
+    """
+    bound = session.get(IdempotencyKey, (principal_id, key))
+    if bound is not None and bound.body_digest != body_digest:
+        raise IdempotencyKeyReused
+    return bound

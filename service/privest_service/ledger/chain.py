@@ -30,5 +30,5 @@ def entry_hash(entry: Entry) -> str:
 
 
 def to_sign(entry_hash: str) -> bytes:
-    """What is signed of an entry: its hash, under a name that no other signature bears."""
+    """Return the bytes that are signed for an entry: its hash, under a name that no other signature bears."""
     return b"privest ledger entry " + entry_hash.encode()

@@ -1,4 +1,4 @@
-"""What a job is charged: reserved with it, signed for when it is answered, given back when it is voided.
+"""Charges of jobs: reserved with a job, signed for when it is answered, given back when it is voided.
 
 Every function works inside the caller's transaction, so that a job and its charges are there together or not
 at all.
@@ -34,7 +34,7 @@ _KEEP = {
 
 @dataclass(frozen=True)
 class Debits:
-    """What one owner is charged for a job or its part.
+    """The debits of one owner for a job or its part.
 
     Attributes:
         job: the job, or the part of it that is on this owner's dataset.
@@ -62,11 +62,7 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
     and not of freezes either. All else is looked at before anything is written: else the time would tell
     which part is refused.
 
-    Args:
-        session: of the caller's transaction, which holds all accounts.
-        job: to be run.
-        debits: of the job, or of each of its parts.
-        key: under which the job was asked for.
+    The caller's transaction holds all accounts. There are debits for the job, or for each of its parts.
 
     Raises:
         AccountFrozen: one account is frozen.
@@ -94,7 +90,7 @@ def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
         yield
     except (AccountFrozen, BudgetExceeded) as refused:
         if len(among) > 1:
-            refused.detail = f"that of dataset {which.job.dataset_id}"
+            refused.detail = f"The budget of dataset {which.job.dataset_id} refuses this."
         raise
 
 

@@ -24,7 +24,7 @@ def _account(session: Session, owner_id: str, window: int | None = None) -> Acco
 
 @router.get("/budget", responses=documented(NotFound))
 def read_budget(owner_id: str, caller: ReadDep, database: DatabaseDep) -> Budget:
-    """What is spent and what is left."""
+    """The budget: its limit, what is spent and what is left."""
     caller.must_be_owner(owner_id)
     with database.read() as session:
         return views.budget(_account(session, owner_id))

@@ -1,4 +1,4 @@
-"""What a charge is for, written down in full, so that anybody can compute its cost again."""
+"""Mechanisms: what charges are for, written down in full, so that anybody can compute the costs again."""
 
 import hashlib
 import json

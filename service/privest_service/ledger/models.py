@@ -84,7 +84,7 @@ class Account(Base):
 
 
 class Mechanism(Base):
-    """What a charge is for, in full and under its own digest: see `mechanisms`."""
+    """A description in full of what charges are for, under its own digest: see `mechanisms`."""
 
     __tablename__ = "mechanisms"
 

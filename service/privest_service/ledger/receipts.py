@@ -44,7 +44,7 @@ class ReceiptEntry(BaseModel):
 
 
 class Statement(BaseModel):
-    """What is signed. Digests are SHA-256 of the stored plan and answer.
+    """The signed content of a receipt. Digests are SHA-256 of the stored plan and answer.
 
     Of a job on several datasets the submitter has a statement on the whole, and each owner one on its part.
     There the digest of the submitter's receipt stands for the answer, which could else be guessed by its own.

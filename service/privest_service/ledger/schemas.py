@@ -52,7 +52,7 @@ class BudgetChange(Input):
     @model_validator(mode="after")
     def _replaces_with_something(self) -> "BudgetChange":
         if self.replaces is not None and self.window is None:
-            raise ValueError("replaces goes with window: new")
+            raise ValueError('must have "window": "new" where it has replaces')
         return self
 
 
@@ -71,7 +71,7 @@ class Spent(Amount):
 
 
 class Budget(BaseModel):
-    """Where a budget stands."""
+    """The state of a budget."""
 
     composition: Composition
     window: Annotated[int, Field(description="counted from 1; each promises (ε, δ) for itself")]
@@ -121,6 +121,6 @@ class SigningKey(BaseModel):
 
 
 class SigningKeys(BaseModel):
-    """What this service signs with."""
+    """The keys that this service signs with."""
 
     keys: list[SigningKey]

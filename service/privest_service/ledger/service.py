@@ -70,11 +70,8 @@ def accounts_in_force(
 ) -> list[Account]:
     """The owner's account in the present window, and those of these subjects, by id.
 
-    Args:
-        session: of the caller's transaction.
-        owner: whose they are.
-        subjects: what else a charge concerns, by scope.
-        lock: hold their rows until the transaction ends. SQLite has one writer anyway.
+    Subjects name what else a charge concerns, by scope. With `lock`, the rows are held until the transaction
+    ends.
     """
     return accounts_of(session, [(owner, subjects or {})], lock=lock)
 
@@ -111,15 +108,11 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
 
 
 def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
-    """Replace an account's limits by higher ones.
-
-    Raises:
-        Invalid: a limit would fall.
-    """
+    """Replace an account's limits by higher ones. Raises Invalid: a limit would fall."""
     account = entries.locked(session, account_id)
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):
-        raise Invalid("a budget can be raised, not lowered; freeze it to stop further queries")
+        raise Invalid("A budget can be raised but not lowered. Freeze it to stop further queries.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
 
@@ -135,7 +128,7 @@ def set_cap(session: Session, account_id: int, limits: Limits) -> None:
         return
     new = _as_charge(limits)
     if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
-        raise Invalid("more than this cap is spent already")
+        raise Invalid("More than this cap is spent already. Choose a higher cap.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
 
@@ -156,7 +149,7 @@ def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) ->
     if frozen:
         owner.frozen_by = by if former in (None, by) else "both"
     elif former == "admin" and by == "owner":
-        raise AccountFrozen("an administrator froze this budget, and only an administrator can end that")
+        raise AccountFrozen("An administrator froze this budget. Only an administrator can unfreeze it.")
     else:
         owner.frozen_by = other if former == "both" else None
     session.flush()
@@ -176,17 +169,16 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
 
     What was spent stays where it was. The promise (E, Δ) is one of each window; of k together (kE, kΔ).
 
-    Args:
-        session: of the caller's transaction.
-        owner_id: whose budget.
-        replaces: the window that shall be the present one until now; None for whichever is.
+    If `replaces` names a window, that must be the present one.
 
     Raises:
         WindowReplaced: another is the present one.
     """
     owner = held_owner(session, owner_id)
     if replaces is not None and replaces != owner.window:
-        raise WindowReplaced(f"the present window is {owner.window}")
+        raise WindowReplaced(
+            f"The present window is {owner.window}. Send that number as replaces to open the next one."
+        )
     former = _present(session, owner)
     owner.window += 1
     opened = [

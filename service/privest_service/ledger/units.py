@@ -58,7 +58,7 @@ def _down(value: float | Decimal, per_one: int) -> int:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one query costs, in both currencies, as integers."""
+    """The cost of one query, in both currencies, as integers."""
 
     epsilon: int
     delta: int
@@ -101,7 +101,7 @@ class Limits:
         """
         units = _down(epsilon, EPSILON), _down(delta, PROBABILITY)
         if epsilon <= 0 or not 0 <= delta < 1:
-            raise ValueError("epsilon must be positive, delta at least 0 and less than 1")
+            raise ValueError("epsilon must be above 0, and delta at least 0 and below 1")
         if composition == "basic":
             if units[0] == 0:
                 raise ValueError("epsilon must be at least 1e-9")
@@ -109,12 +109,12 @@ class Limits:
         slack = units[1] // _SLACK_SHARE
         if slack == 0:
             raise ValueError(
-                "a gdp budget needs a positive delta; for pure differential privacy choose composition basic"
+                "delta must be above 0 in a gdp budget: choose composition basic for a delta of 0"
             )
         mu = mu_for(_below(units[0], EPSILON), _below(units[1] - slack, PROBABILITY)) if units[0] else 0.0
         mu_squared = min(floor(Fraction(mu) ** 2 * MU_SQUARED), _MOST - 1)
         if mu_squared == 0:
-            raise ValueError("this budget is too small for any query")
+            raise ValueError("epsilon and delta are too small for any query: choose larger ones")
         return cls("gdp", *units, mu_squared, slack)
 
     @classmethod
@@ -134,7 +134,7 @@ class Limits:
 
     @property
     def room(self) -> PrivacyTarget:
-        """What a gdp budget leaves for queries without slack: (E, Δ − slack limit), rounded down."""
+        """The part of a gdp budget for queries without slack: (E, Δ − slack limit), rounded down."""
         return PrivacyTarget(_below(self.epsilon, EPSILON), _below(self.delta - self.slack, PROBABILITY))
 
 

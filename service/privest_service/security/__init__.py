@@ -1,1 +1,1 @@
-"""Who is calling: principals and their API keys."""
+"""Security: principals, their API keys and their scopes."""

@@ -1,4 +1,4 @@
-"""Who is let in: known, counted and bounded from the head of a request, before its body is read."""
+"""Admission: callers are recognised, counted and limited before a request's body is read."""
 
 import json
 from collections.abc import Callable, Coroutine, Iterator
@@ -20,12 +20,12 @@ from privest_service.security.principals import Credential
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from."""
+    """Return the address that a request comes from."""
     return request.client.host if request.client else ""
 
 
 async def identified(request: Request) -> Credential:
-    """What a request came with; routes whose endpoints ask for this let nobody in without."""
+    """Return the credential of a request. Routes that ask for it need one."""
     return request.state.credential
 
 
@@ -61,11 +61,7 @@ class Admitting(APIRoute):
         self._for_known = any(part.call is identified for part in parts)
 
     def identify(self, authenticator: Authenticator, request: Request) -> Credential:
-        """Find out who calls, in a thread.
-
-        Raises:
-            Problem: nobody who is let in.
-        """
+        """Find out who calls, in a thread. Raises Problem: nobody who is let in."""
         raise NotImplementedError
 
     def excuses(self, found: Credential, request: Request) -> bool:  # noqa: ARG002
@@ -73,7 +69,7 @@ class Admitting(APIRoute):
         return False
 
     def brings(self, limiter: Limiter, request: Request) -> tuple[Limit, int]:
-        """What the body takes, and how much of it at most: of one that does not tell its length, the most."""
+        """Return the limit on a body, and its length: the most that is allowed where the head tells none."""
         told = request.headers.get("content-length", "0")
         length = int(told) if told.isdecimal() and "transfer-encoding" not in request.headers else None
         most = limiter.largest_body

@@ -1,4 +1,4 @@
-"""Who calls: the administrator by its key, owners and analysts by theirs or by the platform's tokens."""
+"""Authentication: the administrator, owners and analysts by their keys, or by the platform's tokens."""
 
 import hashlib
 import hmac
@@ -44,7 +44,7 @@ class Authenticator:
 
     @property
     def admin_mark(self) -> str:
-        """What sessions know the administrator's key by: a plain hash of it could be guessed."""
+        """The mark by which sessions know the administrator's key. A plain hash of it could be guessed."""
         return hmac.new(self.secret, b"privest admin " + self.admin_key.encode(), hashlib.sha256).hexdigest()
 
     def identify(self, given: str, address: str) -> Credential | None:

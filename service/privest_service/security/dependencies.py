@@ -1,4 +1,4 @@
-"""What endpoints ask for: a caller whose key is for what they do, and what all domains share."""
+"""Dependencies of endpoints: callers with the scopes that they need, and the parts that all domains share."""
 
 from typing import Annotated
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
 from privest_service.inputs import Id
@@ -12,7 +12,7 @@ from privest_service.security.admission import Revoking, Route
 from privest_service.security.dependencies import DatabaseDep, IssueDep, ManageDep, ReadDep
 from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
-from privest_service.security.principals import Credential, Principal
+from privest_service.security.principals import Credential
 from privest_service.security.schemas import (
     CreatedAnalyst,
     IssuedKey,
@@ -22,7 +22,6 @@ from privest_service.security.schemas import (
     NewKey,
     PrincipalView,
 )
-from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/v1", tags=["principals"], route_class=Route)
 revoking = APIRouter(route_class=Revoking)
@@ -43,74 +42,19 @@ def create_analyst(body: NewAnalyst, caller: ManageDep, database: DatabaseDep) -
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
-@router.post("/owners/{owner_id}/keys", status_code=201, responses=documented(NotFound))
-def issue_owner_key(
-    owner_id: str, issuer: IssueDep, database: DatabaseDep, body: NewKey | None = None
-) -> IssuedKey:
-    """One more key for an owner, for a part of its work, or in place of the one that issues it.
-
-    It can be for no more, and for no longer, than the key or token that issues it, and is revoked with it.
-    """
-    issuer.principal.must_be_owner(owner_id)
-
-    def issue(session: Session) -> IssuedKey:
-        require_owner(session, owner_id)
-        return _issued(session, "owner", owner_id, issuer, body)
-
-    return database.run(issue)
-
-
-@router.post("/analysts/{analyst_id}/keys", status_code=201, responses=documented(NotFound))
-def issue_analyst_key(
-    analyst_id: str, issuer: IssueDep, database: DatabaseDep, body: NewKey | None = None
-) -> IssuedKey:
-    """One more key for an analyst, likewise."""
-    _must_be_analyst(issuer.principal, analyst_id)
-
-    def issue(session: Session) -> IssuedKey:
-        service.require_analyst(session, analyst_id)
-        return _issued(session, "analyst", analyst_id, issuer, body)
-
-    return database.run(issue)
-
-
 def _issued(
     session: Session, role: Role, principal_id: str, issuer: Credential, body: NewKey | None
 ) -> IssuedKey:
     asked = body or NewKey()
     if asked.rotate and issuer.key_id is None:
-        raise Invalid("only an issued key can be rotated, by itself")
+        raise Invalid(
+            "Only an issued key can be rotated. Send this request with the key that is to be replaced."
+        )
     scopes, end = issuer.pass_on(asked.scopes, asked.lifetime)
     record, key = service.issue_key(session, role, principal_id, scopes, end, issuer.key_id)
     if asked.rotate:
         service.rotate(session, record)
     return IssuedKey(key=key, **_told(record))
-
-
-_Limit = Annotated[int, Query(ge=1, le=1000)]
-_Cursor = Annotated[Id | None, Query(description="`next` of the page before")]
-
-
-@router.get("/owners/{owner_id}/keys", responses=documented(NotFound))
-def list_owner_keys(
-    owner_id: str, caller: ReadDep, database: DatabaseDep, limit: _Limit = 1000, cursor: _Cursor = None
-) -> KeyList:
-    """The keys of an owner: what they are for and until when, never the keys themselves."""
-    caller.must_be_owner(owner_id)
-    with database.read() as session:
-        require_owner(session, owner_id)
-        return _listed(session, owner_id, limit, cursor)
-
-
-@router.get("/analysts/{analyst_id}/keys", responses=documented(NotFound))
-def list_analyst_keys(
-    analyst_id: str, caller: ReadDep, database: DatabaseDep, limit: _Limit = 1000, cursor: _Cursor = None
-) -> KeyList:
-    """The keys of an analyst."""
-    _must_be_analyst(caller, analyst_id)
-    with database.read() as session:
-        service.require_analyst(session, analyst_id)
-        return _listed(session, analyst_id, limit, cursor)
 
 
 def _listed(session: Session, principal_id: str, limit: int, cursor: str | None) -> KeyList:
@@ -125,27 +69,77 @@ def _told(key: ApiKey) -> dict[str, Any]:
     return {"id": key.id, "scopes": key.scopes.split(), "expires_at": key.expires_at}
 
 
-@revoking.delete("/owners/{owner_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_owner_key(owner_id: str, key_id: str, caller: ManageDep, database: DatabaseDep) -> Response:
-    """Revoke a key of an owner at once, with every key that it issued. Any key may revoke itself."""
-    caller.must_be_owner(owner_id)
-    database.run(lambda session: service.revoke_key(session, owner_id, key_id))
-    return Response(status_code=204)
+def _key_routes(role: Role) -> None:
+    """Add the calls that issue and list the keys of an owner or an analyst."""
+    path = f"/{role}s/{{{role}_id}}/keys"
+    require: Any = service.require_owner if role == "owner" else service.require_analyst
+    holder: Any = Annotated[str, Path(alias=f"{role}_id")]
+
+    @router.post(
+        path,
+        status_code=201,
+        name=f"issue_{role}_key",
+        description=f"Issue one more key of this {role}. It can have no more scopes, and end no later, than "
+        "the key or token that issues it, and is revoked with it.",
+        responses=documented(NotFound),
+    )
+    def issue_key(
+        holder_id: holder,  # pyright: ignore[reportInvalidTypeForm]
+        issuer: IssueDep,
+        database: DatabaseDep,
+        body: NewKey | None = None,
+    ) -> IssuedKey:
+        issuer.principal.must_be_holder(role, holder_id)
+
+        def issue(session: Session) -> IssuedKey:
+            require(session, holder_id)
+            return _issued(session, role, holder_id, issuer, body)
+
+        return database.run(issue)
+
+    @router.get(
+        path,
+        name=f"list_{role}_keys",
+        description=f"What the keys of this {role} are for and when they end, never the keys themselves.",
+        responses=documented(NotFound),
+    )
+    def list_keys(
+        holder_id: holder,  # pyright: ignore[reportInvalidTypeForm]
+        caller: ReadDep,
+        database: DatabaseDep,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
+        cursor: Annotated[Id | None, Query(description="`next` of the page before")] = None,
+    ) -> KeyList:
+        caller.must_be_holder(role, holder_id)
+        with database.read() as session:
+            require(session, holder_id)
+            return _listed(session, holder_id, limit, cursor)
 
 
-@revoking.delete("/analysts/{analyst_id}/keys/{key_id}", status_code=204, responses=documented(NotFound))
-def revoke_analyst_key(analyst_id: str, key_id: str, caller: ManageDep, database: DatabaseDep) -> Response:
-    """Revoke a key of an analyst at once, with every key that it issued. Any key may revoke itself."""
-    _must_be_analyst(caller, analyst_id)
-    database.run(lambda session: service.revoke_key(session, analyst_id, key_id))
-    return Response(status_code=204)
+def _revoking_route(role: Role) -> None:
+    """Add the call that revokes a key of an owner or an analyst."""
+    holder: Any = Annotated[str, Path(alias=f"{role}_id")]
+
+    @revoking.delete(
+        f"/{role}s/{{{role}_id}}/keys/{{key_id}}",
+        status_code=204,
+        name=f"revoke_{role}_key",
+        description=f"Revoke a key of this {role} at once, with every key that it issued. Any key may revoke "
+        "itself.",
+        responses=documented(NotFound),
+    )
+    def revoke_key(
+        holder_id: holder,  # pyright: ignore[reportInvalidTypeForm]
+        key_id: str,
+        caller: ManageDep,
+        database: DatabaseDep,
+    ) -> Response:
+        caller.must_be_holder(role, holder_id)
+        database.run(lambda session: service.revoke_key(session, holder_id, key_id))
+        return Response(status_code=204)
 
 
+for _role in ("owner", "analyst"):
+    _key_routes(_role)
+    _revoking_route(_role)
 router.include_router(revoking)
-
-
-def _must_be_analyst(caller: Principal, analyst_id: str) -> None:
-    """Refuse everyone but this analyst and the administrator."""
-    caller.must_be("admin", "analyst")
-    if caller.role == "analyst" and caller.id != analyst_id:
-        raise NotFound

@@ -39,5 +39,5 @@ def well_formed(key: str) -> bool:
 
 
 def digest(key: str) -> str:
-    """What is stored of a key. A plain hash suffices: nobody can guess 256 random bits."""
+    """Return the hash that is stored of a key. It needs no salt: nobody can guess 256 random bits."""
     return hashlib.sha256(key.encode()).hexdigest()

@@ -11,30 +11,30 @@ from privest_service.security.keys import SCOPES, Role, Scope
 
 @dataclass(frozen=True)
 class Principal:
-    """Who calls: an administrator, one owner or one analyst."""
+    """A caller: an administrator, one owner or one analyst."""
 
     role: Role
     id: str
 
     def must_be(self, *roles: Role) -> None:
-        """Refuse other roles.
-
-        Raises:
-            Forbidden: the caller's role is not among them.
-        """
+        """Refuse other roles. Raises Forbidden: the caller's role is not among them."""
         if self.role not in roles:
             raise Forbidden
 
-    def must_be_owner(self, owner_id: str, *, or_admin: bool = True) -> None:
-        """Refuse everyone but this owner and, unless told otherwise, the administrator.
+    def must_be_holder(self, role: Role, principal_id: str) -> None:
+        """Refuse everyone but the administrator and the one principal of this role and id.
 
         Raises:
-            Forbidden: analysts, and the administrator where it has no business.
-            NotFound: other owners, for whom this one does not exist.
+            Forbidden: the caller has another role.
+            NotFound: the caller is another principal of this role, for whom this one does not exist.
         """
-        self.must_be("owner", *(("admin",) if or_admin else ()))
-        if self.role == "owner" and self.id != owner_id:
+        self.must_be("admin", role)
+        if self.role == role and self.id != principal_id:
             raise NotFound
+
+    def must_be_owner(self, owner_id: str) -> None:
+        """Refuse everyone but this owner and the administrator; see `must_be_holder`."""
+        self.must_be_holder("owner", owner_id)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Credential:
     Attributes:
         principal: whose it is.
         scopes: what it is for.
-        key_id: of a key; the administrator's has none, and a token neither.
+        key_id: of an issued key; None for the administrator's key and for tokens.
         until: when it ends; None for a key that does not.
     """
 
@@ -62,21 +62,23 @@ class Credential:
         for scope in scopes:
             if scope not in self.scopes:
                 raise Forbidden(
-                    f"this needs a key or a token with the scope {scope}",
+                    f"This key may not do that. Use a key or a token with the scope {scope}.",
                     headers={"WWW-Authenticate": f'Bearer error="insufficient_scope", scope="{scope}"'},
                 )
 
     def pass_on(
         self, scopes: Sequence[Scope] | None, lifetime: timedelta | None
     ) -> tuple[frozenset[str], datetime | None]:
-        """The scopes and the end of a key that is issued with this one; by default its own.
+        """The scopes and the end of a key that this one issues; by default they are its own.
 
         Raises:
-            Forbidden: more than it has itself.
+            Forbidden: the new key would have more scopes, or end later.
         """
         wanted = self.scopes if scopes is None else frozenset(scopes)
         self.must_be_for(*sorted(wanted))
         end = self.until if lifetime is None else now() + lifetime
         if end and self.until and end > self.until:
-            raise Forbidden("a key cannot issue one that ends after itself; leave expires_in out")
+            raise Forbidden(
+                "A key cannot issue a key that ends after itself. Leave expires_in out or make it shorter."
+            )
         return wanted, end

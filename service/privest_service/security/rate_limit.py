@@ -1,4 +1,4 @@
-"""How often anybody may call: whoever is known by who they are, whoever guesses by their address."""
+"""Rate limits: known callers are counted by who they are, and wrong keys by their address."""
 
 import math
 import time
@@ -26,8 +26,7 @@ log = structlog.get_logger()
 class RateLimiter:
     """Counts in this process. What cannot be counted may pass: budgets do not depend on it.
 
-    Args:
-        limit: of the requests of one principal, like `600/minute`.
+    The limit is on the requests of one principal, like `600/minute`.
     """
 
     def __init__(self, limit: str) -> None:
@@ -44,7 +43,7 @@ class RateLimiter:
         if principal.role != "admin" and not self._asked(
             lambda: self._limiter.hit(self._limit, principal.id), otherwise=True
         ):
-            raise self._later(self._limit, principal.id, f"more than {self._limit} came from you")
+            raise self._later(self._limit, principal.id, f"You sent more than {self._limit}")
 
     def check_failures(self, address: str) -> None:
         """Let an address try a key that a person may have chosen.
@@ -53,7 +52,7 @@ class RateLimiter:
             TooManyRequests: too many from there opened nothing.
         """
         if not self._asked(lambda: self._limiter.test(_FAILURES, address), otherwise=True):
-            raise self._later(_FAILURES, address, "too many keys that open nothing came from your address")
+            raise self._later(_FAILURES, address, "Too many wrong keys came from your address")
 
     def guessed_wrong(self, address: str) -> None:
         """Count a wrong guess of a key from this address."""
@@ -64,10 +63,10 @@ class RateLimiter:
             lambda: self._limiter.get_window_stats(limit, who).reset_time, otherwise=time.time()
         )
         seconds = max(1, math.ceil(free - time.time()))
-        return TooManyRequests(f"{why}; wait for {seconds} s", headers={"Retry-After": str(seconds)})
+        return TooManyRequests(f"{why}. Try again in {seconds} s.", headers={"Retry-After": str(seconds)})
 
     def _asked(self, ask: Callable[[], T], *, otherwise: T) -> T:
-        """What the counter says, or something else where it fails."""
+        """Return the counter's answer, or `otherwise` if the counter fails."""
         try:
             return ask()
         except Exception as error:

@@ -10,7 +10,7 @@ from privest_service.security.keys import SCOPES, Role, Scope
 
 
 class PrincipalView(BaseModel):
-    """Who holds a key."""
+    """The holder of a key."""
 
     role: Role
     id: str
@@ -46,17 +46,17 @@ class NewKey(Input):
     @model_validator(mode="after")
     def _takes_the_place_whole(self) -> "NewKey":
         if self.rotate and (self.scopes is not None or self.expires_in is not None):
-            raise ValueError("rotate keeps scopes and expiry: leave scopes and expires_in out")
+            raise ValueError("must not have scopes or expires_in beside rotate, which keeps both")
         return self
 
     @property
     def lifetime(self) -> timedelta | None:
-        """How long it is good, if that is said."""
+        """The time for which the key is good; None if the request does not say."""
         return None if self.expires_in is None else timedelta(seconds=self.expires_in)
 
 
 class KeyView(BaseModel):
-    """What is known of a key; not the key."""
+    """The facts about a key; not the key itself."""
 
     id: str
     scopes: list[Scope]

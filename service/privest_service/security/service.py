@@ -40,7 +40,7 @@ def issue_key(
     expires_at: datetime | None = None,
     issued_by: str | None = None,
 ) -> tuple[ApiKey, str]:
-    """One more key of a principal: its record, and the key itself for the only time.
+    """Issue a key to a principal. Return its record, and the key itself for the only time.
 
     Raises:
         Unauthenticated: the key that issues it was revoked, or has ended, since the request came.
@@ -79,11 +79,7 @@ def keys_of(
 ) -> tuple[Sequence[ApiKey], str | None]:
     """A page of the keys of a principal, newest first, and the cursor of the next page if there is one.
 
-    Args:
-        session: of the caller's transaction.
-        principal_id: whose keys.
-        limit: of the page.
-        before: the cursor, which is the id of the last key of the page before.
+    The cursor is the id of the last key of the page before.
 
     Raises:
         Invalid: the cursor is no key of this principal.
@@ -92,7 +88,7 @@ def keys_of(
     if before is not None:
         last = session.scalar(keys.where(ApiKey.id == before))
         if last is None:
-            raise Invalid("the cursor is not `next` of a page of these keys")
+            raise Invalid("The cursor must be `next` of an earlier page of these keys.")
         keys = keys.where(
             or_(
                 ApiKey.created_at < last.created_at,
@@ -126,22 +122,14 @@ def revoke_all(session: Session) -> None:
 
 
 def require_owner(session: Session, owner_id: str) -> Owner:
-    """The owner.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
+    """The owner. Raises NotFound: there is none with this id."""
     if owner := session.get(Owner, owner_id):
         return owner
     raise NotFound
 
 
 def require_analyst(session: Session, analyst_id: str) -> Analyst:
-    """The analyst.
-
-    Raises:
-        NotFound: there is none with this id.
-    """
+    """The analyst. Raises NotFound: there is none with this id."""
     if analyst := session.get(Analyst, analyst_id):
         return analyst
     raise NotFound

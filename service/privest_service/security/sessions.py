@@ -36,12 +36,12 @@ class OpenSession:
 
     @property
     def principal(self) -> Principal:
-        """Who is signed in."""
+        """The principal that is signed in."""
         return self.credential.principal
 
     @property
     def token(self) -> str:
-        """What forms carry, to show that they come from a page of this session."""
+        """The token that forms carry, to show that they come from a page of this session."""
         return hmac.new(self.id.encode(), b"privest form", hashlib.sha256).hexdigest()
 
     def accepts(self, token: str) -> bool:
@@ -56,11 +56,7 @@ def sign_in(
 
     Those that have ended are forgotten on the way.
 
-    Args:
-        authenticator: recognises the key.
-        key: or token.
-        address: from where it came.
-        instead_of: the session that the browser held, which ends.
+    The session that the browser held, `instead_of`, ends.
 
     Raises:
         Forbidden: it is an analyst's.
@@ -72,7 +68,7 @@ def sign_in(
         return None
     authenticator.rates.count(credential.principal)  # before anything is written
     if credential.principal.role == "analyst":
-        raise Forbidden("the dashboard is for owners and the administrator, not for analysts")
+        raise Forbidden("The dashboard is for owners and the administrator. Analysts use the REST interface.")
     opened = OpenSession(secrets.token_urlsafe(32), credential)
 
     def note(session: Session) -> None:

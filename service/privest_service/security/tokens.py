@@ -6,7 +6,6 @@ Algorithms and keys come from the settings alone, never from a token's header.
 import json
 import time
 import urllib.request
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from joserfc.jwk import JWKRegistry, Key, KeySet, RSAKey
 from privest_service.cached_probe import CachedProbe
 from privest_service.problems import Unavailable
 from privest_service.security.keys import SCOPES
-from privest_service.settings import Algorithm, Settings
+from privest_service.settings import Settings
 
 _PATIENCE = 60.0
 """Fewest seconds between two fetches of the issuer's keys, however many tokens name unknown ones."""
@@ -63,44 +62,19 @@ class Told:
 
 
 def tokens_of(settings: Settings) -> "Tokens | None":
-    """What reads the platform's tokens, if the settings name a platform."""
-    if not settings.token_issuer:
-        return None
-    return Tokens(
-        settings.token_issuer,
-        settings.token_audience,
-        settings.token_keys,
-        settings.token_algorithms,
-        settings.token_claim,
-        settings.token_scope_prefix,
-    )
+    """Make the reader of the platform's tokens, if the settings name a platform."""
+    return Tokens(settings) if settings.token_issuer else None
 
 
 class Tokens:
-    """Tokens of one issuer.
+    """Tokens of the issuer that the settings name."""
 
-    Args:
-        issuer: that tokens must name.
-        audience: likewise, among others.
-        keys: address or file of the issuer's key set (RFC 7517).
-        algorithms: of signatures.
-        claim: that holds the id of an owner or an analyst.
-        prefix: of what in `scope` (RFC 9068) is meant for this service.
-    """
-
-    def __init__(
-        self,
-        issuer: str,
-        audience: str,
-        keys: str,
-        algorithms: Sequence[Algorithm],
-        claim: str,
-        prefix: str,
-    ) -> None:
-        self._place, self._algorithms, self._claim, self._prefix = keys, list(algorithms), claim, prefix
+    def __init__(self, settings: Settings) -> None:
+        self._place, self._algorithms = settings.token_keys, list(settings.token_algorithms)
+        self._claim, self._prefix = settings.token_claim, settings.token_scope_prefix
         self._registry = jwt.JWTClaimsRegistry(
-            iss={"essential": True, "value": issuer},
-            aud={"essential": True, "value": audience},
+            iss={"essential": True, "value": settings.token_issuer},
+            aud={"essential": True, "value": settings.token_audience},
             exp={"essential": True},
             sub={"essential": True},
         )
@@ -121,7 +95,7 @@ class Tokens:
             return None
 
     def _told(self, token: str) -> Told | None:
-        """What a token says; raises whatever joserfc and Python do over one that is not good.
+        """Read a token. Raises whatever joserfc and Python raise over one that is not good.
 
         Raises:
             Unavailable: the issuer's keys are not to be had.
@@ -152,7 +126,9 @@ class Tokens:
         if anew or time.monotonic() - self._found >= _FRESH:
             self._look.seen()  # however long the issuer takes, this does not
         if time.monotonic() - self._found >= _KEPT:
-            raise Unavailable("the platform's keys are not to be had at present")
+            raise Unavailable(
+                "The platform's keys cannot be fetched at present. Try again later, or use an API key."
+            )
         return self._keys
 
     def _find(self) -> None:
@@ -193,7 +169,7 @@ def _is_id(told: Any) -> TypeGuard[str]:
 def _key(listed: Any) -> Key | None:
     """A key of a set; None if it is of a kind or a curve that is not known here, as RFC 7517 has it (5).
 
-    An RSA key that is too short (RFC 7518, 3.3) is passed over likewise.
+    An RSA key that is too short (RFC 7518, 3.3) gives None too.
     """
     try:
         key = JWKRegistry.import_key(listed)

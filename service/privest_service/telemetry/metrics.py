@@ -93,7 +93,7 @@ class _BySeconds(Collector):
         self._seen: list[Metric] = []
 
     def collect(self) -> list[Metric]:
-        """What all who look in this second see."""
+        """Return the same metrics to all who look within one second."""
         with self._lock:
             if (second := int(time.time())) != self._second:
                 self._seen, self._second = [*_own.collect()], second
@@ -127,4 +127,6 @@ def serve(address: str) -> None:
     try:
         start_http_server(int(port), host.strip("[]"), _served)
     except OSError as error:
-        raise ValueError(f"PRIVEST_METRICS_ADDRESS: {error.strerror}") from None
+        raise ValueError(
+            f"PRIVEST_METRICS_ADDRESS cannot be listened on: {error.strerror}. Choose another one."
+        ) from None

@@ -18,14 +18,14 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class _Clock:
-    """How long a request has taken, once that may be told."""
+    """Measures how long a request has taken, once that may be told."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter()
         self.seconds: float | None = None
 
     def stop(self) -> None:
-        """What follows, or a row, has no part in it."""
+        """Stop the clock, so that nothing that follows has a part in the time."""
         if self.seconds is None:
             self.seconds = time.perf_counter() - self._begun
 

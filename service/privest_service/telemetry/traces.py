@@ -41,7 +41,7 @@ def configure() -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ModuleNotFoundError:
         raise ValueError(
-            "OpenTelemetry is not installed; it comes with pip install 'privest[otel]'"
+            "OpenTelemetry is not installed. Install it with pip install 'privest[otel]'."
         ) from None
     os.environ.setdefault("OTEL_SERVICE_NAME", "privest")
     provider = TracerProvider()

@@ -1,4 +1,4 @@
-"""What every process that sums rows tells its memory allocator."""
+"""Settings of the memory allocator in every process that sums rows."""
 
 import ctypes
 from contextlib import suppress

@@ -19,12 +19,8 @@ from privest_service.workers.memory import keep_freed
 
 T = TypeVar("T")
 
-_PRELOADED = [
-    "privest_service.estimates.worker",
-    "privest_service.estimates.tasks",
-    "privest_service.workers.pool",
-]
-"""Modules that are loaded once, before workers are forked."""
+_PRELOADED = ["privest_service.estimates.worker", "privest_service.estimates.tasks", __name__]
+"""Modules that are loaded once, before workers are forked. A wrong name would be passed over."""
 
 _KEPT = ("HOME", "LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PATH", "PYTHON", "TMPDIR", "TZ")
 """Beginnings of the names of environment variables that workers inherit."""
@@ -57,7 +53,7 @@ class Processes:
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         os.environ.setdefault("OMP_NUM_THREADS", "1")  # the threads are ours, over chunks
-        self._workers, self._begun = workers, (memory, prepare, dict(environment))
+        self.slots, self._begun = workers, (memory, prepare, dict(environment))
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
         _ensure_forkserver()  # before uploads go elsewhere: a socket's path must be short
@@ -66,6 +62,15 @@ class Processes:
         self._calls = set[ProcessFuture[Any]]()
         self._moved = 0.0
         self._stopped = False
+
+    @property
+    def healthy(self) -> bool:
+        """Whether a call can be expected to end: always, because broken processes are replaced here."""
+        self.restart_if_broken()
+        return True
+
+    def start(self) -> None:
+        """Do nothing: each process starts with the first call that needs it."""
 
     def call(self, seconds: float, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
         """Begin a call; after so many seconds its process is killed.
@@ -79,7 +84,7 @@ class Processes:
                 raise RuntimeError("stopped")
             if self._pool is None:
                 self._pool = ProcessPool(
-                    self._workers, initializer=begin, initargs=self._begun, context=self._context
+                    self.slots, initializer=begin, initargs=self._begun, context=self._context
                 )
             call = self._pool.schedule(function, args=args, timeout=seconds)
             self._calls.add(call)

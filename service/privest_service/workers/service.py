@@ -1,4 +1,4 @@
-"""What the web process has done elsewhere, beside jobs: uploads, sources, heavy plans, whole ledgers."""
+"""Work that the web process hands to worker processes, beside jobs: uploads, sources, plans, ledgers."""
 
 import asyncio
 import os
@@ -37,9 +37,7 @@ class Workers:
 
     Args:
         timeout: seconds that one call may take.
-        intake_timeout: seconds that parsing one upload may take; never longer than another call.
-        intake_workers: uploads that are parsed at a time, and sources that are fetched.
-        memory: bytes that a worker process may take.
+        intake_timeout, intake_workers, memory: as the settings of these names.
         prepare: done in each process that parses uploads before its first call.
         limiter: of what callers may hold.
     """
@@ -97,18 +95,18 @@ class Workers:
         try:
             return await asyncio.wrap_future(self._start(work, function, *args))
         except MemoryError:
-            raise TooLarge("this needs more memory than there is for it; nothing was stored") from None
+            raise TooLarge(
+                "This needs more memory than a worker has. Nothing was stored. Send less."
+            ) from None
         except _LOST:
-            raise Unavailable("this could not be processed; nothing was stored") from None
+            raise Unavailable(
+                "This could not be processed. Nothing was stored. Try again, or send less."
+            ) from None
 
     def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
 
-        Args:
-            caller_id: for whom.
-            function: to run.
-            args: its arguments.
-            free: whether nothing is to be charged for it.
+        A call is `free` if nothing is to be charged for it.
 
         Raises:
             TooManyRequests: too many of this caller's are being made.
@@ -121,4 +119,6 @@ class Workers:
                 return future.result(_PLAN_SECONDS)
             except (*_LOST, MemoryError):
                 future.cancel()
-                raise Unavailable("this could not be processed; nothing was charged") from None
+                raise Unavailable(
+                    "This could not be processed. Nothing was charged. Try again later."
+                ) from None

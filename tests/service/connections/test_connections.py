@@ -212,12 +212,12 @@ def test_an_object(server: Server, bucket: Bucket) -> None:
     assert dataset["fingerprint"] == uploaded(owner)["fingerprint"]
     assert dataset["fingerprint"] == registered(owner, f"{name}:rows.npy")["fingerprint"]
     for path, says in (
-        ("../other/rows.csv", "downwards"),
-        ("/other/rows.csv", "downwards"),
-        ("2024/../../other/rows.csv", "downwards"),
-        ("other/rows.csv", "no object"),
-        ("2024", "must end in"),
-        ("2024/rows.txt", "must end in"),
+        ("../other/rows.csv", "relative path"),
+        ("/other/rows.csv", "relative path"),
+        ("2024/../../other/rows.csv", "relative path"),
+        ("other/rows.csv", "must name an object"),
+        ("2024", "ends in a known format"),
+        ("2024/rows.txt", "ends in a known format"),
     ):
         refused(owner, f"{name}:{path}", says=says)
 
@@ -232,9 +232,9 @@ def test_files_of_a_web_server(server: Server, folder: Path) -> None:
         url = f"http://127.0.0.1:{web.server_port}/deep"
         name = connected(server, owner, kind="object-store", url=url, options={"allow_http": True})
         assert registered(owner, f"{name}:er/rows.npy")["fingerprint"] == uploaded(owner)["fingerprint"]
-        refused(owner, f"{name}:rows.csv", says="no object")
-        refused(owner, f"{name}:../rows.csv", says="downwards")
-        refused(owner, f"{name}:%2e%2e/rows.csv", says="no object")
+        refused(owner, f"{name}:rows.csv", says="must name an object")
+        refused(owner, f"{name}:../rows.csv", says="relative path")
+        refused(owner, f"{name}:%2e%2e/rows.csv", says="must name an object")
         web.shutdown()
     closed = connected(server, owner, kind="object-store", url="https://127.0.0.1:9")
     refused(owner, f"{closed}:rows.csv", says="did not give")
@@ -259,7 +259,7 @@ def test_a_table_and_a_view(server: Server, tables: Tables) -> None:
     tables.run('INSERT INTO "Clinic"."Points" VALUES (NULL, 1)')
     refused(owner, f"{name}:Clinic.Points", says="finite")
     for path in ("clinic.points", "Clinic.rows", "nothing", "public.nothing"):
-        refused(owner, f"{name}:{path}", says="no such table")
+        refused(owner, f"{name}:{path}", says="table or view that exists")
 
 
 def test_labels_of_a_table_are_found_by_name(server: Server, tables: Tables) -> None:
@@ -315,25 +315,25 @@ def test_paths_that_lead_elsewhere(server: Server, folder: Path, tmp_path: Path)
     (folder / "rows").write_bytes(csv_of(ROWS))
     name = connected(server, owner, kind="files", root=str(folder))
     for path, says in (
-        ("../outside/rows.csv", "downwards"),
-        ("deep/../rows.csv", "downwards"),
-        ("deep/../../outside/rows.csv", "downwards"),
-        ("./rows.csv", "downwards"),
-        ("deep//er/rows.npy", "downwards"),
-        (str(outside / "rows.csv"), "downwards"),
-        ("/rows.csv", "downwards"),
-        ("linked.csv", "no plain file"),
-        ("within.csv", "no plain file"),
-        ("linked/rows.csv", "no plain file"),
-        ("deeply/er/rows.npy", "no plain file"),
-        ("folder.csv", "no plain file"),
-        ("fifo.csv", "no plain file"),
-        ("missing.csv", "no plain file"),
-        ("rows.csv/rows.csv", "no plain file"),
-        ("x" * 900 + ".csv", "no plain file"),
-        ("%2e%2e/outside/rows.csv", "no plain file"),
-        ("rows.txt", "must end in"),
-        ("rows", "must end in"),
+        ("../outside/rows.csv", "relative path"),
+        ("deep/../rows.csv", "relative path"),
+        ("deep/../../outside/rows.csv", "relative path"),
+        ("./rows.csv", "relative path"),
+        ("deep//er/rows.npy", "relative path"),
+        (str(outside / "rows.csv"), "relative path"),
+        ("/rows.csv", "relative path"),
+        ("linked.csv", "must name a plain file"),
+        ("within.csv", "must name a plain file"),
+        ("linked/rows.csv", "must name a plain file"),
+        ("deeply/er/rows.npy", "must name a plain file"),
+        ("folder.csv", "must name a plain file"),
+        ("fifo.csv", "must name a plain file"),
+        ("missing.csv", "must name a plain file"),
+        ("rows.csv/rows.csv", "must name a plain file"),
+        ("x" * 900 + ".csv", "must name a plain file"),
+        ("%2e%2e/outside/rows.csv", "must name a plain file"),
+        ("rows.txt", "ends in a known format"),
+        ("rows", "ends in a known format"),
     ):
         refused(owner, f"{name}:{path}", says=says)
     problem(register(owner, f"{name}:rows.csv\0.npy"), 422, "invalid")
@@ -363,7 +363,7 @@ def test_roots_that_hold_the_services_own_data(start_server: Callable[..., Serve
         two, f"{name}:{one.id}/{dataset}.npy", says="data directory", schema={"kind": "vectors", "dim": 9}
     )
     root.unlink()
-    refused(two, f"{name}:rows.csv", says="must be a directory")
+    refused(two, f"{name}:rows.csv", says="root that is a directory")
 
 
 @on_one_database
@@ -455,7 +455,7 @@ def test_more_than_may_be_fetched(
             if rows is small:
                 assert registered(owner, uri)["n"] == len(small)
             else:
-                refused(owner, uri, says=f"larger than {limit} bytes")
+                refused(owner, uri, says=f"at most {limit} bytes")
 
 
 class _Understating(SimpleHTTPRequestHandler):
@@ -477,7 +477,7 @@ def test_more_than_was_said(start_server: Callable[..., Server], folder: Path) -
         threading.Thread(target=web.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{web.server_port}"
         name = connected(server, owner, kind="object-store", url=url, options={"allow_http": True})
-        refused(owner, f"{name}:many.csv", says="larger than 200000")
+        refused(owner, f"{name}:many.csv", says="at most 200000")
         assert registered(owner, f"{name}:rows.csv")["n"] == 400
         web.shutdown()
 
@@ -648,7 +648,7 @@ def test_the_digest_of_an_upload(server: Server) -> None:
     for damaged in (content[:-1], content + b"\0", content[:-1] + b"\1"):
         document = problem(_sent(owner, damaged, digest), 422, "dataset-invalid")
         assert document["faults"] == [
-            {"location": "sha256", "rule": "is not the SHA-256 of the file that arrived"}
+            {"location": "sha256", "rule": "is not the SHA-256 of the file that arrived: send the file again"}
         ]
         nothing_left(server)
     for malformed in (digest[:-1], digest + "0", "g" * 64, ""):

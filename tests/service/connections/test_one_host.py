@@ -129,7 +129,7 @@ def test_no_redirect_leads_anywhere(
         options |= KEYS if store == "s3" else {"aws_skip_signature": True}
     with pytest.raises(RefusedUploadError) as refused:
         fetched(url, **options)
-    assert refused.value.faults[0].rule == "the object store did not give this object"
+    assert refused.value.faults[0].rule == "could not be read: the object store did not give this object"
     assert door.asked
     assert inside.asked == []
 
@@ -239,7 +239,7 @@ def test_the_way_goes_on_through_a_proxy_that_is_named(
 def test_a_proxy_of_another_kind_is_refused(fetched: Callable[..., bytes], url: str) -> None:
     with pytest.raises(RefusedUploadError) as refused:
         fetched("https://127.0.0.1:9", proxy_url=url)
-    assert refused.value.faults[0].rule == "a proxy must be like http://host:port"
+    assert refused.value.faults[0].rule == "must have a proxy that looks like http://host:port"
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_of_an_array_the_label_is_last_and_matches_by_its_string_form(owner: Cal
             "1,2,no\n1,2,no\n",
             {"rule": LACKING + "age, dose, ill"},
         ),
-        ("age,dose,ill\n1,2,no\n", {"rule": "a dataset has at least 2 records"}),
+        ("age,dose,ill\n1,2,no\n", {"rule": "must have at least 2 records"}),
     ],
 )
 def test_what_a_table_lacks_is_named_by_record_and_field(owner: Caller, table: str, fault: dict) -> None:

@@ -228,11 +228,11 @@ def test_bad_lists_are_refused_before_anything_is_charged(server: Server) -> Non
     before = them.books(), poor.ledger(), frozen.ledger()
     refusals: list[tuple[Any, int, str, str]] = [
         ([], 422, "invalid", ""),
-        ([{"id": a}, {"id": a}], 422, "invalid", "names a dataset twice"),
+        ([{"id": a}, {"id": a}], 422, "invalid", "must name each dataset once"),
         ([{"id": a}, {"id": foreign}], 404, "not-found", ""),
         ([{"id": a}, {"id": "ds_nothing"}], 404, "not-found", ""),
-        ([{"id": a}, {"id": broke}], 409, "budget-exceeded", "ask the owner"),
-        ([{"id": a}, {"id": cold}], 409, "budget-exceeded", "ask the owner"),
+        ([{"id": a}, {"id": broke}], 409, "budget-exceeded", "Ask the owner"),
+        ([{"id": a}, {"id": cold}], 409, "budget-exceeded", "Ask the owner"),
         ([{"id": a}, {"id": wide}], 422, "invalid", "differ in dim"),
         ([{"id": b}, {"id": long}], 422, "invalid", "differ in norm_bound"),
         ([{"id": a}, {"id": points}], 422, "invalid", "kind vectors"),
@@ -435,7 +435,7 @@ def test_parts_go_where_their_job_goes_and_nowhere_else(database: Database) -> N
     job, parts = reserve_on_both(books, accounts)
     assert states(database, [job, *parts]) == {"reserved"}
     with database.write() as session:
-        assert jobs.waiting(session) == 1
+        assert jobs.queue(session)[0] == 1
         assert not any(charges.void(session, part) for part in parts)
         assert charges.void(session, job)
     assert states(database, [job, *parts]) == {"voided"}

@@ -1,26 +1,19 @@
 """Engines: bounds of local workers, jobs on a real Dask cluster, and the permits that no run uses twice."""
 
-import asyncio
 import io
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
-import anyio
 import dask
 import httpx
 import numpy as np
@@ -31,7 +24,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from distributed import Client
 from hypothesis import given
 from hypothesis import strategies as st
-from pebble import ProcessPool
 from pydantic import ValidationError
 from sqlalchemy import select
 from structlog.testing import capture_logs
@@ -43,9 +35,6 @@ from privest.privacy.cost import PrivacyTarget
 from privest.records import Records
 from privest_service import settings
 from privest_service.database import Database
-from privest_service.datasets.confinement import missing
-from privest_service.datasets.parsing import prepare
-from privest_service.datasets.registration import Arrived, Registrar
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.store import Store
 from privest_service.estimates import cluster as on_workers
@@ -56,14 +45,9 @@ from privest_service.estimates.engine import Claimed, Engine
 from privest_service.estimates.runners import Runners, runners
 from privest_service.estimates.tasks import OpenRows, plan_job, run_job
 from privest_service.jobs.models import Job, Transition
-from privest_service.limits import PLANS, Limiter, in_thread
-from privest_service.problems import TooLarge, Unavailable
-from privest_service.workers import service as workers_module
-from privest_service.workers.pool import Processes
-from privest_service.workers.service import Workers
-from testing import ROOT, confined, remote_jobs
+from testing import ROOT, remote_jobs
 from testing.dask_cluster import Cluster
-from testing.server import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, npy, slow_rows, spd, until
+from testing.server import HANG_GUARD, SIGNER, SPD3, Caller, Server, books_balance, slow_rows, spd, until
 from testing.world import World, claimed
 
 ENDLESS = {"steps": 1000, "epsilon": 0.2, "wait": 0}
@@ -137,7 +121,7 @@ def rows_in(directory: Path) -> str:
 
 def fails(ready: Runners, function: Callable[..., str], *args: str, seconds: float = HANG_GUARD) -> str:
     """The name of the error that a run ends with."""
-    error = ready.run(seconds, function, *args).exception(HANG_GUARD)
+    error = ready.call(seconds, function, *args).exception(HANG_GUARD)
     assert error is not None
     assert remote_jobs.SECRET not in repr(error)
     return type(error).__name__
@@ -318,7 +302,7 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
         return Future[str]()
 
     monkeypatch.setattr(engine, "_claim", claiming)
-    monkeypatch.setattr(engine._runners, "run", run)
+    monkeypatch.setattr(engine._runners, "call", run)
     engine._feed()
     assert done == ["tidied", "claimed", 600.0]
     with database.read() as session:
@@ -333,289 +317,13 @@ def test_no_work_comes_between_a_claim_and_its_run_and_a_dummy_has_a_minute(
 # Uploads and plans
 
 
-def in_workers(
-    use: Callable[[Workers], Coroutine[None, None, None]], timeout: float = 30.0, **how: Any
-) -> None:
-    """Use workers as the web process does, in its event loop."""
-
-    async def life() -> None:
-        workers = Workers(timeout=timeout, **how)
-        workers.start()
-        try:
-            await use(workers)
-        finally:
-            await asyncio.to_thread(workers.stop)
-
-    asyncio.run(life())
-
-
-def registrar_of(database: Database, store: Store, workers: Workers, room: int, timeout: float) -> Registrar:
-    """One with room for so many bytes."""
-    return Registrar(database, store, workers, b"s" * 32, store.incoming, room, room, timeout)
-
-
-def test_plans_have_a_worker_of_their_own_and_few_threads_wait_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released = tmp_path / "released"
-    until_released = ["sh", "-c", f"until [ -e {released} ]; do sleep 0.05; done"]
-
-    limiter = Limiter()
-
-    async def use(workers: Workers) -> None:
-        async def planned(whose: str, work: Callable[..., object], *given: object) -> object:
-            return await in_thread(workers.call_worker, whose, work, *given, free=False)
-
-        async def refused(work: Callable[..., object], *given: object) -> str:
-            with pytest.raises(Unavailable) as told:
-                await planned("somebody", work, *given)
-            return str(told.value.detail).partition(";")[0]
-
-        callers = [f"caller {number}" for number in range(8)]
-        waiting = [
-            asyncio.create_task(planned(each, subprocess.check_call, until_released)) for each in callers
-        ]
-        await asyncio.to_thread(until, lambda: limiter._held[PLANS, ""] == len(callers))
-        more = await asyncio.gather(*(refused(os.getpid) for _ in range(40)))
-        assert set(more) == {"too many plans"}
-        assert await workers.in_worker("intake", os.getpid)
-        assert await workers.in_worker("fetch", os.getpid)
-        assert not any(each.done() for each in waiting)
-        released.touch()
-        assert await asyncio.gather(*waiting) == [0] * len(callers)
-        # What is given up holds neither a place nor the worker.
-        with monkeypatch.context() as soon:
-            soon.setattr(workers_module, "_PLAN_SECONDS", 0.5)
-            assert await refused(time.sleep, 2 * HANG_GUARD) == "this could not be processed"
-        assert await planned("somebody", os.getpid)
-
-    in_workers(use, limiter=limiter)
-
-
-def test_plans_of_one_caller_leave_places_to_others_and_those_looked_at_to_charges(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ended: Future[str] = Future()
-    started = list[Future[str]]()
-
-    def start(*_: object) -> Future[str]:
-        started.append(ended)
-        return ended
-
-    limiter = Limiter()
-    workers = Workers(timeout=HANG_GUARD, limiter=limiter)
-    monkeypatch.setattr(workers, "_start", start)
-    with ThreadPoolExecutor(12) as pool:
-
-        def refused(caller_id: str, times: int, *, free: bool) -> list[str]:
-            """Why, of so many at once; the others go on."""
-            before = len(started)
-            asked = [pool.submit(workers.call_worker, caller_id, str, free=free) for _ in range(times)]
-            until(lambda: len(started) - before + sum(each.done() for each in asked) == times)
-            return [str(getattr(each.exception(), "detail", None)) for each in asked if each.done()]
-
-        try:
-            own = "too many plans of yours; try again when some are over"
-            all_ = "too many plans; try again later"
-            assert refused("one", 6, free=True) == [own, own]
-            assert refused("another", 3, free=True) == [all_]
-            assert refused("another", 2, free=False) == []
-            assert refused("a third", 1, free=False) == [all_]
-        finally:
-            ended.set_result("")
-    assert not limiter._held
-
-
-@on_one_database
-def test_an_owner_with_many_uploads_holds_up_no_other(database: Database, tmp_path: Path) -> None:
-    async def use(workers: Workers) -> None:
-        registrar, ended = registrar_of(database, Store(tmp_path), workers, 0, 1.0), list[str]()
-
-        async def upload(owner: str) -> None:
-            async with registrar.turn(owner):
-                await workers.in_worker("intake", time.sleep, 0.1)
-            ended.append(owner)
-
-        await asyncio.gather(*map(upload, "aaaab"))
-        assert sorted(ended) == [*"aaaab"]
-        assert ended.index("b") < 2  # behind one upload of the other owner at most
-        assert not registrar._turns
-
-    in_workers(use)
-
-
-@on_one_database
-def test_a_slow_upload_keeps_no_other_owner_waiting(database: Database, tmp_path: Path) -> None:
-    """Two of one owner never hold both intake processes; the slow one ends when the test lets it."""
-    store, ended = Store(tmp_path), tmp_path / "ended"
-    rows, slow = npy(spd(60)), [tmp_path / name for name in ("first", "second")]
-
-    async def use(workers: Workers) -> None:
-        registrar = registrar_of(database, store, workers, 2**30, 600.0)
-        schema = SCHEMA.validate_python(SPD3)
-
-        async def hostile(number: int) -> None:
-            async with registrar.turn("a"):
-                await workers.in_worker("intake", remote_jobs.waits, str(slow[number]), str(ended))
-
-        async def source(arrived: Path) -> Arrived:
-            arrived.write_bytes(rows)
-            return Arrived("npy")
-
-        world = World.make(database)
-        held = [asyncio.create_task(hostile(number)) for number in range(2)]
-        while not slow[0].exists():
-            await asyncio.sleep(0.01)
-        for _ in range(3):
-            assert (await registrar.register(world.owner, source, schema)).n == 60
-        assert not slow[1].exists()
-        assert not any(task.done() for task in held)
-        ended.touch()
-        await asyncio.gather(*held)
-        assert slow[1].exists()
-
-    in_workers(use, 600.0, intake_timeout=600.0)
-
-
-def test_uploads_have_a_time_limit_of_their_own(tmp_path: Path) -> None:
-    """The limit ends only the upload that takes too long, and is never longer than that of jobs."""
-    assert Workers(timeout=HANG_GUARD, intake_timeout=3 * HANG_GUARD)._intake_timeout == HANG_GUARD
-
-    async def use(workers: Workers) -> None:
-        both = [
-            asyncio.create_task(workers.in_worker(work, remote_jobs.waits, str(tmp_path / work), ""))
-            for work in ("intake", "fetch")
-        ]
-        with pytest.raises(Unavailable):
-            await both[0]
-        while not (tmp_path / "fetch").exists():
-            await asyncio.sleep(0.01)
-        assert not both[1].done()
-        (tmp_path / "fetch").unlink()
-        await both[1]
-
-    in_workers(use, 600.0, intake_timeout=0.5)
-
-
-def test_a_hostile_upload_reaches_nothing_from_the_worker_that_parses(tmp_path: Path) -> None:
-    """Like `test_confinement`, in the service's own worker, where one owner's rows and the secrets lie."""
-    if missing(tmp_path):
-        pytest.skip("this machine offers less")
-    store = Store(tmp_path)
-    others = store.path("ow_other", "ds_other")
-    others.parent.mkdir(mode=0o700)
-    others.write_bytes(npy(spd(60)))
-    (tmp_path / "secret").write_bytes(b"s" * 32)
-    folder = store.incoming / "ds_own"
-    folder.mkdir(mode=0o700)
-
-    async def use(workers: Workers) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            about = os.getpid(), listener.getsockname()[1]
-            for file in (others, tmp_path / "secret"):
-                found = await workers.in_worker(
-                    "intake", confined.try_all, str(folder), [], str(file), *about
-                )
-                assert found["ways"] == []
-
-    in_workers(use, prepare=prepare)
-
-
-def test_a_pool_that_cannot_start_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked whether it is active, pebble's starts its processes: what that raises would end the feeder."""
-    processes = Processes(1, 2**31)
-    try:
-        assert processes.call(float(HANG_GUARD), os.getpid).result()
-        with monkeypatch.context() as patch:
-
-            def unstartable(_: object) -> bool:
-                raise BrokenProcessPool
-
-            patch.setattr(ProcessPool, "active", property(unstartable))
-            processes.restart_if_broken()
-            assert processes._pool is None
-        assert processes.call(float(HANG_GUARD), os.getpid).result()
-    finally:
-        processes.stop()
-
-
-@on_one_database
-def test_sources_of_an_owner_are_read_one_at_a_time_and_none_without_room(
-    database: Database, tmp_path: Path
-) -> None:
-    """The workers are not started, so that each registration ends behind its source."""
-    store = Store(tmp_path)
-    registrar = registrar_of(database, store, Workers(timeout=HANG_GUARD), 100, 30.0)
-    held = list[int]()
-
-    async def source(arrived: Path) -> Arrived:
-        arrived.write_bytes(bytes(10))
-        await asyncio.sleep(0.01)
-        held.append(sum(path.stat().st_size for path in store.incoming.glob("*/upload")))
-        return Arrived("npy")
-
-    async def refused(*owners: str) -> set[type]:
-        schema = SCHEMA.validate_python(SPD3)
-        tried = [registrar.register(owner, source, schema) for owner in owners]
-        return {type(each) for each in await asyncio.gather(*tried, return_exceptions=True)}
-
-    assert asyncio.run(refused(*"aaaa")) == {Unavailable}
-    assert held == [10] * 4
-    assert asyncio.run(refused(*"ab")) == {Unavailable}
-    assert held[4] == 20  # owners do not wait for each other
-    store.path("a", "ds_full").parent.mkdir()
-    store.path("a", "ds_full").write_bytes(bytes(100))
-    assert asyncio.run(refused("a")) == {TooLarge}
-    assert len(held) == 6
-    assert not list(store.incoming.iterdir())
-
-
-@on_one_database
-def test_an_uploads_folder_is_made_and_removed_beside_the_loop(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A parser may have left files without number in it; also if the caller goes away meanwhile."""
-    store, arriving = Store(tmp_path), asyncio.Event()
-    registrar = registrar_of(database, store, Workers(timeout=HANG_GUARD), 100, 30.0)
-    threads = list[tuple[str, int]]()
-
-    def noted(where: Any, name: str) -> None:
-        done = getattr(where, name)
-
-        def note(*args: Any, **kwargs: Any) -> Any:
-            threads.append((name, threading.get_ident()))
-            return done(*args, **kwargs)
-
-        monkeypatch.setattr(where, name, note)
-
-    async def source(arrived: Path) -> Arrived:
-        arriving.set()
-        await asyncio.Event().wait()
-        return Arrived("npy")
-
-    async def left() -> None:
-        async with anyio.create_task_group() as group:
-            group.start_soon(registrar.register, "a", source, SCHEMA.validate_python(SPD3))
-            await arriving.wait()
-            assert list(store.incoming.iterdir())
-            group.cancel_scope.cancel()
-
-    noted(Path, "mkdir")
-    noted(Path, "touch")
-    noted(shutil, "rmtree")
-    asyncio.run(left())
-    assert {name for name, _ in threads} >= {"mkdir", "touch", "rmtree"}
-    assert threading.get_ident() not in {thread for _, thread in threads}
-    assert not list(store.incoming.iterdir())
-
-
 # Local workers
 
 
 def test_workers_keep_the_memory_that_they_need_again_at_once(on_cluster: Runners) -> None:
     with _started(runners("local", workers=1, memory=2**31)) as local:
         for ready in (local, on_cluster):
-            assert int(ready.run(HANG_GUARD, remote_jobs.faults, "").result(HANG_GUARD)) < 10_000
+            assert int(ready.call(HANG_GUARD, remote_jobs.faults, "").result(HANG_GUARD)) < 10_000
     code, path = "from testing import remote_jobs; print(remote_jobs.faults(''))", str(ROOT)
     alone = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": path}
@@ -627,11 +335,13 @@ def test_a_worker_takes_no_more_memory_than_it_may_and_mapped_rows_take_none(tmp
     rows = np.lib.format.open_memmap(tmp_path / "rows.npy", mode="w+", shape=(2**20, 128))
     rows[-1] = 1.0  # a gigabyte, all but a few bytes of it a hole
     with _started(runners("local", workers=1, memory=2**28)) as ready:
-        assert ready.run(HANG_GUARD, remote_jobs.greedy, str(2**25)).result(HANG_GUARD) == "1"
-        assert ready.run(HANG_GUARD, remote_jobs.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
-        before = ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+        assert ready.call(HANG_GUARD, remote_jobs.greedy, str(2**25)).result(HANG_GUARD) == "1"
+        assert (
+            ready.call(HANG_GUARD, remote_jobs.frugal, f"{tmp_path}/rows.npy").result(HANG_GUARD) == "128.0"
+        )
+        before = ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
         assert fails(ready, remote_jobs.greedy, str(2**28)) == "MemoryError"
-        assert ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
+        assert ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD) == before
 
 
 @on_one_database
@@ -714,7 +424,7 @@ def test_a_cluster_behind_tls_is_for_those_with_a_certificate(tmp_path: Path) ->
             _started(runners(secured.engine, workers=1, memory=2**31)) as ready,
         ):
             assert (
-                int(ready.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
+                int(ready.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)) == secured.workers[0].pid
             )
         bare = runners(secured.engine, workers=1, memory=2**31)
         with capture_logs() as logs:
@@ -740,7 +450,7 @@ def test_sums_have_the_same_bits_wherever_they_are_made(
     assert here[1] == here[2]
 
     def there() -> dict[str, list[str]]:
-        return json.loads(on_cluster.run(HANG_GUARD, remote_jobs.sums, str(tmp_path)).result(HANG_GUARD))
+        return json.loads(on_cluster.call(HANG_GUARD, remote_jobs.sums, str(tmp_path)).result(HANG_GUARD))
 
     workers_are(cluster, 2)
     assert there() == here[1]
@@ -815,7 +525,7 @@ def test_a_run_over_its_time_is_given_up_and_ends(on_cluster: Runners, tmp_path:
     directory = rows_in(tmp_path)
     assert fails(on_cluster, remote_jobs.hang, directory, seconds=1.0) == "TimeoutError"
     until((tmp_path / "refused").exists)
-    assert on_cluster.run(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
+    assert on_cluster.call(HANG_GUARD, remote_jobs.pid, "").result(HANG_GUARD)
 
 
 def test_a_sum_survives_the_worker_that_made_a_part_of_it(
@@ -824,7 +534,7 @@ def test_a_sum_survives_the_worker_that_made_a_part_of_it(
     directory = rows_in(tmp_path)
     (tmp_path / "bullet").touch()
     workers_are(cluster, 2)
-    assert on_cluster.run(HANG_GUARD, remote_jobs.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
+    assert on_cluster.call(HANG_GUARD, remote_jobs.survive, directory).result(HANG_GUARD) == f"[{8 * 4096}]"
     assert not (tmp_path / "bullet").exists()
     assert sum(process.poll() is None for process in cluster.workers) == 1
     cluster.workers = [process for process in cluster.workers if process.poll() is None]

@@ -35,6 +35,7 @@ from privest_service.exports.lines import (
     MechanismLine,
     ReceiptLine,
     read,
+    to_sign,
 )
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
@@ -107,8 +108,11 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
     ("more", "said"),
     [
         (["--export", "gone.jsonl", "--key", SIGNER.public_key], "No such file"),
-        (["--export", "torn.jsonl", "--key", SIGNER.public_key], "line 2 is no line of a ledger"),
-        (["--export", "empty.jsonl", "--key", SIGNER.public_key, "--heads", "torn.jsonl"], "no signed heads"),
+        (["--export", "torn.jsonl", "--key", SIGNER.public_key], "Line 2 is not a line of a ledger"),
+        (
+            ["--export", "empty.jsonl", "--key", SIGNER.public_key, "--heads", "torn.jsonl"],
+            "does not hold signed heads",
+        ),
     ],
     ids=["gone", "torn", "heads"],
 )
@@ -253,7 +257,7 @@ def other_heads(told: list[Line], change: Callable[[list[Head]], list[Head]]) ->
     last = told[-1]
     assert isinstance(last, Heads)
     forged = last.model_copy(update={"heads": change(last.heads)})
-    forged.signature = SIGNER.sign(forged.to_sign())
+    forged.signature = SIGNER.sign(to_sign(forged))
     return [*told[:-1], forged]
 
 
@@ -402,7 +406,7 @@ def test_moments_without_a_zone_and_sums_untold_are_no_crash(database: Database,
         (row["receipt"]["statement"] if kind == "receipt" else row)["at"] = "2026-01-31T12:00:00"
     keys = [f"{SIGNER.public_key}=2100-01-01"]
     if kind == "entry":
-        with pytest.raises(ValueError, match="is no line of a ledger"):
+        with pytest.raises(ValueError, match="is not a line of a ledger"):
             verify(read(map(json.dumps, rows)), keys)
     else:
         assert verify(read(map(json.dumps, rows)), keys).faults
@@ -587,11 +591,11 @@ def test_keys_are_read_or_refused_in_words() -> None:
     for told, words in (
         ("nonsense", "base64"),
         (f"{key}=", "base64"),
-        (f"{key}=yesterday", "a moment like"),
+        (f"{key}=yesterday", "must be a moment"),
     ):
         with pytest.raises(ValueError, match=words):
             verify([], [told])
-    with pytest.raises(ValueError, match="the end is needed"):
+    with pytest.raises(ValueError, match="Give the end of each other one"):
         verify([], [key, Signer(private_key_pem()).public_key])
 
 

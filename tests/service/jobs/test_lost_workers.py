@@ -3,14 +3,11 @@
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -20,7 +17,6 @@ from sqlalchemy import select, update
 
 from privest_service.database import Database, now
 from privest_service.jobs.models import Job, Transition
-from privest_service.workers import pool as worker_pool
 from testing.server import (
     HANG_GUARD,
     SPD3,
@@ -155,37 +151,6 @@ def test_workers_that_are_killed_while_idle_are_replaced(start_server: Callable[
         lambda: owner.get("/readyz").status_code == 200
     )  # a look may outlast its patience on a busy machine
     until(lambda: re.search(r"\nprivest_worker_pools_renewed_total [1-9]", server.admin.get("/metrics").text))
-
-
-class Stuck:
-    """Takes a minute to be read, before a worker can say that it took it."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return time.sleep, (60.0,)
-
-
-def test_workers_that_take_up_nothing_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_pool, "_STALLED", 1.0)
-    processes = worker_pool.Processes(1, 2**31)
-    lost, waiting = processes.call(60.0, print, Stuck()), processes.call(60.0, abs, -1)
-    until(lambda: (processes.restart_if_broken(), lost.done() and waiting.done())[1])
-    for call in (lost, waiting):
-        with pytest.raises(BrokenProcessPool):
-            call.result()
-    monkeypatch.setattr(worker_pool, "_STALLED", 60.0)
-    assert processes.call(HANG_GUARD, abs, -1).result(HANG_GUARD) == 1
-    busy = processes.call(60.0, time.sleep, 2.5)
-    until(busy.running)
-    monkeypatch.setattr(worker_pool, "_STALLED", 1.0)
-    processes.stop()  # waits for what is under way
-    assert busy.done()
-    assert busy.exception() is None
-
-    processes = worker_pool.Processes(1, 2**31)
-    lost = processes.call(60.0, print, Stuck())
-    processes.stop()  # and not for what never will be
-    with pytest.raises(BrokenProcessPool):
-        lost.result(HANG_GUARD)
 
 
 @pytest.mark.parametrize("backend", ["postgresql"])

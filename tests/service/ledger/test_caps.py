@@ -217,7 +217,7 @@ def test_a_window_that_is_asked_for_twice_in_place_of_the_same_opens_once(server
     assert sorted(answer.status_code for answer in answers) == [200, 409, 409, 409]
     for answer in answers:
         if answer.status_code == 409:
-            assert problem(answer, 409, "window-replaced")["detail"] == "the present window is 2"
+            assert problem(answer, 409, "window-replaced")["detail"].startswith("The present window is 2.")
     problem(owner.patch(path, json={"window": "new", "replaces": 3}), 409, "window-replaced")
     assert (owner.budget()["window"], owner.budget()["limit"]["epsilon"]) == (2, 2.0)
     assert owner.patch(path, json={"window": "new", "replaces": 2}).json()["window"] == 3

@@ -73,7 +73,7 @@ def test_what_an_administrator_froze_only_an_administrator_lets_go_on(server: Se
     assert server.admin.patch(path, json={"frozen": True}).json()["frozen_by"] == "both"
     assert owner.patch(path, json={"frozen": False}).json()["frozen_by"] == "admin"
     refused = problem(owner.patch(path, json={"frozen": False, "window": "new"}), 409, "account-frozen")
-    assert "only an administrator can end that" in refused["detail"]
+    assert "Only an administrator can unfreeze it" in refused["detail"]
     assert owner.budget()["window"] == 1  # all of a change or none of it
     assert owner.patch(path, json={"window": "new"}).json()["frozen_by"] == "admin"
     problem(owner.estimate(dataset), 409, "account-frozen")
@@ -112,7 +112,7 @@ def test_a_job_that_is_held_keeps_no_other_from_being_claimed(database: Database
     ]
     freeze(frozen)
     with database.read() as session:
-        assert jobs.waiting(session) == 2
+        assert jobs.queue(session)[0] == 2
         assert jobs.waiting_for(session, "somebody") == (2, 2, 0)
         assert jobs.queue(session)[0] == 2
     assert [claim(database) for _ in range(3)] == [reserved[1], reserved[3], None]

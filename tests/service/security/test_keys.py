@@ -41,7 +41,7 @@ def with_key(by: Caller, role: str = "owner", **asked: Any) -> Caller:
 
 def lacks(answer: httpx.Response, scope: str) -> None:
     """Refused, with the name of the scope that would have done."""
-    assert problem(answer, 403, "forbidden")["detail"].endswith(f"with the scope {scope}")
+    assert problem(answer, 403, "forbidden")["detail"].endswith(f"with the scope {scope}.")
     assert answer.headers["www-authenticate"] == f'Bearer error="insufficient_scope", scope="{scope}"'
 
 

@@ -27,7 +27,7 @@ def backend() -> str:
 def _waits(answer: httpx.Response, seconds: int) -> None:
     told = int(answer.headers["retry-after"])
     assert 0 < told <= seconds
-    assert f"wait for {told} s" in problem(answer, 429, "too-many-requests")["detail"]
+    assert f"in {told} s" in problem(answer, 429, "too-many-requests")["detail"]
 
 
 def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Server]) -> None:
@@ -46,7 +46,7 @@ def test_all_keys_of_one_principal_count_together(start_server: Callable[..., Se
         for page in refused:
             assert page.status_code == 429
             assert int(page.headers["retry-after"]) > 0
-            assert "wait for" in page.text
+            assert "Try again in" in page.text
     database = Database(server.database_url)
     with database.read() as session:
         assert len(session.scalars(select(SignIn)).all()) == 1

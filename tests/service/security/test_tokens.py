@@ -265,7 +265,7 @@ def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
 
 
 def reads(keys: str) -> Tokens:
-    return Tokens(ISSUER, "privest", keys, ("RS256", "ES256"), "privest", "privest:")
+    return Tokens(Settings(admin_key="x" * 16, token_issuer=ISSUER, token_keys=keys))  # pyright: ignore[reportArgumentType]
 
 
 def redirects_to(address: str) -> type[BaseHTTPRequestHandler]:

@@ -195,10 +195,12 @@ def test_often_looks_see_no_finer_moments(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_addresses_that_cannot_be_had() -> None:
     for wrong in ("9464", "127.0.0.1", "http://127.0.0.1:9464", "127.0.0.1:x"):
-        with pytest.raises(ValidationError, match="must be host:port"):
+        with pytest.raises(ValidationError, match="must be a host and a port"):
             Settings(admin_key=ADMIN_KEY, metrics_address=wrong)  # pyright: ignore
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(ValueError, match="PRIVEST_METRICS_ADDRESS: Address already in use"):
+        with pytest.raises(
+            ValueError, match="PRIVEST_METRICS_ADDRESS cannot be listened on: Address already in use"
+        ):
             metrics.serve(f"127.0.0.1:{taken.getsockname()[1]}")

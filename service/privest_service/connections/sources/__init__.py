@@ -1,4 +1,4 @@
-"""Where rows come from: every kind of source is fetched into one local file, in a worker process.
+"""Sources of rows: each is fetched into one local file, in a worker process.
 
 What a source answers, be it a driver's message or a path, stays in the worker: it may hold what opens it.
 """
@@ -64,4 +64,4 @@ def _contained() -> Generator[None]:
     except (RefusedUploadError, OSError, MemoryError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException:
-        raise refused("the source could not be read") from None
+        raise refused("could not be read from the source") from None

@@ -1,4 +1,4 @@
-"""What all sources share: refusals, names below a root, and copying within a limit."""
+"""Helpers of all sources: refusals, names below a root, and copying within a limit."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +15,7 @@ def refused(rule: str) -> RefusedUploadError:
 
 def too_large(limit: int) -> RefusedUploadError:
     """Refusal of rows that are larger than the limit, in bytes."""
-    return refused(f"what it names is larger than {limit} bytes")
+    return refused(f"must name data of at most {limit} bytes")
 
 
 def parts_of(path: str) -> list[str]:
@@ -26,19 +26,15 @@ def parts_of(path: str) -> list[str]:
     """
     parts = path.split("/")
     if "\0" in path or any(part in ("", ".", "..") for part in parts):
-        raise refused("the path must be relative, in plain steps downwards")
+        raise refused("must have a relative path without . and .. in it")
     return parts
 
 
 def format_of(path: str) -> Format:
-    """The format that a name ends in.
-
-    Raises:
-        RefusedUploadError: none that is read.
-    """
+    """The format that a name ends in. Raises RefusedUploadError: none that is read."""
     if form := format_of_name(path):
         return form
-    raise refused("its name must end in that of a format that is read here, as npy, csv or parquet")
+    raise refused("must name a file that ends in a known format, such as .npy, .csv or .parquet")
 
 
 def copy(pieces: Iterable[bytes], target: str, limit: int) -> None:

@@ -46,9 +46,9 @@ For a database that is not listed, only the rights of its role keep the service 
 """
 
 _REASONS = {
-    "25006": "reading it would write to the database",
-    "42501": "the connection's role may not read it",
-    "57014": "the database took too long",
+    "25006": "could not be read: reading it would write to the database",
+    "42501": "could not be read: the connection's role may not read it",
+    "57014": "could not be read: the database took too long",
 }
 """SQL states of PostgreSQL that an owner may know."""
 
@@ -57,11 +57,7 @@ _BATCH = 200_000
 
 
 def check(connection: NewDatabase) -> None:
-    """Refuse a database for which there is no driver.
-
-    Raises:
-        RefusedUploadError: there is none.
-    """
+    """Refuse a database for which there is no driver. Raises RefusedUploadError: there is none."""
     _engine(connection)
 
 
@@ -69,7 +65,7 @@ def fetch(connection: NewDatabase, path: str, target: str, limit: int) -> Format
     """Write a table or view as an Arrow stream; see `sources.fetch`."""
     name = _NAME.fullmatch(path)
     if name is None:
-        raise refused("name a table or view, as table or schema.table")
+        raise refused("must name a table or view, as table or schema.table")
     try:
         with _engine(connection).connect() as opened:
             if statement := _READ_ONLY.get(opened.dialect.name):
@@ -78,9 +74,9 @@ def fetch(connection: NewDatabase, path: str, target: str, limit: int) -> Format
             opened.rollback()
     except DBAPIError as error:
         state = str(getattr(error.orig, "sqlstate", ""))
-        raise refused(_REASONS.get(state, "the database did not give its rows")) from None
+        raise refused(_REASONS.get(state, "could not be read: the database did not give its rows")) from None
     except SQLAlchemyError:
-        raise refused("the database did not give its rows") from None
+        raise refused("could not be read: the database did not give its rows") from None
     return "arrow"
 
 
@@ -91,7 +87,7 @@ def _engine(connection: NewDatabase) -> Engine:
             return _postgres(url)
         return create_engine(url, poolclass=NullPool, hide_parameters=True)
     except Exception:  # whatever an import or a dialect meets
-        raise refused("there is no driver here for this kind of database") from None
+        raise refused("must be a kind of database for which a driver is installed here") from None
 
 
 def _postgres(url: URL) -> Engine:
@@ -115,7 +111,7 @@ def _stream(opened: Connection, schema: str | None, name: str, target: str, limi
     except NoSuchTableError:
         columns, key = [], []
     if not columns:
-        raise refused("there is no such table or view")
+        raise refused("must name a table or view that exists")
     # Ordered where there is a key, so that the same rows have the same fingerprint.
     table = table_of(name, *(column_of(each["name"]) for each in columns), schema=schema)
     query = select(table).order_by(*(table.c[each] for each in key))

@@ -53,7 +53,7 @@ def fetch(connection: NewFiles, path: str, target: str, limit: int, data_dir: st
 
 def _no_file() -> Exception:
     # The same for what is missing, closed, linked or no file: an owner has no business to find out.
-    return refused("there is no plain file of this name (links are not followed)")
+    return refused("must name a plain file that exists (links are not followed)")
 
 
 def _pieces(descriptor: int) -> Iterator[bytes]:
@@ -69,7 +69,7 @@ def _open_root(connection: NewFiles, data_dir: str) -> int:
     try:
         root = os.open(connection.root, _FOLDER)
     except (OSError, ValueError):
-        raise refused("the root must be a directory that this service may read") from None
+        raise refused("must have a root that is a directory which this service may read") from None
     try:
         place = Path(os.path.realpath(connection.root))
         data = Path(os.path.realpath(data_dir))
@@ -82,5 +82,5 @@ def _open_root(connection: NewFiles, data_dir: str) -> int:
         apart = False
     if not apart:
         os.close(root)
-        raise refused("the root must be apart from the service's data directory")
+        raise refused("must have a root outside the service's data directory, and not above it")
     return root

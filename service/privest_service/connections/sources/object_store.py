@@ -85,13 +85,13 @@ def _pieces(store: Any, key: str, limit: int) -> Iterator[bytes]:
         while (piece := next(stream, None)) is not None:
             yield bytes(piece)
     except FileNotFoundError:
-        raise refused("there is no object of this name") from None
+        raise refused("must name an object that exists") from None
     except (obstore.exceptions.BaseError, OSError, ValueError):
         raise _not_given() from None
 
 
 def _not_given() -> RefusedUploadError:
-    return refused("the object store did not give this object")
+    return refused("could not be read: the object store did not give this object")
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _proxies(options: _Options) -> dict[str, str]:
         if "://" not in found[scheme]:
             found[scheme] = f"http://{found[scheme]}"
         if not found[scheme].startswith("http://"):
-            raise refused("a proxy must be like http://host:port")
+            raise refused("must have a proxy that looks like http://host:port")
     return found
 
 
@@ -150,4 +150,4 @@ def _open(connection: NewObjectStore, options: _Options, *, signed: bool = True)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException:  # it panics where one option is another's
-        raise refused("the object store's URL and options do not fit together") from None
+        raise refused("must have a URL and options of an object store that fit together") from None

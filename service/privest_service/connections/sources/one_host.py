@@ -71,7 +71,7 @@ class OneHost(ThreadingTCPServer):
             return not self._met or place == self._noted
 
     def next_proxy(self, url: SplitResult) -> SplitResult | None:
-        """Through which proxy the way goes on; None for straight on."""
+        """Return the next proxy on the way to a URL; None if there is none."""
         found = self._proxies.get(url.scheme) or self._proxies.get("all")
         if not found or proxy_bypass_environment(url.netloc, self._proxies):
             return None
@@ -117,17 +117,14 @@ class _Relay(StreamRequestHandler):
         self.wfile.write(f"HTTP/1.1 {status} {status.phrase}\r\nContent-Length: 0\r\n\r\n".encode())
 
     def _body(self, rest: bytes) -> bytes:
-        """What follows a head that announces how long it is; obstore says it in no other way."""
+        """Read the body whose length the head announces. obstore announces it in no other way."""
         found = re.search(rb"\r\ncontent-length: *(\d+)\r\n", rest, re.IGNORECASE)
         return self.connection.recv(int(found[1]), socket.MSG_WAITALL) if found else b""
 
     def _relay(self, to: SplitResult, head: bytes, *, one: bool = False) -> None:
         """Pass on a request or say that a tunnel is there, and pass on what comes back.
 
-        Args:
-            to: whom.
-            head: the request; empty for a tunnel.
-            one: whether that is all that the client has to say.
+        Without a request in `head` it is a tunnel. With `one` the client has nothing else to say.
         """
         try:
             other = socket.create_connection((to.hostname or "", to.port or 80), timeout=_CONNECT_SECONDS)

@@ -15,11 +15,7 @@ __all__ = ["Block", "Layout", "Texts", "read", "string_form"]
 def read(source: Path, form: Format, layout: Layout, limit: int) -> Generator[Block]:
     """The raw records of a file, in blocks.
 
-    Args:
-        source: the file.
-        form: its format.
-        layout: what a record in it is.
-        limit: bytes that what is packed in it may unpack to.
+    What is packed in the file may unpack to `limit` bytes.
 
     Raises:
         RefusedUploadError: it breaks a rule of the layout, or unpacks to more than its size allows.

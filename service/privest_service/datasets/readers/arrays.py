@@ -17,24 +17,22 @@ _CHUNK = 2**24
 
 
 def read_npy(source: Path, layout: Layout) -> Generator[Block]:
-    """The records of an npy file.
-
-    Raises:
-        RefusedUploadError: it is none, or of another shape.
-    """
+    """The records of an npy file. Raises RefusedUploadError: it is none, or of another shape."""
     if layout.unit is not None:
-        raise refusal("a unit is a column by name: upload a table (csv, parquet or arrow)")
+        raise refusal(
+            "must be a table (csv, parquet or arrow), because the schema names a column as the unit"
+        )
     try:
         # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
         rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
     except Exception:  # whatever numpy's parser meets in a hostile header
-        raise refusal("not a whole npy file of numbers (pickled objects are never read)") from None
+        raise refusal("is not a whole npy file of numbers (pickled objects are never read)") from None
     if not isinstance(rows, np.ndarray):
-        raise refusal("not a whole npy file of numbers")
+        raise refusal("is not a whole npy file of numbers")
     if rows.dtype.kind not in "fiub":  # truth values are 0 and 1
-        raise refusal("entries must be real numbers")
+        raise refusal("must have real numbers as entries")
     if rows.shape[1:] != layout.raw or rows.ndim == 0:
-        raise refusal(f"the array must have shape (n, {', '.join(map(str, layout.raw))})")
+        raise refusal(f"must have the shape (n, {', '.join(map(str, layout.raw))})")
     step = max(1, _CHUNK // max(1, rows[:1].nbytes))
     for start in range(0, len(rows), step):
         for block in blocks(rows[start : start + step]):
@@ -59,7 +57,7 @@ def _extract(source: Path, target: Path, room: Room) -> None:
     with zipfile.ZipFile(source) as archive:
         members = archive.infolist()
         if len(members) != 1 or not members[0].filename.endswith(".npy"):
-            raise refusal("an npz file must hold one array")
+            raise refusal("must hold exactly one array in the npz file")
         room.require(members[0].file_size)
         with archive.open(members[0]) as packed, target.open("xb") as file:
             while piece := packed.read(_PIECE):

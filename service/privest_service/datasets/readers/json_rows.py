@@ -25,11 +25,11 @@ def read_json(source: Path, layout: Layout) -> Generator[Block]:
         RefusedUploadError: it is too long, no JSON, or a record is of another shape.
     """
     if source.stat().st_size > _MOST_BYTES:
-        raise refusal(f"JSON of at most {_MOST_BYTES} bytes: upload larger data in another format")
+        raise refusal(f"must have at most {_MOST_BYTES} bytes as JSON: upload larger data in another format")
     try:
         rows = json.loads(source.read_bytes(), parse_constant=_no_constant)
     except (ValueError, RecursionError):
-        raise refusal("not JSON in UTF-8") from None
+        raise refusal("is not JSON in UTF-8") from None
     if not isinstance(rows, list):
         raise refusal("must be a list of records")
     rows = cast("list[Any]", rows)
@@ -119,7 +119,7 @@ def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> 
 def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
     for at, row in enumerate(rows):
         if not isinstance(row, list) or len(cast("list[Any]", row)) != layout.width:
-            raise refusal(f"must be a list of {layout.width}", record=start + at)
+            raise refusal(f"must be a list of {layout.width} values", record=start + at)
     columns = [_texts([row[place] for row in rows]) for place in range(layout.width)]
     return block_of(columns, None, layout, start)
 

@@ -1,4 +1,4 @@
-"""What a file is to hold, and how the columns of a table become numbers."""
+"""The layout of a file, and how the columns of a table become numbers."""
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,7 @@ _MOST_NAMES = 5
 
 @dataclass(frozen=True)
 class Layout:
-    """What a raw record is in a file.
+    """The form of a raw record in a file.
 
     Attributes:
         raw: shape of the array that holds one.

@@ -1,4 +1,4 @@
-"""How much a file may unpack to: small files that hold enormous tables are refused by count, not by clock."""
+"""A limit on what a file may unpack to. Small files that hold enormous tables are refused by their size."""
 
 from privest_service.upload_errors import RefusedUploadError, refusal
 
@@ -10,11 +10,9 @@ _RATIO = 512
 
 
 class Room:
-    """What is left of the bytes that one file may unpack to, 8 for each number and text.
+    """Counts the bytes that one file unpacks to, 8 for each number and text.
 
-    Args:
-        size: of the file.
-        limit: bytes that no file may unpack to.
+    A file of `size` bytes may never unpack to more than `limit` bytes.
     """
 
     def __init__(self, size: int, limit: int) -> None:
@@ -31,16 +29,12 @@ class Room:
             raise self._refusal()
 
     def take(self, more: int) -> None:
-        """Count what was unpacked.
-
-        Raises:
-            RefusedUploadError: it is more than there was room for.
-        """
+        """Count what was unpacked. Raises RefusedUploadError: it is more than there was room for."""
         self.require(more)
         self._used += more
 
     def _refusal(self) -> RefusedUploadError:
         return refusal(
-            f"unpacks to more than {self._most} bytes, 8 for each number or text, which is what a file of "
-            f"{self._size} bytes may: upload fewer rows at a time, or a format that packs less, as csv or npy"
+            f"unpacks to more than the {self._most} bytes that a file of {self._size} bytes may, 8 for each "
+            "number or text: upload fewer rows at a time, or a format that packs less, such as csv or npy"
         )

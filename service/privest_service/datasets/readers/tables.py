@@ -68,7 +68,7 @@ def read_csv(source: Path, layout: Layout) -> Generator[Block]:
                     yield _block(batch, chosen, unit, layout, start)
                 start += batch.num_rows
         except pa.ArrowInvalid:
-            raise refusal("not a CSV file in UTF-8") from None
+            raise refusal("is not a CSV file in UTF-8") from None
 
 
 def _csv_batches(
@@ -117,10 +117,10 @@ def _first_line(source: Path, layout: Layout) -> tuple[list[str], int]:
                     return [], blank
                 blank += 1
             if len(line) == longest:
-                raise refusal("the first line is longer than so many columns can be")
+                raise refusal("has a first line that is too long for the number of columns in the schema")
             return next(csv.reader([line], strict=True)), blank
     except (csv.Error, UnicodeDecodeError):
-        raise refusal("not a CSV file in UTF-8") from None
+        raise refusal("is not a CSV file in UTF-8") from None
 
 
 def _has_header(first: list[str], layout: Layout) -> bool:
@@ -134,11 +134,13 @@ def _has_header(first: list[str], layout: Layout) -> bool:
     """
     if layout.header is None and not layout.named and any(map(_is_missing_or_number, first)):
         raise _of_the_header(
-            "say whether the first line names the columns (true) or is the first record (false): "
-            "it holds numbers or empty cells, and may be either"
+            "must be true if the first line names the columns, or false if it is the first record: "
+            "it holds numbers or empty cells, so it may be either"
         )
     if layout.header is False and layout.named:
-        raise _of_the_header("must not be false: this schema finds columns by the names in the first line")
+        raise _of_the_header(
+            "must not be false, because this schema finds columns by the names in the first line"
+        )
     return layout.header is not False
 
 
@@ -205,7 +207,7 @@ def read_arrow(source: Path, layout: Layout, room: Room) -> Generator[Block]:
         begins = mapped.read(6)
         is_file = begins == b"ARROW1"
         if not (is_file or begins.startswith(_CONTINUES)):  # whose end can be any four bytes that are zero
-            raise refusal("not a whole arrow file; streams in the format before Arrow 0.15 are not read")
+            raise refusal("is not a whole arrow file (streams in the format before Arrow 0.15 are not read)")
         mapped.seek(0)
         reader = pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)
         _chosen(reader.schema, layout)
@@ -217,7 +219,7 @@ def read_arrow(source: Path, layout: Layout, room: Room) -> Generator[Block]:
         if not is_file:
             mapped.seek(max(0, mapped.tell() - len(_STREAM_END)))
             if mapped.read(len(_STREAM_END)) != _STREAM_END:
-                raise refusal("not a whole Arrow stream: its writer must close it")
+                raise refusal("is not a whole Arrow stream: its writer must close it")
 
 
 def _pieces(batches: Iterator[pa.RecordBatch], layout: Layout, room: Room) -> Iterator[pa.RecordBatch]:
@@ -245,7 +247,7 @@ def _chosen(schema: pa.Schema, layout: Layout) -> tuple[list[int], int | None]:
     chosen, unit = layout.places(schema.names)
     lists = len(chosen) == 1 and _is_list(schema.field(chosen[0]).type) and layout.names is None
     if not lists and len(chosen) != layout.width:
-        raise refusal(f"must have {layout.width} columns, or one of lists of {layout.width}")
+        raise refusal(f"must have {layout.width} columns, or one column with lists of {layout.width} numbers")
     return chosen, unit
 
 
@@ -286,7 +288,9 @@ def _texts(column: pa.Array, start: int) -> Texts:
         try:
             column = pc.cast(column, pa.string())
         except pa.ArrowException:
-            raise refusal("categories and units must be texts or numbers", record=start) from None
+            raise refusal(
+                "must be a text or a number in columns of categories and units", record=start
+            ) from None
     return np.array([*column.to_pylist(), None], dtype=object)[:-1]
 
 
@@ -306,7 +310,7 @@ def _used(column: pa.DictionaryArray) -> tuple[pa.Array, NDArray[np.int64]]:
 
 
 def _spread(found: Array | Texts, codes: NDArray[np.int64]) -> Any:
-    """What each row has of what was found; NaN or None for -1."""
+    """Look up what was found by each row's code. The code -1 gives NaN or None."""
     missing = np.array([None if found.dtype == object else nan], dtype=found.dtype)
     return np.concatenate([found, missing])[codes]
 

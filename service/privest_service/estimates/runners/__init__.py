@@ -1,10 +1,10 @@
-"""What runs jobs: processes of this machine, or a cluster. The engine knows no more of them than this."""
+"""The interface of what runs jobs: worker processes of this machine, or a cluster."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Protocol
 
-from privest_service.estimates.runners.local import LocalRunners
+from privest_service.workers.pool import Processes
 
 
 class Runners(Protocol):
@@ -24,7 +24,7 @@ class Runners(Protocol):
         """Make ready; what takes long goes on behind."""
         ...
 
-    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+    def call(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run. It may be tried twice; what it returns is delivered once, or an exception is.
 
         Args:
@@ -43,15 +43,13 @@ class Runners(Protocol):
 
 
 def runners(engine: str, *, workers: int, memory: int) -> Runners:
-    """What an engine's name stands for.
+    """Make the runners that an engine's name stands for.
 
-    Args:
-        engine: `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`.
-        workers: runs at a time.
-        memory: bytes that a process of this machine may take.
+    The engine is `local`, or a scheduler as `dask://host:port` or `dask+tls://host:port`. Processes of this
+    machine may take `memory` bytes each.
     """
     if engine == "local":
-        return LocalRunners(workers, memory)
+        return Processes(workers, memory)
     from privest_service.estimates.runners.dask import DaskRunners  # noqa: PLC0415 - optional, and heavy
 
     return DaskRunners(engine, workers)

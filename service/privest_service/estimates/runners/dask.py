@@ -28,9 +28,7 @@ class RunLostError(RuntimeError):
 class DaskRunners:
     """Whole jobs on a cluster, from one connection in a thread of its own that is made anew when it is lost.
 
-    Args:
-        engine: the scheduler, as `dask://host:port` or `dask+tls://host:port`.
-        workers: runs at a time.
+    The engine is named as `dask://host:port` or `dask+tls://host:port`.
     """
 
     def __init__(self, engine: str, workers: int) -> None:
@@ -55,7 +53,7 @@ class DaskRunners:
         """Begin to look for the scheduler."""
         self._thread.start()
 
-    def run(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
+    def call(self, seconds: float, function: Callable[..., str], *args: str) -> Future[str]:
         """Begin a run, whose answer is waited for so many seconds.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Who has how much of the queue."""
+"""The queue: who has how much of it, and whose job is next."""
 
 from concurrent.futures import Future
 from pathlib import Path
@@ -24,7 +24,7 @@ def refusal(world: World, database: Database, room: int) -> str:
 def test_one_caller_leaves_room_in_the_queue_for_others(database: Database, room: int, share: int) -> None:
     greedy, other = World.make(database), World.make(database)
     first, *_ = [greedy.submit(database, f"key {number}", room=room) for number in range(share)]
-    assert refusal(greedy, database, room).startswith("too many jobs of yours wait")
+    assert refusal(greedy, database, room).startswith("Too many of your jobs are waiting")
     assert greedy.submit(database, "key 0", room=room) == first  # what is known needs no room
     assert other.submit(database, "key", room=room)
     assert claimed(database) == first
@@ -34,7 +34,7 @@ def test_one_caller_leaves_room_in_the_queue_for_others(database: Database, room
 def test_a_queue_of_one_takes_one(database: Database) -> None:
     world = World.make(database)
     world.submit(database, "key", room=1)
-    assert refusal(world, database, 1).startswith("too many jobs wait")
+    assert refusal(world, database, 1).startswith("Too many jobs are waiting")
 
 
 def test_whoever_has_fewest_jobs_under_way_is_next(database: Database) -> None:
@@ -51,7 +51,7 @@ def test_one_submitter_never_holds_all_workers(
     """Whoever comes while a greedy one's jobs run need not wait for the end of one."""
     greedy, other = World.make(database), World.make(database)
     engine, runs = Engine(database, Store(tmp_path), workers=3, job_timeout=30.0), list[Future[str]]()
-    monkeypatch.setattr(engine._runners, "run", lambda *_: runs.append(Future()) or runs[-1])
+    monkeypatch.setattr(engine._runners, "call", lambda *_: runs.append(Future()) or runs[-1])
 
     def next_job() -> str | None:
         found = engine._claim()
