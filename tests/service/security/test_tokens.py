@@ -36,7 +36,7 @@ from privest_service.security.keys import SCOPES
 from privest_service.security.models import SignIn
 from privest_service.security.tokens import Tokens
 from privest_service.settings import Settings
-from testing.server import Caller, Server, problem, until
+from testing.server import HANG_GUARD, Caller, Server, problem, until
 
 ISSUER = "https://platform.example"
 RSA, EC, STRANGER = RSAKey.generate_key(2048), ECKey.generate_key("P-256"), RSAKey.generate_key(2048)
@@ -82,7 +82,10 @@ class Issuer:
 
 
 @pytest.fixture
-def issuer() -> Iterator[Issuer]:
+def issuer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Issuer]:
+    # A busy machine may take longer for a local call than a service waits for an issuer.
+    monkeypatch.setattr(cached_probe, "PATIENCE", HANG_GUARD)
+    monkeypatch.setattr(tokens, "_SECONDS", HANG_GUARD)
     found = Issuer()
     yield found
     found.http.shutdown()
@@ -180,14 +183,17 @@ def test_a_token_opens_what_a_key_does(server: Server, issuer: Issuer) -> None:
     owner.grant(dataset, analyst)
     as_owner = Caller(server, owner.id, token(owner.id, aud=["other", "privest"]))
     as_analyst = Caller(server, analyst.id, token(analyst.id, EC, "ES256"))
+    budget, begun = f"/v1/owners/{owner.id}/budget", time.monotonic()
+    until(lambda: as_owner.get(budget).status_code == 200)  # the first waits for the issuer, but not for long
     assert as_owner.budget() == owner.budget()
     assert as_analyst.estimate(dataset).status_code == 200
-    problem(as_analyst.get(f"/v1/owners/{owner.id}/budget"), 403, "forbidden")
+    problem(as_analyst.get(budget), 403, "forbidden")
     assert issuer.asked == 1
     for name, bad in BAD.items():
         answer = Caller(server, owner.id, bad(owner.id)).get(f"/v1/owners/{owner.id}/budget")
         assert problem(answer, 401, "unauthenticated"), name
-    assert issuer.asked == 1  # strangers' names of keys are asked for once a minute
+    # Strangers' names of keys are asked for once a minute.
+    assert issuer.asked <= 1 + (time.monotonic() - begun) / 60
     assert "eyJ" not in server.log.read_text()
 
 
