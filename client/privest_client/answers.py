@@ -8,12 +8,13 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from privest_client import models
+from privest_client.showing import Shown, rows_of_answer
 
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Estimate:
+@dataclass(frozen=True, repr=False)
+class Estimate(Shown):
     """What is the same of all answers, and all there is of those that have no class of their own here.
 
     Attributes:
@@ -39,6 +40,9 @@ class Estimate:
         """What accounts were charged."""
         return self.job.charges
 
+    def _table(self) -> tuple[str, list[tuple[str, str]]]:
+        return f"Answer of {self.job.kind}", rows_of_answer(self.job)
+
     @property
     def uncertainty(self) -> Any:
         """How far off the answer may be, from what (`of`, in words), and by what."""
@@ -60,7 +64,7 @@ class Estimate:
         return self.job.reused or self.job.dummy
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FrechetMean(Estimate):
     """A private mean on a manifold."""
 
@@ -82,7 +86,7 @@ class FrechetMean(Estimate):
         return self.job.uncertainty.radius_95
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Subspace(Estimate):
     """A private subspace: of robust PCA."""
 
@@ -116,7 +120,7 @@ class Subspace(Estimate):
         return self.job.uncertainty.radius_95
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Completion(Estimate):
     """The private subspace that vectors with gaps lie in."""
 
@@ -143,7 +147,7 @@ class Completion(Estimate):
         return np.where(known, vector, self.basis @ weights)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LinearClassifier(Estimate):
     """A private linear classifier."""
 
@@ -186,7 +190,7 @@ class LinearClassifier(Estimate):
         return [self.classes[place] for place in places]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Score(Estimate):
     """The private score of a classifier."""
 

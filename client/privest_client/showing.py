@@ -9,6 +9,7 @@ from html import escape
 from io import StringIO
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.prompt import Confirm
@@ -68,7 +69,7 @@ def confirmed(schema: Schema, how: bool | Callable[[Schema], bool] | None) -> No
         raise SchemaMismatch("the schema was not confirmed; nothing was sent")
 
 
-class _Shown:
+class Shown:
     """A table in terminals and in notebooks."""
 
     def __rich__(self) -> Table:
@@ -93,7 +94,7 @@ class _Shown:
 
 
 @dataclass(frozen=True, repr=False)
-class Budget(_Shown):
+class Budget(Shown):
     """Where a budget stands.
 
     Attributes:
@@ -121,7 +122,7 @@ class Budget(_Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan(_Shown):
+class Plan(Shown):
     """What a question costs and what to expect of it.
 
     Attributes:
@@ -145,12 +146,41 @@ class Plan(_Shown):
         rows = [("cost", _amount(told.privacy)), ("noise", told.privacy.mechanism)]
         errors = told.expected_error.model_dump(exclude_none=True)
         rows += [
-            (name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}")
+            (_words(name), value if isinstance(value, str) else f"{value:.4g}")
             for name, value in errors.items()
             if value != ""
         ]
         rows += [("warning", warning) for warning in told.warnings]
         return f"Plan of {told.kind}", rows
+
+
+def rows_of_answer(job: Any) -> list[tuple[str, str]]:
+    """An answer, how far off it may be and from what, and its price, line by line."""
+    numbers: dict[str, Any] = {} if job.estimate is None else job.estimate.model_dump(exclude_none=True)
+    rows = [(_words(name), _short(value)) for name, value in numbers.items()]
+    found = job.uncertainty
+    if found is not None and found.of:
+        rows.append(("off by at most", f"{found.radius_95:.4g} in 95 of 100 runs, from {found.of}"))
+        rows.append(("by the noise alone", f"{found.noise:.4g}"))
+        moved, sampling = ("unknown" if x is None else f"{x:.4g}" for x in (found.moved, found.sampling))
+        rows += [("by clipping and unfinished steps", moved), ("standard error of few records", sampling)]
+        rows += [("in no figure", each) for each in found.unknown]
+    elif found is not None:
+        rows.append(("error foretold", f"{found.standard_deviation:.4g}"))
+    rows += [("warning", warning) for warning in job.warnings]
+    return [*rows, ("cost", _amount(job.privacy)), ("job", f"{job.id}, {job.state}")]
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def _short(value: Any) -> str:
+    """A number, or the beginning and the end of many."""
+    if isinstance(value, dict):
+        return ", ".join(f"{_words(name)} {_short(each)}" for name, each in value.items())
+    shown = np.asarray(value)
+    return np.array2string(shown, precision=4, threshold=24, edgeitems=2) if shown.size else "none"
 
 
 def _amount(amount: Any) -> str:

@@ -85,7 +85,8 @@ def test_from_rows_to_an_estimate_its_uncertainty_and_the_bill(client: Client, o
     budget = client.budget()
     assert budget.told.queries == 1
     assert budget.told.spent.epsilon == pytest.approx(owner.budget()["spent"]["epsilon"])
-    for shown in (budget, plan):
+    assert "error foretold" in repr(found) or f"{found.radius_95:.4g} in 95 of 100 runs" in repr(found)
+    for shown in (budget, plan, found):
         assert "ε = 2" in repr(shown) or "ε = 50" in repr(shown)
         assert shown._repr_html_().startswith("<table>")
 
@@ -263,7 +264,7 @@ def test_a_file_of_numbers_needs_its_first_line_told(
 ) -> None:
     file = tmp_path / "rows.csv"
     pd.DataFrame(NUMBERS).to_csv(file, index=False)
-    with pytest.raises(DatasetInvalid, match="header: say whether the first line names the columns"):
+    with pytest.raises(DatasetInvalid, match="header: must be true if the first line names the columns"):
         client.datasets.upload(file, PAIRS)
     assert client.datasets.upload(file, PAIRS, header=True).n == 6
     assert client.datasets.upload(str(file), PAIRS, header=False).n == 7
