@@ -157,8 +157,16 @@ def _instances(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
 
 
 def _choices(name: str, annotation: Any) -> list[Any]:
-    """All of a few, else the one value above."""
-    return _few(annotation) or [_VALUES[name]]
+    """All of a few, else the one value above.
+
+    Raises:
+        LookupError: there is none.
+    """
+    if few := _few(annotation):
+        return few
+    if name not in _VALUES:
+        raise LookupError(f"_VALUES in audit/questions.py has no value to ask with for {name}")
+    return [_VALUES[name]]
 
 
 def _few(annotation: Any) -> list[Any]:

@@ -25,7 +25,8 @@ class Manifold(ABC):
 
     A manifold is a frozen dataclass. Its fields are its parameters, each with an `Option` that declares
     what it means and its bounds. A field called `size` is the parameter `dim` to callers: here `dim` is the
-    intrinsic dimension, which a sphere has one less of.
+    intrinsic dimension, which a sphere has one less of. No field is called `radius` or `center`: forms have
+    fields of these names, for the ball in which a mean is sought.
 
     Attributes:
         name: by which `manifolds.get` finds it.
@@ -53,7 +54,11 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """Lower and upper bound of the sectional curvature."""
+        """Lower and upper bound of the sectional curvature.
+
+        Forecasts of a mean know of this and of `mean_curvature`, and nothing of a cut locus. On a space that
+        closes up and is flat, like a torus, they hold for a public ball that is far from it.
+        """
 
     @property
     def widest_radius(self) -> float:
