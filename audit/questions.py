@@ -7,7 +7,9 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
+from annotated_types import Ge, Gt, Le
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from privest.arrays import Array
 from privest.estimators.federation import Plan
@@ -21,7 +23,7 @@ from testing.server import body_of
 N = 100
 _TARGET = PrivacyTarget(2.0, 1e-6)
 
-# What is no choice among a few needs a value to be asked with. A choice that is not here fails the audit.
+# What is neither a choice among a few nor a number with a lower bound needs a value to be asked with.
 _VALUES: dict[str, Any] = {
     "batch_size": 20,
     "clip": 0.5,
@@ -97,7 +99,7 @@ def every() -> Iterator[Question]:
     """
     for kind in KINDS.values():
         fields = kind.request.model_fields
-        own = {name: _choices(name, fields[name].annotation) for name in fields if name not in _COMMON}
+        own = {name: _choices(name, fields[name]) for name in fields if name not in _COMMON}
         required = needed(kind)
         crossed = {name: own[name] for name in ("solver", "loss") if name in own}
         crosses = [dict(zip(crossed, values, strict=True)) for values in product(*crossed.values())]
@@ -132,7 +134,7 @@ def needed(kind: Kind) -> dict[str, Any]:
     """Choices that every question of a kind makes."""
     fields = kind.request.model_fields
     own = [name for name in fields if name not in _COMMON and fields[name].is_required()]
-    return {name: _choices(name, fields[name].annotation)[0] for name in own}
+    return {name: _choices(name, fields[name])[0] for name in own}
 
 
 _COMMON = set(EstimateRequest.model_fields)
@@ -151,22 +153,38 @@ def schemas(kind: str) -> list[dict[str, Any]]:
 
 
 def _instances(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
-    choices = {name: _choices(name, field.annotation) for name, field in model.model_fields.items()}
+    choices = {name: _choices(name, field) for name, field in model.model_fields.items()}
     for values in product(*choices.values()):
         yield dict(zip(choices, values, strict=True))
 
 
-def _choices(name: str, annotation: Any) -> list[Any]:
-    """All of a few, else the one value above.
+def _choices(name: str, field: FieldInfo) -> list[Any]:
+    """All of a few, else the one value above, else one within the declared bounds.
 
     Raises:
         LookupError: there is none.
     """
-    if few := _few(annotation):
+    if few := _few(field.annotation):
         return few
-    if name not in _VALUES:
-        raise LookupError(f"_VALUES in audit/questions.py has no value to ask with for {name}")
-    return [_VALUES[name]]
+    if name in _VALUES:
+        return [_VALUES[name]]
+    bounds = {type(each): each for each in (*field.metadata, *_metadata(field.annotation))}
+    if Ge in bounds:
+        return [bounds[Ge].ge]
+    if Gt in bounds and Le in bounds:
+        return [(bounds[Gt].gt + bounds[Le].le) / 2]
+    if Gt in bounds:
+        return [bounds[Gt].gt + 1]
+    raise LookupError(f"_VALUES in audit/questions.py has no value to ask with for {name}")
+
+
+def _metadata(annotation: Any) -> Iterator[Any]:
+    """What is declared of the parts of a type, however deep."""
+    if get_origin(annotation) is Annotated:
+        for each in get_args(annotation)[1:]:
+            yield from each.metadata if isinstance(each, FieldInfo) else (each,)
+    for part in get_args(annotation):
+        yield from _metadata(part)
 
 
 def _few(annotation: Any) -> list[Any]:

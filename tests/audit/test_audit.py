@@ -79,7 +79,7 @@ def test_every_statistic_has_a_line():
     found: set[type] = {LeadingEigenvector}
     for module in pkgutil.walk_packages(estimators.__path__, f"{estimators.__name__}."):
         for kind in vars(importlib.import_module(module.name)).values():
-            if isinstance(kind, type) and hasattr(kind, "diameter") and not is_protocol(kind):
+            if isinstance(kind, type) and hasattr(kind, "clipped_sum") and not is_protocol(kind):
                 found.add(kind)
     missing = found - {type(case.statistic) for case in CASES}
     assert not missing, f"testing/neighbours.py has no case of {', '.join(each.__name__ for each in missing)}"

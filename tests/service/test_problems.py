@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from privest import manifolds
 from privest_service.connections.schemas import NEW_CONNECTION
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.datasets.submissions import NewHandle
@@ -26,7 +27,7 @@ CHECKS = {
     "owner": NewOwner.model_validate,
     **{name: kind.request.model_validate for name, kind in KINDS.items()},
 }
-MANIFOLDS = "euclidean, sphere, spd, poincare-ball, lorentz, stiefel, grassmann, oblique"
+MANIFOLDS = ", ".join(manifolds.MANIFOLDS)
 KINDS_OF_DATA = "must be one of: points, vectors, partial-vectors, labelled"
 
 WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [

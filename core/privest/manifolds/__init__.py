@@ -1,7 +1,7 @@
 """Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
 
 from collections.abc import Callable, Mapping
-from inspect import get_annotations
+from inspect import get_annotations, signature
 
 from privest.manifolds.base import Embedded, Manifold, public
 from privest.manifolds.euclidean import Euclidean
@@ -64,6 +64,9 @@ def get(name: str, **params: object) -> Manifold:
     known = parameters(name)
     if further := params.keys() - known:
         raise TypeError(f"{name} has no parameter {', '.join(sorted(further))}")
+    needed = signature(MANIFOLDS[name]).parameters.items()
+    if missing := {public(field) for field, each in needed if each.default is each.empty} - params.keys():
+        raise TypeError(f"{name} needs {', '.join(sorted(missing))}")
     for param, value in params.items():
         known[param][1].check(f"{param} of {name}", value)
     fields = {public(field): field for field in declared(declaration(name))}

@@ -290,9 +290,21 @@ def test_one_bad_column_spoils_a_matrix_of_unit_columns():
     np.testing.assert_array_equal(space.broken_rule(x), [0, 2, 1, 1, 2])
 
 
+@pytest.mark.parametrize("name", manifolds.MANIFOLDS)
+def test_no_parameter_has_the_name_of_a_field_of_the_form(name: str):
+    assert not {"name", "radius", "center"} & manifolds.parameters(name).keys()
+
+
+def test_a_missing_parameter_is_called_as_callers_call_it():
+    with pytest.raises(TypeError, match="sphere needs dim"):
+        manifolds.get("sphere")
+    with pytest.raises(TypeError, match="stiefel needs dim, rank"):
+        manifolds.get("stiefel")
+
+
 def test_unknown_manifolds_and_parameters_are_refused():
     for name, params in [
-        ("torus", {}),
+        ("globe", {}),
         ("sphere", {"dim": 1}),
         ("spd", {"dim": 0}),
         ("euclidean", {"dim": 0}),
