@@ -33,7 +33,7 @@ def vectors_are_tangent(case, rng):
                 base, rng.standard_normal((20, space.coordinate_size))
             ),
             "transport": space.transport_from_reference(base, tangents(case, rng, space.reference, 20)),
-            "noise": space.sample_tangent_gaussian(rng, base, 3.0, 20),
+            "noise": space.sample_tangent_gaussian(rng, base, 3.0, (20,)),
             "projection": space.project_tangent(base, rng.standard_normal((20, *space.shape))),
         }
         basis = case.basis(base)
@@ -62,7 +62,7 @@ def noise_is_isotropic_with_the_stated_variance(case, rng):
     dim = case.space.dim
     for base, _ in bases(case, rng):
         sigma = 0.3
-        z = case.frame(base, case.space.sample_tangent_gaussian(rng, base, sigma, DRAWS)) / sigma
+        z = case.frame(base, case.space.sample_tangent_gaussian(rng, base, sigma, (DRAWS,))) / sigma
         assert z.shape == (DRAWS, dim)
         low, high = (stats.chi2.ppf(tail, DRAWS * dim) for tail in (ALARM / 2, 1 - ALARM / 2))
         assert low < np.sum(z * z) < high
@@ -80,7 +80,7 @@ def noise_is_gaussian(case, rng):
     """Kolmogorov-Smirnov along one random direction: false alarm 1e-9 a base point."""
     for base, _ in bases(case, rng):
         direction = rng.standard_normal(case.space.dim)
-        z = case.frame(base, case.space.sample_tangent_gaussian(rng, base, 1.0, DRAWS))
+        z = case.frame(base, case.space.sample_tangent_gaussian(rng, base, 1.0, (DRAWS,)))
         assert stats.kstest(z @ direction / np.linalg.norm(direction), "norm").pvalue > ALARM
 
 

@@ -222,7 +222,7 @@ class EuclideanSpace(BaseModel):
 
 class FramesSpace(BaseModel):
     """
-    `stiefel`: Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2). `grassmann`: Subspaces of dimension rank, each given by any frame that spans it.
+    `stiefel`: Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2). `grassmann`: Subspaces of dimension `rank`, each represented by any frame that spans it.
     """
 
     model_config = ConfigDict(
@@ -710,7 +710,7 @@ class NewOwner(BaseModel):
 
 class ObliqueSpace(BaseModel):
     """
-    Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
+    Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
     """
 
     model_config = ConfigDict(
@@ -729,7 +729,7 @@ class ObliqueSpace(BaseModel):
 
 class PoincareBallSpace(BaseModel):
     """
-    The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
+    The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -905,7 +905,7 @@ class Scale2(RootModel[float]):
 
 class SPDSpace(BaseModel):
     """
-    Symmetric positive definite matrices of `size` rows, whatever the metric.
+    Symmetric positive definite matrices with `size` rows.
     """
 
     model_config = ConfigDict(
@@ -1027,7 +1027,7 @@ class Spent(BaseModel):
 
 class SphereSpace(BaseModel):
     """
-    Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
+    Unit vectors of R^size, with the coordinates of R^size for tangent vectors.
     """
 
     model_config = ConfigDict(
@@ -1315,7 +1315,7 @@ class EuclideanSpaceInput(BaseModel):
 
 class FramesSpaceInput(BaseModel):
     """
-    `stiefel`: Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2). `grassmann`: Subspaces of dimension rank, each given by any frame that spans it.
+    `stiefel`: Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2). `grassmann`: Subspaces of dimension `rank`, each represented by any frame that spans it.
     """
 
     model_config = ConfigDict(
@@ -1376,7 +1376,7 @@ class LorentzSpaceInput(BaseModel):
 
 class ObliqueSpaceInput(BaseModel):
     """
-    Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv).
+    Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
     """
 
     model_config = ConfigDict(
@@ -1395,7 +1395,7 @@ class ObliqueSpaceInput(BaseModel):
 
 class PoincareBallSpaceInput(BaseModel):
     """
-    The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
+    The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
 
     model_config = ConfigDict(
@@ -1414,7 +1414,7 @@ class Radius1(RootModel[float]):
 
 class SPDSpaceInput(BaseModel):
     """
-    Symmetric positive definite matrices of `size` rows, whatever the metric.
+    Symmetric positive definite matrices with `size` rows.
     """
 
     model_config = ConfigDict(
@@ -1436,7 +1436,7 @@ class SPDSpaceInput(BaseModel):
 
 class SphereSpaceInput(BaseModel):
     """
-    Unit vectors; coordinates of tangent vectors are those of the space around, R^size.
+    Unit vectors of R^size, with the coordinates of R^size for tangent vectors.
     """
 
     model_config = ConfigDict(

@@ -1,4 +1,4 @@
-"""The one array type of the package, and what numpy lacks for batches of vectors and matrices."""
+"""The array type of the package, and functions on batches of vectors and matrices that numpy lacks."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-"""Float64 array; shapes are stated in each docstring, leading axes are batches."""
+"""A float64 array. Docstrings state its shape, with leading batch axes written as `...`."""
 
 NestedList = list[object]
-"""An array as JSON has it: numbers in lists, in lists …; they are checked where an array is made of them."""
+"""An array in JSON: nested lists of numbers, which are checked when they are turned into an array."""
 
 
 def lengths(v: Array) -> Array:
@@ -21,10 +21,10 @@ def lengths(v: Array) -> Array:
 
 
 def seen_by(rows: Array, directions: Array) -> Array:
-    """Inner products of (n, size) rows with (k, size) directions: (n, k), each row's rounded by itself.
+    """Inner products (n, k) of (n, size) rows with (k, size) directions. No row affects another's rounding.
 
-    In `rows @ directions.T` the rounding of a row depends on its place among the others. Where vectors are
-    clipped, or divided by a small length, another record could then be seen in it.
+    In `rows @ directions.T` the rounding of a row depends on its position. After clipping, or division by a
+    small length, one record could then change the vectors of others.
     """
     return np.vecdot(rows[:, None, :], directions)
 
@@ -35,9 +35,9 @@ def transposed(a: Array) -> Array:
 
 
 def one_by_one(factors: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple[Array, ...]:
-    """`factors(a)` of (..., m, k) matrices, with NaN for those alone on which LAPACK gives up.
+    """`factors(a)` of (..., m, k) matrices, with NaN for each matrix on which LAPACK fails.
 
-    numpy raises for the whole batch, so that one record could stop a run.
+    numpy raises an error for the whole batch, by which one record could stop a run.
     """
     try:
         return factors(a)
@@ -49,10 +49,9 @@ def one_by_one(factors: Callable[[Array], tuple[Array, ...]], a: Array) -> tuple
 
 @dataclass(frozen=True)
 class SymmetricCoordinates:
-    """Orthonormal coordinates of symmetric matrices under tr(ab): the upper triangle, off-diagonals times √2.
+    """Coordinates of symmetric matrices of m = `rows` rows, orthonormal for the inner product tr(ab).
 
-    Attributes:
-        rows: m, rows of a matrix.
+    They are the upper triangle, with off-diagonal entries times √2.
     """
 
     rows: int
@@ -74,13 +73,13 @@ class SymmetricCoordinates:
 
     @cached_property
     def _upper(self) -> tuple[NDArray[np.intp], Array]:
-        """Place in the flattened matrix, and weight, of each coordinate."""
+        """Index in the flattened matrix, and weight, of each coordinate."""
         rows, columns = np.triu_indices(self.rows)
         return rows * self.rows + columns, np.where(rows == columns, 1.0, sqrt(2.0))
 
     @cached_property
     def _both(self) -> tuple[NDArray[np.intp], Array]:
-        """Place among the coordinates, and weight, of each entry of the matrix."""
+        """Index among the coordinates, and weight, of each entry of the matrix."""
         places, weights = self._upper
         filled = np.zeros((self.rows, self.rows), dtype=np.intp)
         filled.flat[places] = np.arange(self.size)

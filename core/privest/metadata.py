@@ -1,4 +1,4 @@
-"""What is public of a dataset: how many records it has, and what its owner declares of them."""
+"""The public facts of a dataset: its number of records, and what its owner declares about them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -16,12 +16,12 @@ from privest.manifolds import Manifold
 
 @dataclass(frozen=True)
 class DatasetMetadata(ABC):
-    """Public facts of n records. They come from the owner's schema, never from the rows."""
+    """Public facts about `n` records. They come from the owner's schema, never from the rows."""
 
     n: int
 
     kind: ClassVar[str]
-    """What a schema calls such datasets."""
+    """The type of such datasets in a schema."""
 
     @property
     @abstractmethod
@@ -31,26 +31,19 @@ class DatasetMetadata(ABC):
     @property
     @abstractmethod
     def rules(self) -> Sequence[str]:
-        """What a record must be, in the order in which `broken_rule` checks it."""
+        """Conditions that a record must meet, in the order in which `broken_rule` checks them."""
 
     @abstractmethod
     def broken_rule(self, rows: Array) -> Array:
-        """Which rule each row breaks: 0 for none, otherwise one more than its place in `rules`.
+        """The first rule that each of (..., *record) rows breaks, counted from 1; 0 if none. (...) int64."""
 
-        Args:
-            rows: (..., *record) candidates.
-
-        Returns:
-            (...) integers as int64.
-        """
-
-    @abstractmethod
     def canonical(self, rows: Array) -> Array:
-        """The exact representative of rows that keep every rule within rounding."""
+        """The exact records nearest to rows that meet every rule up to rounding; by default the rows."""
+        return rows
 
     @abstractmethod
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """Synthetic records, (count, *record): these public facts are all they know."""
+        """Synthetic records made from these public facts alone, (count, *record)."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +51,9 @@ class PointsMetadata(DatasetMetadata):
     """Points of a manifold.
 
     Attributes:
-        n: number of records.
-        manifold: name and parameters, as `manifolds.get` takes them.
-        center: where the owner expects the mean, nested lists.
-        radius: and how far from there at most.
+        manifold: name and parameters of the manifold, as `manifolds.get` takes them.
+        center: the point near which the owner expects the mean.
+        radius: largest distance between `center` and the mean that the owner expects.
     """
 
     kind = "points"
@@ -98,19 +90,23 @@ class PointsMetadata(DatasetMetadata):
 
     @cached_property
     def search_center(self) -> Array:
-        """Centre of the search ball: the public one, else the manifold's reference."""
+        """Centre of the search ball: `center` if it is declared, otherwise the manifold's reference."""
         return self.space.reference if self.center is None else self.point(self.center, "center")
 
     @property
     def search_radius(self) -> float:
-        """Radius of the search ball: the public one, else the manifold's natural one."""
+        """Radius of the search ball: `radius` if it is declared, otherwise the manifold's natural radius."""
         return self.space.natural_radius if self.radius is None else self.radius
 
     def point(self, given: Sequence[object], name: str) -> Array:
-        """A public point, given as nested lists under this name, as an array.
+        """A public point as an array.
+
+        Args:
+            given: the point as nested lists.
+            name: the field's name, for error messages.
 
         Raises:
-            ValueError: it is no point of the manifold.
+            ValueError: `given` is no point of the manifold.
         """
         try:
             point = np.array(given, dtype=np.float64)
@@ -139,7 +135,7 @@ class VectorsMetadata(_Rows):
     """Vectors of `dim` numbers.
 
     Attributes:
-        norm_bound: length to which the gate shortens a record where its length counts.
+        norm_bound: length to which the gate shortens a longer record, for estimators that need a bound.
     """
 
     kind = "vectors"
@@ -153,20 +149,17 @@ class VectorsMetadata(_Rows):
     def broken_rule(self, rows: Array) -> Array:
         return np.where(np.isfinite(rows).all(axis=-1), 0, 1)
 
-    def canonical(self, rows: Array) -> Array:
-        return rows
-
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """Synthetic rows of about the length that is allowed."""
+        """Synthetic rows of length about `norm_bound`."""
         return rng.standard_normal((count, self.dim)) * (self.norm_bound / sqrt(self.dim))
 
 
 @dataclass(frozen=True)
 class PartialVectorsMetadata(_Rows):
-    """Vectors of `dim` numbers of which some are not known: NaN stands for those.
+    """Vectors of `dim` numbers, with NaN for unknown entries.
 
     Attributes:
-        known: about the share of entries that are known, as declared; forecasts and steps rest on it.
+        known: approximate share of known entries, as declared. Forecasts and step sizes depend on it.
     """
 
     kind = "partial-vectors"
@@ -192,15 +185,15 @@ class PartialVectorsMetadata(_Rows):
 
 @dataclass(frozen=True)
 class LabelledMetadata(DatasetMetadata):
-    """Feature vectors, each with one of a few labels; a record's last number is the place of its label.
+    """Feature vectors with a label. The last number of a record is the index of its label in `classes`.
 
     Attributes:
-        features: their names.
+        features: names of the features.
         label: name of the label.
-        classes: the labels there may be, as strings.
-        norm_bound: length to which the gate shortens a feature vector, once it is standardised, if declared.
-        mean: public mean of each feature, if it is known.
-        scale: public scale of each feature, if it is known.
+        classes: all possible labels, as strings.
+        norm_bound: length to which the gate shortens a longer feature vector after standardisation.
+        mean: public mean of each feature, if declared.
+        scale: public scale of each feature, if declared.
     """
 
     kind = "labelled"
@@ -227,7 +220,7 @@ class LabelledMetadata(DatasetMetadata):
 
     @property
     def usual_length(self) -> float:
-        """Usual length of a standardised vector: its bound, else √d where scales are known, else 1."""
+        """Typical length of a standardised vector: `norm_bound`, or √dim if scales are declared, or 1."""
         if self.norm_bound is not None:
             return self.norm_bound
         return 1.0 if self.scale is None else sqrt(self.dim)
@@ -236,11 +229,8 @@ class LabelledMetadata(DatasetMetadata):
         known = np.isin(rows[..., -1], np.arange(len(self.classes)))
         return np.select([~np.isfinite(rows).all(axis=-1), ~known], [1, 2], 0)
 
-    def canonical(self, rows: Array) -> Array:
-        return rows
-
     def dummy(self, count: int, rng: np.random.Generator) -> Array:
-        """Features about their public means, labels in turn."""
+        """Synthetic rows with normal features about their public means, and with all labels in turn."""
         scale = np.ones(self.dim) if self.scale is None else np.array(self.scale)
         mean = np.zeros(self.dim) if self.mean is None else np.array(self.mean)
         labels = np.arange(count, dtype=np.float64) % len(self.classes)

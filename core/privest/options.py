@@ -1,4 +1,4 @@
-"""What is declared of a field once: its description and its bounds, for checks, forms and schemas."""
+"""`Doc` and `Option`: the one declaration of a field's meaning and bounds, for checks, forms and schemas."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 @dataclass(frozen=True)
 class Doc:
-    """What a field means: the metadata of an `Annotated` type.
+    """The meaning of a field, as metadata of its `Annotated` type.
 
     Attributes:
-        description: in words for whoever reads an answer.
-        axes: of an array, how many axes it may have; by default any number.
-        omit_default: whether JSON leaves the field out where it has its default value, as it must where the
-            field came later than documents that are bound to a digest.
+        description: the meaning, in words for readers of an answer.
+        axes: the numbers of axes that an array may have; any number by default.
+        omit_default: whether JSON omits the field if it has its default value. A field added later than
+            stored documents needs this, so that their digests stay valid.
     """
 
     description: str = ""
@@ -24,14 +24,14 @@ class Doc:
 
 @dataclass(frozen=True)
 class Option(Doc):
-    """What a caller may choose: as `Doc`, with the range of a number.
+    """A field that a caller may choose: a `Doc` with the range of a number.
 
     Attributes:
-        gt: below every value.
-        ge: the least value.
-        le: the largest value.
-        usual: with what the dashboard's what-if form begins; give it to an option without a default. The form
-            has a field for each option with a `usual`, and for no other: those go into "Further options".
+        gt: number that every value exceeds.
+        ge: least value.
+        le: largest value.
+        usual: initial value in the dashboard's what-if form, for options without a default. Only options
+            with a `usual` have a field of their own there; the others go into "Further options".
     """
 
     gt: float | None = field(default=None, kw_only=True)
@@ -40,10 +40,10 @@ class Option(Doc):
     usual: int | float | str | None = field(default=None, kw_only=True)
 
     def check(self, name: str, value: object) -> None:
-        """Refuse a number out of range; None and what is no number pass.
+        """Refuse a number out of range. Values that are not numbers, such as None, pass.
 
         Raises:
-            ValueError: the option called `name` cannot have this value.
+            ValueError: the value is out of range; the message calls it `name`.
         """
         if not isinstance(value, int | float):
             return
@@ -53,13 +53,13 @@ class Option(Doc):
 
     @property
     def _range(self) -> str:
-        """In words."""
+        """The range in words, such as "above 0 and at most 1"."""
         words = (("above", self.gt), ("at least", self.ge), ("at most", self.le))
         return " and ".join(f"{word} {bound:g}" for word, bound in words if bound is not None)
 
 
 def undressed(hint: object) -> tuple[object, Doc]:
-    """The type in a type hint, and what is declared of it; nothing where it bears no `Doc`."""
+    """The plain type in a type hint, and its `Doc`, which is empty if the hint has none."""
     if get_origin(hint) is not Annotated:
         return hint, Doc()
     bare, *metadata = get_args(hint)
@@ -68,16 +68,16 @@ def undressed(hint: object) -> tuple[object, Doc]:
 
 @cache
 def declared(owner: object) -> Mapping[str, tuple[object, Doc]]:
-    """The fields of a class, or the parameters of a function: their types, and what is declared of them."""
+    """The fields of a class, or the parameters of a function: the type and the `Doc` of each, by name."""
     hints = get_type_hints(owner, include_extras=True)
     return {name: undressed(hint) for name, hint in hints.items() if name != "return"}
 
 
 class Options:
-    """Base of dataclasses of options, which refuse numbers out of the declared range.
+    """Base of dataclasses whose fields are options. They refuse numbers out of the declared range.
 
     Raises:
-        ValueError: an option is out of range, in words fit for whoever chose it.
+        ValueError: an option is out of range. The message is fit for the analyst who chose it.
     """
 
     def __post_init__(self) -> None:

@@ -14,42 +14,41 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 
 CHUNK = 4096
-"""Records in a chunk at most, by row index: public, and the same whatever the worker."""
+"""Largest number of records in a chunk. It is public, and the same for every worker."""
 
 MOST_PLACES = 1000
 """Most rows in a record that is a group of rows."""
 
 _CHUNK_BYTES = 2**24
-"""Wide rows fall into smaller chunks, so that there are some for every thread."""
+"""Largest size of a chunk. It makes chunks of wide rows small enough to give every thread some."""
 
 _BLOCK_BYTES = 2**20
-"""Rows of a chunk are taken this many bytes at a time: what is made of them stays in the cache."""
-
+"""Largest size of the blocks in which a chunk is processed, so that intermediate results fit the cache."""
 
 OfChunk = Callable[[Array], NDArray[np.int64]]
-"""Makes integers of the records of a chunk."""
+"""A function that sums the records of a chunk, as integers."""
 
 OfPieces = Callable[[Iterable[Array]], NDArray[np.int64]]
-"""A function that makes integers of the records of a chunk that comes in pieces."""
+"""A function that sums the records of a chunk given in several pieces, as integers."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """`n` rows that are few rows over and over: synthetic records take no more memory than these."""
+    """`n` synthetic rows that repeat a few rows, and so need the memory of these alone."""
 
     few: Array
     n: int
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """(n, ...)."""
+        """The shape of the whole array, (n, ...)."""
         return (self.n, *self.few.shape[1:])
 
     def __getitem__(self, part: slice, /) -> Array:
         return self.take(np.arange(*part.indices(self.n)))
 
     def take(self, indices: NDArray[np.int64], axis: Literal[0] = 0) -> Array:
-        """Some here and there."""
+        """The rows at these indices, as `numpy.ndarray.take` returns them."""
         return self.few.take(indices % len(self.few), axis=axis)
 
 
@@ -57,13 +56,13 @@ class Records:
     """The rows of one dataset, read in chunks that depend on the row index alone.
 
     Args:
-        rows: (n, ...) array, memory-mapped or not, or what can be read like one.
-        threads: at most this many chunks at a time; by default one for each processor.
-        grouped: a record is a group of rows, (n, rows of a record, ...), whose mean counts.
+        rows: (n, ...) array, memory-mapped or not, or `Repeated` rows.
+        threads: largest number of chunks processed at a time; one per processor by default.
+        grouped: whether `rows` is (n, rows of a record, ...), where each record counts by its rows' mean.
     """
 
     def __init__(self, rows: Array | Repeated, threads: int | None = None, *, grouped: bool = False) -> None:
-        # A copy if an array is not in C order, of which taking a few rows would make one each time.
+        # An array not in C order is copied once here, otherwise each batch would copy it again.
         self._rows = np.asarray(rows, order="C") if isinstance(rows, np.ndarray) else rows
         self._threads = threads or os.cpu_count() or 1
         self.grouped = grouped
@@ -73,21 +72,21 @@ class Records:
 
     @property
     def chunks(self) -> int:
-        """How many there are."""
+        """Number of chunks."""
         return -(-len(self) // self._size)
 
     @cached_property
     def _size(self) -> int:
-        """Records in a chunk."""
+        """Number of records in a chunk."""
         record_bytes = 8 * prod(self._rows.shape[1:])
         return min(CHUNK, max(1, _CHUNK_BYTES // max(1, record_bytes)))
 
     def sum(self, of_chunk: OfChunk, part: range | None = None) -> NDArray[np.int64]:
-        """The exact integer sum of `of_chunk` over all chunks: the same for any number of threads.
+        """The exact integer sum of `of_chunk` over chunks. It does not depend on the number of threads.
 
         Args:
-            of_chunk: called on the rows of each.
-            part: of which chunks alone, without gaps.
+            of_chunk: called on the rows of each chunk.
+            part: the contiguous range of chunks to sum; all chunks by default.
         """
         size, part = self._size, range(self.chunks) if part is None else part
         chunks = (self._rows[at * size : (at + 1) * size] for at in part)
@@ -95,11 +94,11 @@ class Records:
         return _total(_pool(self._threads).map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
-        """The exact integer sum of `of_pieces` over some of the rows, a chunk of them at a time.
+        """The exact integer sum of `of_pieces` over the rows at `indices`, `CHUNK` rows at a time.
 
         Args:
-            indices: of the rows.
-            of_pieces: called on the pieces in which a chunk of wide rows comes.
+            indices: indices of the rows.
+            of_pieces: called on each chunk, which comes in pieces if its rows are wide.
         """
         chunks = (indices[start : start + CHUNK] for start in range(0, len(indices), CHUNK))
         return _total(of_pieces(self._pieces(chunk)) for chunk in chunks)
@@ -111,12 +110,12 @@ class Records:
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """The threads of this process: one set for all datasets, as their stacks count as its memory."""
+    """The threads of this process. All datasets share them, as each thread's stack takes memory."""
     return ThreadPoolExecutor(threads, thread_name_prefix="chunks")
 
 
 def blocks(chunk: Array) -> list[Array]:
-    """The rows of a chunk in pieces that fit the cache; where it is cut follows from its shape alone."""
+    """The rows of a chunk in blocks that fit the cache. The chunk's shape alone decides where it is cut."""
     if chunk.nbytes <= _BLOCK_BYTES:
         return [chunk]
     size = max(1, _BLOCK_BYTES * len(chunk) // chunk.nbytes)
@@ -124,5 +123,5 @@ def blocks(chunk: Array) -> list[Array]:
 
 
 def _total(parts: Iterable[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """The sum of all parts, of which there may be too many to hold; zero of none."""
+    """The sum of all parts, without holding them in memory; zero if there are none."""
     return reduce(np.add, parts, np.int64(0))  # pyright: ignore[reportReturnType, reportCallIssue, reportArgumentType]

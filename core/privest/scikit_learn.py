@@ -1,4 +1,4 @@
-"""Private logistic regression as a scikit-learn classifier; needs the extra `scikit-learn`."""
+"""Private logistic regression as a scikit-learn classifier. It needs the extra `scikit-learn`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields
@@ -29,7 +29,7 @@ from privest.privacy.gate import Gate
 from privest.records import Records
 
 _validated = cast("Callable[..., object]", validate_data)
-"""scikit-learn's check of arrays, which has no types."""
+"""scikit-learn's `validate_data`, which has no type annotations of its own."""
 
 _LOSSES: tuple[Loss, ...] = tuple(name for part in get_args(Loss) for name in get_args(part))
 _SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name in get_args(part))
@@ -38,36 +38,29 @@ _SOLVERS: tuple[Solver, ...] = tuple(name for part in get_args(Solver) for name 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
     """A classifier whose every fit is (ε, δ) differentially private for one replaced row.
 
-    The number of rows is public, and so is whatever the constructor is given: state it from what is known
-    without the rows. Fits of the same rows add up: add their `plan_.cost`. Noise takes no seed: whoever
-    knew it could take the noise off again.
+    The number of rows is public, and so are all arguments of the constructor: choose them without looking at
+    the rows. If you fit the same rows several times, add the `plan_.cost` of all fits. The noise has no seed,
+    because anybody who knew it could remove the noise.
 
     Args:
         epsilon: ε of one fit.
         delta: δ of one fit; 1/n^1.5 by default, 0 for pure differential privacy.
-        classes: all labels that there may be. Required: read off `y`, they would tell of single rows.
-        norm_bound: length to which a row is shortened, once it is standardised; by default it follows from
-            what is public.
-        mean: of each feature, if it is known.
-        scale: of each feature, if it is known.
-        solver: see `LogisticSpec`, as for all that follow.
-        penalty: λ.
-        steps: T.
-        step_scale: c of step lengths c/L.
-        batch_size: m, of a descent's random batches.
-        intercept: whether there is one.
-        standardisation: by `mean` and `scale`, or with these as bounds by private ones.
-        sampling_errors: whether to learn what sampling adds to `standard_errors_`.
-        loss: what is minimised.
+        classes: all possible labels. They are required, as labels read off `y` would reveal single rows.
+        norm_bound: length to which a longer row is shortened after standardisation. By default it follows
+            from the public facts.
+        mean: (d,) public mean of each feature, if known.
+        scale: (d,) public scale of each feature, if known.
+        solver, penalty, steps, step_scale, batch_size, intercept, standardisation, sampling_errors, loss:
+            options that `LogisticSpec` describes.
 
     Attributes:
-        classes_: sorted.
-        coef_: (1, d) of two classes, else (classes, d), in the units of `X`.
-        intercept_: (1,) or (classes,).
-        standard_errors_: of `coef_`, by the noise, and by sampling where that is known.
-        plan_: everything about the fit that was known before it, with its exact cost.
+        classes_: (classes,) labels, sorted.
+        coef_: (1, d) coefficients for two classes, otherwise (classes, d), in the units of `X`.
+        intercept_: (1,) intercept for two classes, otherwise (classes,).
+        standard_errors_: standard errors of `coef_` by the noise, and by sampling if `sampling_errors`.
+        plan_: the plan of the fit, with its exact cost.
         n_features_in_: d.
-        feature_names_in_: where `X` has names.
+        feature_names_in_: (d,) names of the features, if `X` has names.
     """
 
     classes_: NDArray[np.generic]
@@ -113,14 +106,15 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.loss: Loss = loss
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Plan from public facts, then fit to the gate's noisy answers.
+        """Plan the fit from public facts, then fit to a gate's noisy answers.
 
         Args:
             X: (n, d) features.
             y: (n,) labels, each one of `classes`.
 
         Raises:
-            ValueError: a parameter out of range, or rows that are no numbers or have no known label.
+            ValueError: a parameter is out of range, an entry of `X` is not a finite number, or an entry of
+                `y` is missing from `classes`.
         """
         if self.classes is None:
             raise ValueError(
@@ -144,21 +138,21 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """Scores: (n,), above zero for the second of two classes; of more classes (n, classes)."""
+        """The scores of (n, d) features: (n,), positive for the second of two classes, or (n, classes)."""
         check_is_fitted(self)
         features = cast("Array", _validated(self, X, dtype=np.float64, reset=False))
         scores = features @ self.coef_.T + self.intercept_
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """(n, classes) probabilities, in the order of `classes_`."""
+        """The (n, classes) probabilities of (n, d) features, in the order of `classes_`."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             scores = np.stack([np.zeros_like(scores), scores], axis=-1)
         return softmax(scores, axis=-1)
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
-        """(n,) labels: of each row the likeliest."""
+        """The (n,) most probable labels of (n, d) features."""
         places = np.argmax(self.predict_proba(X), axis=-1)
         return self.classes_[places]
 
@@ -186,11 +180,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
 
 
 def _different(labels: Sequence[object] | NDArray[np.generic]) -> NDArray[np.generic]:
-    """The declared labels, sorted as scikit-learn has them.
-
-    Raises:
-        ValueError: they are no list of two different labels or more.
-    """
+    """The declared labels, sorted as in scikit-learn."""
     given = np.asarray(labels)
     require(given.ndim == 1, "classes must be a list of labels")
     classes = np.unique(given)
@@ -200,12 +190,8 @@ def _different(labels: Sequence[object] | NDArray[np.generic]) -> NDArray[np.gen
 
 
 def _places(y: NDArray[np.generic], classes: NDArray[np.generic]) -> Array:
-    """The place of each label among the classes.
-
-    Raises:
-        ValueError: one is none of them; which one is not said, for that is the row's own.
-    """
-    # By equality of Python's values: numpy would take the number 1 for the string "1".
+    """The index of each label among the classes. The error on an unknown label does not name the label."""
+    # Labels are compared as Python values, because numpy would take the number 1 for the string "1".
     place = {label: place for place, label in enumerate(classes.tolist())}
     places = np.array([place.get(label, -1) for label in y.tolist()], dtype=np.float64)
     require(bool((places >= 0).all()), "y holds labels that classes does not name")
@@ -213,11 +199,7 @@ def _places(y: NDArray[np.generic], classes: NDArray[np.generic]) -> Array:
 
 
 def _facts(name: str, given: Sequence[float] | Array | None, dim: int) -> tuple[float, ...] | None:
-    """A public number for each feature.
-
-    Raises:
-        ValueError: there are more or fewer, or some are not finite.
-    """
+    """The given public numbers, one per feature, as a tuple."""
     if given is None:
         return None
     facts = np.asarray(given, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What makes a point of a raw record, one of one: adjacency of raw data sets is adjacency of points."""
+"""Transforms of raw records into points. Each point depends on one record, so privacy carries over."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +10,18 @@ import numpy as np
 from privest.arrays import Array, transposed
 
 _FIRST = np.outer([1, 2, 1], [1, 0, -1]) / 4
-"""Sobel. Like `_SECOND` its positive entries add up to 1: no derivative exceeds the largest intensity."""
+"""Sobel's kernel of a first derivative. Its positive entries add up to 1, as those of `_SECOND` do. So no
+derivative exceeds the largest intensity."""
 
 _SECOND = np.outer([1, 4, 6, 4, 1], [1, 0, -2, 0, 1]) / 32
+"""Kernel of a second derivative."""
 
 _LARGEST_GRADIENT = sqrt(5) / 2
-"""Largest length of (I_x, I_y): the positive entries of cos θ·K + sin θ·Kᵀ add up to cos θ + ½ sin θ."""
+"""Largest length of (I_x, I_y), as the positive entries of cos θ·K + sin θ·Kᵀ add up to cos θ + ½ sin θ."""
 
 
 class Transform(Protocol):
-    """A function of one raw record, applied to many."""
+    """A function of one raw record, applied to each of many."""
 
     @property
     def raw(self) -> tuple[int, ...]:
@@ -28,15 +30,15 @@ class Transform(Protocol):
 
     @property
     def rules(self) -> Sequence[str]:
-        """What a raw record must be, in the order in which `broken_rule` checks it."""
+        """Conditions that a raw record must meet, in the order in which `broken_rule` checks them."""
         ...
 
     def broken_rule(self, rows: Array) -> Array:
-        """Which rule each of (n, *raw) breaks: 0 for none, else one more than its place. (n,) integers."""
+        """The first rule that each of (n, *raw) rows breaks, counted from 1; 0 if none. (n,) integers."""
         ...
 
     def __call__(self, rows: Array) -> Array:
-        """(n, *record) of (n, *raw), each of its own."""
+        """The transformed records, (n, *record), of (n, *raw) rows."""
         ...
 
 
@@ -44,20 +46,20 @@ class Transform(Protocol):
 class CovarianceDescriptors(Transform):
     """Covariance of features over the pixels of one image (Utpala et al. 2023, Appendix C.1).
 
-    The features are x, y, the intensities, |I_x|, |I_y|, |I_xx|, |I_yy| and the length of the gradient, of
-    the mean intensity where there are several: 7 and as many as there are channels.
+    The features are x, y, the intensity of each channel, and |I_x|, |I_y|, |I_xx|, |I_yy| and the length of
+    the gradient of the mean intensity I over channels.
 
-    Two departures from the paper: every feature is divided by the largest value that it can take, so that
-    the regulariser means the same to all of them; and the orientation arctan(|I_x|/|I_y|) is left out unless
-    it is asked for, as it is undefined on blank paper and jumps from 0 to π/2 by one grey level there.
+    There are two departures from the paper. Every feature is divided by its largest possible value, so that
+    the regulariser is relative. The orientation arctan(|I_x|/|I_y|) is optional, as it is undefined on
+    uniform areas, where one grey level moves it from 0 to π/2.
 
     Attributes:
-        height: pixels.
-        width: pixels.
-        channels: 1 for (height, width) images, else images are (height, width, channels).
-        largest: intensity, from 0.
-        regulariser: η, in units of squared scaled features.
-        orientation: whether it is a feature; 0 where there is no gradient.
+        height: height in pixels.
+        width: width in pixels.
+        channels: 1 for (height, width) images, otherwise images are (height, width, channels).
+        largest: largest intensity; the least is 0.
+        regulariser: η, added to every eigenvalue, in units of squared scaled features.
+        orientation: whether the orientation is a feature. It is 0 if there is no gradient.
     """
 
     height: int
@@ -73,7 +75,7 @@ class CovarianceDescriptors(Transform):
 
     @property
     def dim(self) -> int:
-        """Rows of a descriptor."""
+        """Number of rows of a descriptor."""
         return 7 + self.channels + self.orientation
 
     @property
@@ -91,7 +93,7 @@ class CovarianceDescriptors(Transform):
         grey = scaled.mean(axis=-1)
 
         def derivative(kernel: Array) -> Array:
-            # The image is extended by its edge, so that its frame is no contour.
+            # The image is extended by its edge values, so that its border is no contour.
             return np.abs(np.asarray(correlate(grey, kernel[None], mode="nearest"), dtype=np.float64))
 
         i_x, i_y = derivative(_FIRST), derivative(_FIRST.T)
@@ -113,12 +115,12 @@ class CovarianceDescriptors(Transform):
 
 @dataclass(frozen=True)
 class WindowCovariances(Transform):
-    """Covariance of the channels of a time series over the moments of one window.
+    """Covariance of the channels of a time series over one (length, channels) window.
 
     Attributes:
-        length: moments of a window, (length, channels).
-        channels: measured at each.
-        scale: by which every channel is divided: public, in the units of the measurements.
+        length: number of time steps in a window.
+        channels: number of channels.
+        scale: public number by which every channel is divided, in the units of the measurements.
         regulariser: η, added to every eigenvalue, in units of the squared scale.
     """
 
@@ -133,7 +135,7 @@ class WindowCovariances(Transform):
 
     @property
     def dim(self) -> int:
-        """Rows of a covariance."""
+        """Number of rows of a covariance matrix."""
         return self.channels
 
     @property
@@ -148,17 +150,17 @@ class WindowCovariances(Transform):
 
 
 def _covariances(samples: Array, regulariser: float) -> Array:
-    """(n, dim, dim) of (n, samples, dim), divided by the number of samples."""
+    """The regularised covariances, (n, dim, dim), of (n, samples, dim), divided by the number of samples."""
     centred = samples - samples.mean(axis=1, keepdims=True)
     return transposed(centred) @ centred / samples.shape[1] + regulariser * np.eye(samples.shape[2])
 
 
 @dataclass(frozen=True)
 class Indicators(Transform):
-    """Table rows in which the places of categories become indicators, one for each category of a column.
+    """Replaces each column of category indices in a table by one 0/1 indicator per category.
 
     Attributes:
-        categories: of every column how many there are, or 0 where it holds numbers.
+        categories: number of categories of each column, or 0 for a column of numbers.
     """
 
     categories: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The contract of an estimator: what its declaration says of it, and what all plans have in common."""
+"""`Estimator`, the declaration of an estimator, and `BasePlan`, the fields that all plans have."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
@@ -16,16 +16,16 @@ from privest.privacy.statistic import AnyStatistic
 
 @dataclass(frozen=True, kw_only=True)
 class BasePlan(ABC):
-    """Everything about a run, before any row is read: what the plans of all estimators have in common.
+    """The plan of a run, made before any row is read: the base of all estimators' plans.
 
     Attributes:
-        target: privacy as requested.
-        shape: public facts of the data.
-        releases: the noisy sums that the gate will answer, in order.
-        cost: of all releases together, as certified.
-        expected_error: error that the noise is expected to cause, from public facts alone.
-        mechanism: the noise in words.
-        warnings: what the analyst should know.
+        target: (ε, δ) as requested.
+        shape: public facts about the dataset.
+        releases: the noisy sums that the gate will release, in order.
+        cost: the certified cost of all releases together.
+        expected_error: the error that the noise is expected to cause, from public facts alone.
+        mechanism: description of the noise for analysts.
+        warnings: warnings for the analyst.
     """
 
     target: PrivacyTarget
@@ -38,13 +38,13 @@ class BasePlan(ABC):
 
     @property
     def steps(self) -> int:
-        """Number of steps of the whole run: of those that may see a record."""
+        """Number of steps of the whole run that may see a record."""
         return sum(release.count for release in self.releases)
 
     @property
     @abstractmethod
     def statistics(self) -> Mapping[str, AnyStatistic]:
-        """What the gate may sum, by the names that the releases use."""
+        """The statistics that the gate may sum, by the names that the releases use."""
 
 
 S = TypeVar("S", bound=Options)
@@ -54,10 +54,10 @@ A = TypeVar("A", bound=Answer)
 
 
 def require(holds: bool, rule: str) -> None:
-    """Refuse a choice that breaks a rule.
+    """Refuse an option that breaks a rule.
 
     Raises:
-        ValueError: it does; the rule, in words fit for whoever made the choice.
+        ValueError: `holds` is false. The message is `rule`, in words fit for the analyst.
     """
     if not holds:
         raise ValueError(rule)
@@ -69,30 +69,30 @@ def _never(_: object) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimator(Generic[S, M, P, A]):
-    """All that others need to know of one estimator: from it follow its routes, schemas, pages and clients.
+    """The declaration of one estimator. Routes, schemas, dashboard pages and client methods follow from it.
 
-    The fields of `spec`, `answer` and `error`, and the shown ones of `plan_type`, may bear an `Option` or a
-    `Doc` as the metadata of their types. Everything that these say is said nowhere else.
+    The fields of `spec`, `answer` and `error`, and the shown fields of `plan_type`, may have an `Option` or a
+    `Doc` in their annotations. This is the only place that describes them.
 
     Attributes:
-        name: in paths, in ledgers and in messages, like `robust-pca`.
-        schema_name: with which the names of its schemas begin, like `RobustPCA`.
-        title: what people call it in a table.
-        summary: what it estimates, in one line.
-        metadata: the public facts of the datasets that it takes.
-        spec: a dataclass of what an analyst may choose.
-        plan_type: the plan's dataclass.
-        error: the dataclass of a plan's `expected_error`.
-        answer: the dataclass of what a run answers, with the run's own uncertainty.
-        plan: plans a run for a target (ε, δ) from public facts alone; raises ValueError, in words fit for
-            whoever chose, if a choice is out of range.
-        run: estimates; sees the plan and an oracle's noisy answers, never a row.
-        shown: names of fields and properties of `plan_type` that become fields of the plan in JSON, besides
-            those of every plan (`Plan`). Type and description are read from their annotations.
-        error_meaning: what `standard_deviation` of the expected error measures, in words that stand alone,
-            like "distance by which the noise alone moves the mean, root mean square".
-        error_title: what that number is called in headings.
-        is_heavy: whether a plan of this spec takes long, or libraries that a web process does without.
+        name: name in paths, ledgers and messages, such as `robust-pca`.
+        schema_name: first part of the names of its schemas, such as `RobustPCA`.
+        title: name in tables.
+        summary: the estimated quantity, in one line.
+        metadata: class of the public facts of datasets that it takes.
+        spec: dataclass of the options that an analyst may choose.
+        plan_type: dataclass of its plans.
+        error: dataclass of a plan's `expected_error`.
+        answer: dataclass of a run's answer, with the run's own uncertainty.
+        plan: plans a run for a target (ε, δ) from public facts alone. It raises ValueError, in words fit for
+            the analyst, if an option is out of range.
+        run: computes the estimate from the plan and an oracle's noisy answers. It never sees a row.
+        shown: names of fields and properties of `plan_type` that the plan has in JSON, besides those that
+            every plan has. Types and descriptions are read from their annotations.
+        error_meaning: meaning of the expected error's `standard_deviation`, in words that stand alone, such
+            as "distance by which the noise alone moves the mean, root mean square".
+        error_title: title of that number in headings.
+        is_heavy: whether planning with a spec is slow, or imports libraries that a web process avoids.
     """
 
     name: str

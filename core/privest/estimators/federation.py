@@ -1,14 +1,13 @@
 """One estimate over datasets of several owners, each with a gate, a privacy target and a cost of its own.
 
-Gates that are asked the same, and whose answers are pooled with weights w, have the noise of one gate over
-all records: where owner i has n_i of these and spends μ_i, so that c/(n_i·μ_i) is the noise on its mean, that
-on the pooled mean is
+Suppose all gates answer the same query, and their answers are pooled with weights w. If owner i has n_i
+records and spends μ_i, the noise on its mean is c/(n_i·μ_i) for some c. The noise on the pooled mean is
 
     c·√(Σ w_i²/(n_i·μ_i)²) = c/(N·μ),  N = Σ n_i.
 
-So an estimator plans its course for N records and this μ, and every owner's gate gets the releases of that
-course with noise of its own: the same shares of μ_i² as the course has of μ². Any estimator works over
-several owners without knowing of it. With δ = 0 the same holds of ε.
+This equation defines μ. An estimator plans one common course for N records and this μ. Every owner's gate
+gets the course's releases with its own noise: each spends the same share of μ_i² as it does of μ² in the
+course. So any estimator works over several owners unchanged. With δ = 0, ε takes the place of μ.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,39 +42,39 @@ R = TypeVar("R")
 S = TypeVar("S", bound=DatasetMetadata)
 
 _UNLIKE = 0.5
-"""Root mean square difference assumed between two owners' means, in units of what one record may add.
-Measured on digits that are sorted among owners, and shuffled: docs/reproductions.md."""
+"""Assumed root mean square difference between two owners' means, relative to the bound on one record's
+vector. docs/reproductions.md has the measurement."""
 
 _STANDS_FOR = 1e-6
-"""Largest δ of the target that the common plan is made for; it stands for a μ and is promised to nobody."""
+"""Largest δ of the common plan's target. This target only encodes a μ; nobody is promised it."""
 
 _MOST_RELEASES = 10_000
-"""Most releases of all datasets together; each has noise of its own, is stored and is shown."""
+"""Most releases of all datasets together. Each has its own noise, is stored and is shown."""
 
 _MOST_ANSWERS, _MOST_NUMBERS = 1_000_000, 2_000_000_000
-"""Most answers of all gates together, and most numbers in them; more take minutes."""
+"""Most answers of all gates together, and most numbers in these answers. More would take minutes."""
 
 _MOST_CERTIFIED = 400
-"""Blocks of random batches that are certified for owners who differ: each takes a twentieth of a second."""
+"""Most blocks of random batches to certify for different owners. Each takes a twentieth of a second."""
 
 _LEANS = 0.02
-"""Weight beyond some datasets' share of the records from which on the analyst is warned."""
+"""Least total difference between weights and shares of records at which the analyst is warned."""
 
 _SAFE = 1 - 4e-9
-"""Factor on an owner's budget, as the target of the common plan stands for its μ only within rounding."""
+"""Factor on an owner's budget. It covers the rounding with which the common target encodes its μ."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What a run over several datasets is for the owner of one.
+    """One owner's part of a run over several datasets.
 
     Attributes:
-        n: number of that owner's records.
-        target: (ε, δ) of theirs.
-        releases: the noisy sums of the course, with that owner's noise.
-        cost: of all of these together.
-        warnings: what that owner, too, should know.
-        mechanism: the noise in words; the default is for parts stored without it.
+        n: number of this owner's records.
+        target: (ε, δ) for these records.
+        releases: the course's noisy sums, with this owner's noise.
+        cost: the certified cost of these releases together.
+        warnings: warnings for this owner.
+        mechanism: description of the noise. The default is for parts that were stored without one.
     """
 
     n: int
@@ -88,13 +87,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Federated(Generic[P]):
-    """Everything about a run over several datasets, before any row is read.
+    """The plan of a run over several datasets, made before any row is read.
 
     Attributes:
-        course: what is done, planned for all records and for the noise that all gates have together.
-        weights: of the owners' answers, of sum one.
-        parts: what it is for each owner.
-        warnings: what the analyst should know.
+        course: the estimator's plan for all records and the noise of the pooled answers.
+        weights: weights of the owners' answers, which add up to one.
+        parts: each owner's part.
+        warnings: warnings for the analyst.
     """
 
     course: P
@@ -104,29 +103,29 @@ class Federated(Generic[P]):
 
     @property
     def shapes(self) -> tuple[DatasetMetadata, ...]:
-        """Public facts of each dataset."""
+        """Public facts about each dataset."""
         return tuple(replace(self.course.shape, n=part.n) for part in self.parts)
 
     @property
     def target(self) -> PrivacyTarget:
-        """(ε, δ) that holds for every record of every owner; for many of them a smaller one holds too."""
+        """(ε, δ) that holds for every record of every owner. A smaller one may hold for some owners."""
         targets = [part.target for part in self.parts]
         return PrivacyTarget(max(t.epsilon for t in targets), max(t.delta for t in targets))
 
     @property
     def cost(self) -> Cost:
-        """Cost that holds for every record. Each owner is charged the cost of its own part."""
+        """A cost that holds for every record. Each owner is only charged the cost of its own part."""
         costs = [part.cost for part in self.parts]
         return Cost(max(c.mu_squared for c in costs), max(c.slack for c in costs))
 
     @property
     def shape(self) -> DatasetMetadata:
-        """Public facts of all records together."""
+        """Public facts about all records together."""
         return self.course.shape
 
     @property
     def statistics(self) -> Mapping[str, AnyStatistic]:
-        """What every gate may sum."""
+        """The statistics that every gate may sum."""
         return self.course.statistics
 
     @property
@@ -146,12 +145,12 @@ class Federated(Generic[P]):
 
     @property
     def expected_error(self) -> ExpectedError:
-        """Error by the noise of all gates together, from public facts."""
+        """The error that the pooled noise is expected to cause, from public facts alone."""
         return self.course.expected_error
 
     @property
     def mechanism(self) -> str:
-        """The noise in words."""
+        """Description of the noise for analysts."""
         return f"weighted means over {len(self.parts)} gates, of which the least noisy: {self.most.mechanism}"
 
 
@@ -164,15 +163,15 @@ def plan(
     shapes: Sequence[S],
     targets: Sequence[PrivacyTarget],
 ) -> Federated[P]:
-    """Noise, steps and exact costs of one estimate over several datasets, from public facts alone.
+    """The plan of one estimate over several datasets, from public facts alone.
 
     Args:
-        plan_one: an estimator's planner with the analyst's choices.
-        shapes: public shapes of the datasets, alike but for their number of records.
-        targets: (ε, δ) of each.
+        plan_one: an estimator's planner with the analyst's options.
+        shapes: public facts about each dataset, which may differ in the number of records only.
+        targets: (ε, δ) of each dataset.
 
     Raises:
-        ValueError: the datasets do not go together, or a choice is out of range.
+        ValueError: the datasets cannot be pooled, or an option is out of range.
     """
     _refuse(shapes, targets)
     counts = np.array([shape.n for shape in shapes], dtype=np.float64)
@@ -183,7 +182,7 @@ def plan(
     best = plan_one(whole, targets[int(np.argmax(spend))])
     size = max(release.size for release in best.releases)
     with np.errstate(over="ignore", under="ignore", divide="ignore"):
-        # Where float64 has no words for the noise, it is as much or as little as weights can tell apart.
+        # Beyond these limits the weights do not change any more.
         noise = np.clip(4.0 * size * (size + 1 if pure else 1) / (counts * spend) ** 2, 1e-100, 1e100)
         weights = _weights(counts, noise)
         worth = float(1 / np.linalg.norm(weights / (counts * spend)))
@@ -200,18 +199,14 @@ def plan(
 
 
 def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequence[Oracle]) -> R:
-    """The estimate: an estimator's own run, which sees the pooled answers of all gates."""
+    """The answer of an estimator's own `run_one` to the pooled answers of all gates, one gate per owner."""
     counts, weights = np.array([part.n for part in planned.parts]), np.array(planned.weights)
     share = min(1.0, float(1 / np.sum(weights**2 / counts) / counts.sum()))
     return run_one(planned.course, Pooled(gates, planned.weights, share))
 
 
 def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]) -> None:
-    """Refuse datasets that cannot be pooled.
-
-    Raises:
-        ValueError: this one.
-    """
+    """Refuse datasets that cannot be pooled."""
     facts = [asdict(shape) | {"n": 0} for shape in shapes]
     names = sorted({name for each in facts for name in each})
     if unlike := [name for name in names if any(each.get(name) != facts[0].get(name) for each in facts)]:
@@ -229,11 +224,7 @@ def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget])
 def _refuse_long(
     course: BasePlan, shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]
 ) -> None:
-    """Refuse what takes too long for so many datasets, though it might not for one.
-
-    Raises:
-        ValueError: this does.
-    """
+    """Refuse runs that take too long over this many datasets."""
     owners, releases = len(shapes), course.releases
     batches = sum(isinstance(release, SubsampledSum) for release in releases)
     alike = len(set(zip((shape.n for shape in shapes), targets, strict=True)))
@@ -248,7 +239,7 @@ def _refuse_long(
 
 
 def _leaning(weights: Array, shares: Array) -> str:
-    """What errors do not tell: they are of noise, and of sampling records that are alike everywhere."""
+    """The warning that weights differ from shares of records, which no stated error covers."""
     place = int(np.argmax(shares - weights))
     return (
         f"noisier datasets count for less: number {place + 1} has {shares[place]:.0%} of the records and "
@@ -258,11 +249,7 @@ def _leaning(weights: Array, shares: Array) -> str:
 
 
 def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
-    """The target for n records whose noise is that of so many records times μ, or times ε.
-
-    Raises:
-        ValueError: there is none in float64.
-    """
+    """The target for n records with `worth` = n·μ, or n·ε if `pure`."""
     delta = 0.0 if pure else min(_STANDS_FOR, n**-1.5)
     epsilon = 0.0
     if isfinite(worth):
@@ -273,12 +260,12 @@ def _stands_for(worth: float, n: int, *, pure: bool) -> PrivacyTarget:
 
 
 def _weights(counts: Array, noise: Array) -> Array:
-    """The owners' weights that bring the pooled mean nearest to the mean of all records.
+    """The owners' weights for which the pooled mean is expected to be nearest to the mean of all records.
 
-    Where owners' means differ independently by h = `_UNLIKE` in root mean square, and noise has the variance
-    v_i on them, E|Σ w_i·m̃_i − Σ p_i·m_i|² = Σ w_i²·v_i + h²·Σ (w_i − p_i)² for shares p_i of the records. On
-    Σ w_i = 1 the minimum is at w_i = (h²·p_i + λ)/(h² + v_i): the shares themselves where noise is little,
-    inverse variances where it is all there is. Public facts alone decide.
+    Let the owners' means m_i differ independently by h = `_UNLIKE` in root mean square. Let their noisy means
+    m̃_i have noise of variance v_i. For shares p_i of the records, E|Σ w_i·m̃_i − Σ p_i·m_i|² is
+    Σ w_i²·v_i + h²·Σ (w_i − p_i)². Subject to Σ w_i = 1 it is least at w_i = (h²·p_i + λ)/(h² + v_i). With
+    little noise these are the shares, with much noise they are proportional to 1/v_i.
     """
     shares, square = counts / counts.sum(), _UNLIKE**2
     kept = square * shares / (square + noise)
@@ -287,16 +274,15 @@ def _weights(counts: Array, noise: Array) -> Array:
 
 
 def _part(course: BasePlan, n: int, target: PrivacyTarget) -> Part:
-    """A course for the owner of n records."""
+    """The part of a course for the owner of n records."""
     releases = _releases(course, n, target)
     return Part(n=n, releases=releases, **certified(releases, course.statistics, target, n))
 
 
 def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release, ...]:
-    """The releases of a course over n records, with the same shares of another budget.
+    """The releases of a course for one owner's n records and target, with the same shares of the budget.
 
-    Random batches are certified together, so that their noise is what the certificate of this owner's
-    asks for, in the proportions that it has in the course.
+    Random batches are certified together. Their noise keeps the course's proportions.
     """
     together = [r for r in course.releases if isinstance(r, SubsampledSum) and r.noise == "gaussian"]
     if target.delta == 0:
@@ -335,7 +321,7 @@ def _full(release: NoisySum, n: int, ratio: float) -> NoisySum:
 
 
 def _rate(release: SubsampledSum, n: int) -> float:
-    """A fixed size of batches is a whole number of records."""
+    """The rate of a release for n records. Batches of fixed size have a whole number of records."""
     return release.rate if release.scheme == "poisson" else max(1, round(release.rate * n)) / n
 
 
@@ -365,10 +351,7 @@ def _batches(
 
 
 def _of_somebody_in_all(parts: Sequence[Part]) -> str:
-    """The warning about people with a record in every dataset.
-
-    Who they are is known to nobody here, and asking the rows would tell.
-    """
+    """The warning about people with a record in every dataset. Finding out who they are would read rows."""
     delta = fsum(part.target.delta for part in parts)
     if delta == 0:
         epsilon = fsum(part.target.epsilon for part in parts)

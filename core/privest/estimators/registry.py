@@ -1,6 +1,6 @@
-"""Every estimator. A new one is one line here.
+"""The list of all estimators, to which a new one adds one line.
 
-The order is that in which people are offered them: the first that takes a dataset is the usual one for it.
+Pages and forms offer estimators in this order. The first that takes a dataset is the default for it.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""How wrong an answer may be: what a plan forecasts, and what a run found out from what it released."""
+"""The error of an answer: a plan's forecast, and a run's estimate from its released numbers."""
 
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -48,7 +48,7 @@ class Uncertainty:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Base of what runs answer."""
+    """Base of all runs' answers."""
 
     uncertainty: Annotated[
         Uncertainty | None, Doc("what the run found out; None where the plan's forecast is all there is")

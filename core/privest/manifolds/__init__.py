@@ -1,4 +1,4 @@
-"""Geometry alone: one file per space, found by name with `get`. A new manifold is one line here."""
+"""Riemannian manifolds, one file each. `get` builds one by name. A new manifold adds one line here."""
 
 from collections.abc import Callable, Mapping
 from inspect import get_annotations, signature
@@ -26,23 +26,23 @@ MANIFOLDS: dict[str, Callable[..., Manifold]] = {
     Grassmann.name: Grassmann,
     Oblique.name: Oblique,
 }
-"""What builds each manifold: its class, or a function with the same parameters as the class has fields."""
+"""Each manifold's constructor by name: its class, or a function whose parameters are the class's fields."""
 
 
 def declaration(name: str) -> Callable[..., object]:
-    """What declares the parameters of the manifold called `name`: all of a family share one."""
+    """The class or function whose annotations declare the parameters of the manifold called `name`."""
     build = MANIFOLDS[name]
     return next(filter(get_annotations, build.__mro__)) if isinstance(build, type) else build
 
 
 def parameters(name: str) -> Mapping[str, tuple[object, Option]]:
-    """The parameters of the manifold called `name`: their types, and what is declared of them."""
+    """The public parameters of the manifold called `name`: the type and the `Option` of each."""
     told = declared(declaration(name)).items()
     return {public(field): (hint, doc) for field, (hint, doc) in told if isinstance(doc, Option)}
 
 
 def compact() -> list[str]:
-    """The names of the compact submanifolds of spaces of arrays."""
+    """The names of the manifolds that are `Embedded`."""
     return [
         name for name, build in MANIFOLDS.items() if isinstance(build, type) and issubclass(build, Embedded)
     ]
@@ -52,12 +52,12 @@ def get(name: str, **params: object) -> Manifold:
     """The manifold called `name`.
 
     Args:
-        name: one of `MANIFOLDS`.
-        params: as `parameters` tells them: `dim`, `rank` of matrices, `metric` of spd.
+        name: a key of `MANIFOLDS`.
+        params: its parameters by their public names, as `parameters` lists them, such as `dim`.
 
     Raises:
-        ValueError: no such name, or parameters out of range.
-        TypeError: parameters the manifold does not have, or lacks.
+        ValueError: there is no such manifold, or a parameter is out of range.
+        TypeError: a parameter is unknown or missing.
     """
     if name not in MANIFOLDS:
         raise ValueError(f"unknown manifold; known are {', '.join(sorted(MANIFOLDS))}")

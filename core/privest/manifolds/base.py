@@ -1,4 +1,4 @@
-"""What every manifold offers: geodesics, distances, and orthonormal coordinates of tangent spaces."""
+"""Base classes of manifolds: geodesics, distances, and orthonormal coordinates of tangent spaces."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,61 +8,61 @@ from typing import ClassVar
 
 import numpy as np
 
-from privest.arrays import Array
+from privest.arrays import Array, lengths
 from privest.options import Option, declared
 
 
 def public(field: str) -> str:
-    """What callers call the parameter that a manifold holds in this field."""
+    """The public name of the parameter that a manifold stores in this field: `dim` for `size`."""
     return "dim" if field == "size" else field
 
 
 class Manifold(ABC):
     """A Riemannian manifold whose points are float64 arrays of one shape.
 
-    Every method batches over leading axes and broadcasts them. `base`, `a`, `b`, `x` are points, `v` a
-    tangent vector in the ambient representation, of the same shape as a point.
+    Every method accepts leading batch axes and broadcasts them: `base`, `a`, `b` and `x` are points,
+    (..., *shape). `u` and `v` are tangent vectors of the same shape, and `c` is (..., coordinate_size).
 
-    A manifold is a frozen dataclass. Its fields are its parameters, each with an `Option` that declares
-    what it means and its bounds. A field called `size` is the parameter `dim` to callers: here `dim` is the
-    intrinsic dimension, which a sphere has one less of. No field is called `radius` or `center`: forms have
+    A manifold is a frozen dataclass. Its fields are its parameters, each with an `Option` that declares its
+    meaning and bounds. The field `size` is the public parameter `dim`, because the property `dim` is the
+    intrinsic dimension, which is smaller for a sphere. No field is called `radius` or `center`: forms have
     fields of these names, for the ball in which a mean is sought.
 
     Attributes:
-        name: by which `manifolds.get` finds it.
-        rules: what a point must be, in the order in which `broken_rule` checks it.
+        name: the manifold's name for `manifolds.get`.
+        rules: conditions that a point must meet, in the order in which `broken_rule` checks them.
 
     Raises:
-        ValueError: there is no such manifold, because a parameter is below its least value.
+        ValueError: a parameter is below its least value.
     """
 
     name: ClassVar[str]
     rules: ClassVar[tuple[str, ...]]
 
     def __post_init__(self) -> None:
-        # What is large exists: upper bounds limit the work of a service, in `manifolds.get`.
+        # Upper bounds limit the work of a service, so only `manifolds.get` checks them.
         for field, (_, doc) in declared(type(self)).items():
             if isinstance(doc, Option):
                 replace(doc, le=None).check(f"{public(field)} of {self.name}", getattr(self, field))
 
     @property
     def params(self) -> Mapping[str, float | str]:
-        """What `manifolds.get(name, **params)` needs to build this manifold again."""
+        """The parameters with which `manifolds.get(name, **params)` builds this manifold."""
         options = [field for field, (_, doc) in declared(type(self)).items() if isinstance(doc, Option)]
         return {public(field): getattr(self, field) for field in options}
 
     @property
     @abstractmethod
     def curvature(self) -> tuple[float, float]:
-        """Lower and upper bound of the sectional curvature.
+        """Lower and upper bound on the sectional curvature.
 
-        Forecasts of a mean know of this and of `mean_curvature`, and nothing of a cut locus. On a space that
-        closes up and is flat, like a torus, they hold for a public ball that is far from it.
+        Forecasts of a mean rest on it and on `mean_curvature`, and know nothing of a cut locus. On a flat space
+        that closes up, like a torus, they hold for a public ball that is far from it.
         """
 
     @property
     def widest_radius(self) -> float:
-        """Largest radius of a search ball: float64 holds its points, and those its diameter away."""
+        """Largest radius of a search ball. Float64 can hold all points within three times this distance."""
         return 1e100
 
     @property
@@ -78,55 +78,48 @@ class Manifold(ABC):
     @property
     @abstractmethod
     def reference(self) -> Array:
-        """The point from which tangent vectors are transported, and the default centre."""
+        """The default centre of a search, and the point that `transport_from_reference` starts from."""
 
     @property
     @abstractmethod
     def natural_radius(self) -> float:
-        """A search radius about the reference, for data of which nothing else is public."""
+        """The default search radius about the reference, if nothing about the data is public."""
 
     @property
     def coordinate_size(self) -> int:
-        """Length of a coordinate vector: `dim`, or that of the ambient space for an embedded manifold."""
+        """Length of a coordinate vector: `dim`, or the dimension of the ambient space if `Embedded`."""
         return self.dim
 
     @abstractmethod
     def random_point(self, rng: np.random.Generator) -> Array:
-        """A point of moderate spectrum or radius. Not uniform; for tests and synthetic data."""
+        """A random point of moderate size, for tests and synthetic data. It is not uniformly distributed."""
 
     @abstractmethod
     def broken_rule(self, x: Array) -> Array:
-        """Which rule each point breaks: 0 for none, otherwise one more than its place in `rules`.
-
-        Args:
-            x: (..., *shape) candidate points.
-
-        Returns:
-            (...) integers as int64.
-        """
+        """The first rule that each candidate point breaks, counted from 1; 0 if none. (...) int64."""
 
     def mean_curvature(self, center: Array, radius: float) -> float:
-        """What the sectional curvature within a ball is at most, averaged over all planes at a point.
+        """Bound on the mean sectional curvature over all planes at any point within a ball.
 
-        Forecasts rest on it, never a guarantee. `curvature` bounds every plane, which most spaces lack.
+        Forecasts of errors use it. Guarantees use `curvature`, which bounds every single plane.
         """
         return self.curvature[1]
 
     @abstractmethod
     def canonical(self, x: Array) -> Array:
-        """The exact representative of points that keep every rule within rounding."""
+        """The exact points nearest to points that meet every rule up to rounding."""
 
     @abstractmethod
     def exp(self, base: Array, v: Array) -> Array:
-        """The point at the end of the geodesic that leaves `base` with velocity `v`."""
+        """The point at time one on the geodesic that leaves `base` with velocity `v`."""
 
     @abstractmethod
     def log(self, base: Array, x: Array) -> Array:
-        """The tangent vector at `base` whose geodesic reaches `x` at time one; a shortest such vector."""
+        """A shortest tangent vector at `base` whose geodesic reaches `x` at time one."""
 
-    @abstractmethod
     def dist(self, a: Array, b: Array) -> Array:
         """Geodesic distance, (...)."""
+        return lengths(self.log_coordinates(a, b))
 
     def inner(self, base: Array, u: Array, v: Array) -> Array:
         """Riemannian inner product of tangent vectors, (...)."""
@@ -140,46 +133,43 @@ class Manifold(ABC):
     def transport_from_reference(self, base: Array, v: Array) -> Array:
         """A linear isometry from the tangent space at the reference to that at `base`.
 
-        It is all that Utpala et al. (2023), Section 3, ask for. On frames (`stiefel`, `grassmann`) no more is
-        promised; elsewhere it is the parallel transport along the geodesic.
+        Utpala et al. (2023), Section 3, need no more. Except on `stiefel` and `grassmann` it is the parallel
+        transport along the geodesic.
         """
 
     @abstractmethod
     def coordinates(self, base: Array, v: Array) -> Array:
-        """A linear isometry of the tangent space at `base` into R^coordinate_size: (..., coordinate_size)."""
+        """The coordinates of tangent vectors, (..., coordinate_size): a linear isometry at every `base`."""
 
     @abstractmethod
     def from_coordinates(self, base: Array, c: Array) -> Array:
-        """The adjoint of `coordinates`: its inverse on its image, and an orthogonal projection before it.
+        """The adjoint of `coordinates`: it projects `c` onto their image and inverts them.
 
-        An isotropic Gaussian in coordinates therefore becomes the tangent Gaussian at `base`
-        (Utpala et al. 2023, Section 3): E|v|² = dim·σ² for standard deviation σ, at every base point.
+        So an isotropic Gaussian in coordinates becomes the tangent Gaussian at `base` (Utpala et al. 2023,
+        Section 3, Algorithm 2): E|v|² = dim·σ² for standard deviation σ, at every base point.
         """
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """`coordinates(base, log(base, x))`, for spaces that get there on a shorter way."""
+        """`coordinates(base, log(base, x))`; some manifolds compute it faster."""
         return self.coordinates(base, self.log(base, x))
 
     def log_sum(self, base: Array, x: Array) -> Array:
-        """`log_coordinates(base, x)` summed over rows, for spaces that need no array of logarithms for it.
+        """The sum of `log_coordinates(base, x)` over rows, (coordinate_size,); some manifolds are faster.
 
-        For sums without privacy alone: the gate clips each record's vector, and never sees this sum.
+        It is for sums without privacy: a gate clips each record's vector before it sums.
 
         Args:
-            base: (*shape) a point; here there are no batches of them.
+            base: (*shape) a single point.
             x: (n, *shape) points.
-
-        Returns:
-            (coordinate_size,) as the plain sum, but for rounding.
         """
         return self.log_coordinates(base, x).sum(axis=0)
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        """`exp(base, from_coordinates(base, c))`, for spaces that get there on a shorter way."""
+        """`exp(base, from_coordinates(base, c))`; some manifolds compute it faster."""
         return self.exp(base, self.from_coordinates(base, c))
 
     def belongs(self, x: Array) -> Array:
-        """Whether each point lies on the manifold within rounding: (...) booleans."""
+        """Whether each point lies on the manifold up to rounding, (...)."""
         return self.broken_rule(x) == 0
 
     def norm(self, base: Array, v: Array) -> Array:
@@ -208,11 +198,50 @@ class Manifold(ABC):
         return self.from_coordinates(base, sigma * rng.standard_normal((*lead, self.coordinate_size)))
 
 
-class Embedded(Manifold):
-    """A compact submanifold of a space of arrays, under the metric of the space around it.
+class InCoordinates(Manifold):
+    """A manifold whose geodesics are computed in the coordinates of the tangent space."""
 
-    Coordinates are those of the space around, so that an ambient Gaussian projected onto the tangent space
-    is the tangent Gaussian.
+    def exp(self, base: Array, v: Array) -> Array:
+        return self.exp_coordinates(base, self.coordinates(base, v))
+
+    @abstractmethod
+    def exp_coordinates(self, base: Array, c: Array) -> Array: ...
+
+    def log(self, base: Array, x: Array) -> Array:
+        return self.from_coordinates(base, self.log_coordinates(base, x))
+
+    @abstractmethod
+    def log_coordinates(self, base: Array, x: Array) -> Array: ...
+
+
+class Hyperbolic(InCoordinates):
+    """A model of the hyperbolic space of curvature −1."""
+
+    size: int
+
+    @property
+    def curvature(self) -> tuple[float, float]:
+        return (-1.0, -1.0)
+
+    @property
+    def widest_radius(self) -> float:
+        return 12.0
+
+    @property
+    def dim(self) -> int:
+        return self.size
+
+    @property
+    def natural_radius(self) -> float:
+        """Radius that includes time 3.8 on the hyperboloid, and norm 0.76 in the unit ball."""
+        return 2.0
+
+
+class Embedded(Manifold):
+    """A compact submanifold of a space of arrays, with the metric of that ambient space.
+
+    Coordinates are those of the ambient space. So an ambient Gaussian, projected onto the tangent space, is
+    the tangent Gaussian.
     """
 
     @property
@@ -220,17 +249,19 @@ class Embedded(Manifold):
     def reach(self) -> float:
         """The constant of proximal smoothness (Zhang et al. 2024, Definition 2.2).
 
-        Nearer to the manifold than this the nearest point is unique, and up to half as far `project` is
-        2-Lipschitz (there (3), with γ = reach/2).
+        Arrays closer to the manifold than this have a unique nearest point. Up to half this distance
+        `project` is 2-Lipschitz (Zhang et al. 2024, (3) with γ = reach/2).
         """
 
     @abstractmethod
     def project(self, x: Array) -> Array:
-        """P_M: the nearest point in the Euclidean metric (Zhang et al. 2024, (2)), or one of several.
+        """The nearest points of the manifold to finite ambient arrays (P_M of Zhang et al. 2024, (2)).
 
-        Args:
-            x: (..., *shape) arrays of the space around, of finite length.
+        If several points are equally near, it returns one of them.
         """
+
+    def random_point(self, rng: np.random.Generator) -> Array:
+        return self.canonical(rng.standard_normal(self.shape))
 
     def canonical(self, x: Array) -> Array:
         return self.project(x)

@@ -38,7 +38,7 @@ class Euclidean(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Radius for vectors whose entries are about one."""
+        """Typical length of a vector whose entries are about one."""
         return sqrt(self.size)
 
     def random_point(self, rng: np.random.Generator) -> Array:

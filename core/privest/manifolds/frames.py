@@ -1,26 +1,31 @@
-"""Orthonormal frames: what the Stiefel and Grassmann manifolds share."""
+"""Orthonormal frames: the common base of the Stiefel and Grassmann manifolds."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
 
-from privest.arrays import Array, lengths, one_by_one, transposed
+from privest.arrays import Array, one_by_one, transposed
 from privest.manifolds.base import Embedded
 from privest.options import Option
 
 _TOLERANCE = 1e-8
+"""Largest deviation of xᵀx from the identity that counts as rounding."""
 
 
 def svd(a: Array) -> tuple[Array, Array, Array]:
-    """The singular value decomposition u·diag(s)·vt of (..., m, r) matrices, u of their shape where r ≤ m."""
+    """The reduced singular value decomposition u·diag(s)·vt of (..., m, r) matrices; NaN if LAPACK fails."""
     u, s, vt = one_by_one(lambda a: np.linalg.svd(a, full_matrices=False), a)
     return u, s, vt
 
 
 @dataclass(frozen=True)
 class Frames(Embedded):
-    """Matrices with orthonormal columns, tangent vectors measured in the space around them."""
+    """Matrices with orthonormal columns, with the metric of the ambient space.
+
+    Raises:
+        ValueError: `rank` exceeds `size`, or the manifold has dimension 0.
+    """
 
     size: Annotated[int, Option("rows of a matrix", ge=1, le=10_000)]
     rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)]
@@ -46,9 +51,6 @@ class Frames(Embedded):
     def reference(self) -> Array:
         return np.eye(self.size, self.rank)
 
-    def random_point(self, rng: np.random.Generator) -> Array:
-        return self.canonical(rng.standard_normal(self.shape))
-
     def broken_rule(self, x: Array) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(x).all(axis=(-1, -2))
@@ -61,15 +63,12 @@ class Frames(Embedded):
         return u @ vt
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Total: what is no frame counts as `base` itself."""
+        """The coordinates of the logarithm. An array that is no frame counts as `base`, so nothing raises."""
         x = np.where(self.belongs(x)[..., None, None], x, base)
         return self.coordinates(base, self.log(base, x))
 
-    def dist(self, a: Array, b: Array) -> Array:
-        return lengths(self.log_coordinates(a, b))
-
     def transport_from_reference(self, base: Array, v: Array) -> Array:
-        """Multiplication by an orthogonal matrix that takes the reference to `base`."""
+        """The product of `v` with an orthogonal matrix that maps the reference to `base`."""
         q, r = np.linalg.qr(base, mode="complete")
         signs = np.where(np.diagonal(r, axis1=-2, axis2=-1) < 0, -1.0, 1.0)
         q[..., : self.rank] *= signs[..., None, :]

@@ -11,21 +11,21 @@ from privest.manifolds.frames import Frames, svd
 
 @dataclass(frozen=True)
 class Grassmann(Frames):
-    """Subspaces of dimension rank, each given by any frame that spans it.
+    """Subspaces of dimension `rank`, each represented by any frame that spans it.
 
-    Tangent vectors are horizontal: orthogonal to the frame. The distance is the length of the vector of
-    principal angles (Edelman, Arias and Smith 1998, Section 2.5).
+    Tangent vectors are horizontal: orthogonal to the frame. The distance is the Euclidean length of the
+    vector of principal angles (Edelman et al. 1998, Section 2.5).
     """
 
     name = "grassmann"
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """Between 0 and 2; a projective space (rank or corank 1) has curvature 1."""
+        """The bounds 0 and 2 in general, 0 and 1 for projective spaces, whose rank or corank is 1."""
         return (0.0, 1.0 if min(self.rank, self.size - self.rank) <= 1 else 2.0)
 
     def mean_curvature(self, center: Array, radius: float) -> float:
-        """(size − 2)/(dim − 1): the space is Einstein with Ricci curvature size − 2."""
+        """(size − 2)/(dim − 1), as this is an Einstein manifold with Ricci curvature size − 2."""
         return (self.size - 2) / max(1, self.dim - 1)
 
     @property
@@ -34,7 +34,7 @@ class Grassmann(Frames):
 
     @property
     def natural_radius(self) -> float:
-        """No two subspaces are further apart."""
+        """The largest distance between two subspaces."""
         return sqrt(min(self.rank, self.size - self.rank)) * pi / 2
 
     def project_tangent(self, base: Array, a: Array) -> Array:
@@ -46,10 +46,11 @@ class Grassmann(Frames):
         return self.canonical(turned @ vt)
 
     def log(self, base: Array, x: Array) -> Array:
-        """The logarithm by principal vectors: x is turned within its span to the frame nearest to `base`.
+        """The logarithm by principal vectors.
 
-        With the cosines' decomposition baseᵀx = PCQᵀ the tangent vector is UθPᵀ, where Usin θ is the part
-        of xQ off the span of `base`; it stays finite at right angles, where it is one of several.
+        Let baseᵀx = PCQᵀ be the singular value decomposition, whose C holds the cosines of the principal
+        angles θ. The part of xQ orthogonal to `base` is U·sin θ, and the result is UθPᵀ. At right angles
+        several shortest vectors exist, and the result is one of them.
         """
         p, c, qt = svd(transposed(base) @ x)
         off = self.project_tangent(base, x @ transposed(qt))

@@ -1,4 +1,4 @@
-"""Hyperbolic space as a sheet of the hyperboloid, time first."""
+"""Hyperbolic space as the upper sheet of a hyperboloid; the first coordinate of a point is its time."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -6,19 +6,21 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold
+from privest.manifolds.base import Hyperbolic
 from privest.options import Option
 
 _TOLERANCE = 1e-8
+"""Largest relative distance from the hyperboloid that counts as rounding."""
+
 _FUSED = 100.0
-"""Time of base points up to which a fused sum is as good as a plain one: its rounding grows as the square."""
+"""Largest time of a base point at which `log_sum` fuses the sum; the rounding error grows with its square."""
 
 _LONGEST = 300.0
-"""Step whose end float64 still holds, squared, from any point that a search ball may hold."""
+"""Longest step. From every point of a search ball its end, squared, fits into float64."""
 
 
 def _over(f: Array, x: Array) -> Array:
-    """f/x, and 1 where x = 0: of sinh and asinh."""
+    """f/x, or 1 if x = 0, for f = sinh(x) or asinh(x)."""
     return np.where(x > 0, f / np.where(x > 0, x, 1.0), 1.0)
 
 
@@ -27,30 +29,18 @@ def _minkowski(u: Array, v: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Lorentz(Manifold):
+class Lorentz(Hyperbolic):
     """Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
 
-    Coordinates of a tangent vector are the space part of its parallel transport to the origin
-    (1, 0, …, 0), which is the inverse boost. (Utpala et al. 2023, Appendix A, have two signs wrong: what they
-    print is not tangent.)
+    The coordinates of a tangent vector are the space part of its parallel transport to the origin
+    (1, 0, …, 0), which is the inverse boost. Utpala et al. (2023), Appendix A, print two wrong signs: their
+    vector is not tangent.
     """
 
     size: Annotated[int, Option("numbers in a point, less one", ge=1, le=10_000)]
 
     name = "lorentz"
     rules = ("finite", "on the hyperboloid (−t² + |x|² = −1, t > 0)")
-
-    @property
-    def curvature(self) -> tuple[float, float]:
-        return (-1.0, -1.0)
-
-    @property
-    def widest_radius(self) -> float:
-        return 12.0
-
-    @property
-    def dim(self) -> int:
-        return self.size
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -60,14 +50,9 @@ class Lorentz(Manifold):
     def reference(self) -> Array:
         return np.eye(1, self.size + 1)[0]
 
-    @property
-    def natural_radius(self) -> float:
-        """Radius for points up to t = 3.8."""
-        return 2.0
-
     @staticmethod
     def _lift(space: Array) -> Array:
-        """The point above a space part."""
+        """The point with this space part."""
         return np.concatenate([np.hypot(1.0, lengths(space))[..., None], space], axis=-1)
 
     def random_point(self, rng: np.random.Generator) -> Array:
@@ -82,11 +67,8 @@ class Lorentz(Manifold):
     def canonical(self, x: Array) -> Array:
         return self._lift(x[..., 1:])
 
-    def exp(self, base: Array, v: Array) -> Array:
-        return self.exp_coordinates(base, self.coordinates(base, v))
-
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        """Total: a way too long for float64 ends where that ends."""
+        """The exponential of coordinates. Steps beyond `_LONGEST` are shortened, so the result is finite."""
         length = lengths(c)[..., None]
         distance = np.minimum(length, _LONGEST)
         z = c * _over(np.sinh(distance), length)
@@ -94,18 +76,15 @@ class Lorentz(Manifold):
         return self._lift(z + w * (np.vecdot(w, z)[..., None] / (1 + t) + np.cosh(distance)))
 
     def _unboosted(self, base: Array, x: Array) -> Array:
-        """The space part of x after the boost that takes `base` to the origin.
+        """The space part of x after the boost that maps `base` to the origin.
 
-        Taken of x − base, which keeps the digits of points that are close and far out.
+        It is computed from x − base, which keeps the digits of points that are close to each other.
         """
         t, w = base[..., :1], base[..., 1:]
         away = x[..., 1:] - w
         later = np.vecdot(away, x[..., 1:] + w)[..., None] / (x[..., :1] + t)
         away += w * (np.vecdot(w, away)[..., None] / (1 + t) - later)
         return away
-
-    def log(self, base: Array, x: Array) -> Array:
-        return self.from_coordinates(base, self.log_coordinates(base, x))
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
         z = self._unboosted(base, x)
@@ -114,7 +93,7 @@ class Lorentz(Manifold):
         return z
 
     def log_sum(self, base: Array, x: Array) -> Array:
-        """A weighted sum of the rows, boosted; far out, where that cancels, the plain sum."""
+        """The sum of logarithms as one boosted, weighted sum of rows, or row by row if `base` is far out."""
         if base[0] > _FUSED:
             return super().log_sum(base, x)
         t, w = base[0], base[1:]

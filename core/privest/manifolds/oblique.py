@@ -15,7 +15,7 @@ from privest.options import Option
 
 @dataclass(frozen=True)
 class Oblique(Embedded):
-    """Matrices of `rank` columns of unit length with `size` rows, under ⟨u, v⟩ = tr(uᵀv)."""
+    """Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv)."""
 
     size: Annotated[int, Option("rows of a matrix", ge=2, le=10_000)]
     rank: Annotated[int, Option("columns of a matrix", ge=1, le=100)]
@@ -45,7 +45,7 @@ class Oblique(Embedded):
 
     @property
     def natural_radius(self) -> float:
-        """No two points are further apart."""
+        """The largest distance between two points."""
         return sqrt(self.rank) * pi
 
     @cached_property
@@ -54,11 +54,8 @@ class Oblique(Embedded):
         return Sphere(self.size)
 
     def mean_curvature(self, center: Array, radius: float) -> float:
-        """(size − 2)/(dim − 1): the space is Einstein with Ricci curvature size − 2."""
+        """(size − 2)/(dim − 1), as this is an Einstein manifold with Ricci curvature size − 2."""
         return (self.size - 2) / max(1, self.dim - 1)
-
-    def random_point(self, rng: np.random.Generator) -> Array:
-        return self.project(rng.standard_normal(self.shape))
 
     def broken_rule(self, x: Array) -> Array:
         broken = self._sphere.broken_rule(transposed(x))

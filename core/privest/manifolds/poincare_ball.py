@@ -6,28 +6,29 @@ from typing import Annotated
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.manifolds.base import Manifold
+from privest.manifolds.base import Hyperbolic
 from privest.options import Option
 
 _RIM = 1 - 2.0**-40
-"""Norm up to which a point is told from the sphere at infinity: some 28 from the origin."""
+"""Largest norm of a canonical point, at a distance of about 28 from the origin."""
 
 _LONGEST = 100.0
-"""Longer than any way from rim to rim."""
+"""Longest step. It exceeds the distance between any two canonical points."""
 
 
 def _gap(x: Array) -> Array:
-    """1 − |x|², (..., 1), with the digits that it keeps near the rim."""
+    """1 − |x|², (..., 1), computed without cancellation near the unit sphere."""
     norm = lengths(x)[..., None]
     return (1 - norm) * (1 + norm)
 
 
 @dataclass(frozen=True)
-class PoincareBall(Manifold):
-    """The unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
+class PoincareBall(Hyperbolic):
+    """The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
 
-    Utpala et al. (2023), Section 4.2, print 4⟨u, v⟩/(1 − |w|²), and a/4 where a/2 is a unit at the origin.
-    Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits at the rim.
+    Utpala et al. (2023), Section 4.2, print 4⟨u, v⟩/(1 − |w|²), and a/4 as a unit vector at the origin
+    instead of a/2. Distances are 2·asinh(|a − b|/√((1 − |a|²)(1 − |b|²))), which keeps its digits near the
+    unit sphere.
     """
 
     size: Annotated[int, Option("numbers in a point", ge=1, le=10_000)]
@@ -36,29 +37,12 @@ class PoincareBall(Manifold):
     rules = ("finite", "inside the unit ball")
 
     @property
-    def curvature(self) -> tuple[float, float]:
-        return (-1.0, -1.0)
-
-    @property
-    def widest_radius(self) -> float:
-        return 12.0
-
-    @property
-    def dim(self) -> int:
-        return self.size
-
-    @property
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
 
     @property
     def reference(self) -> Array:
         return np.zeros(self.size)
-
-    @property
-    def natural_radius(self) -> float:
-        """Radius for points up to norm 0.76."""
-        return 2.0
 
     def random_point(self, rng: np.random.Generator) -> Array:
         return self.exp_coordinates(self.reference, rng.standard_normal(self.size) / np.sqrt(self.size))
@@ -69,16 +53,13 @@ class PoincareBall(Manifold):
             return np.select([~finite, ~(lengths(x) < 1)], [1, 2], 0)
 
     def canonical(self, x: Array) -> Array:
-        """Points beyond the rim are drawn back to it."""
+        """The points, with norms shortened to `_RIM` if they are larger."""
         return x * np.minimum(1.0, _RIM / np.maximum(lengths(x), _RIM))[..., None]
-
-    def exp(self, base: Array, v: Array) -> Array:
-        return self.exp_coordinates(base, self.coordinates(base, v))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
         """base ⊕ u = (|s|² base + (1 − |base|²)s)/(|s|² + (1 − |base|²)(1 − |u|²)) with s = base + u.
 
-        u is tanh(|c|/2) long. Written so, nothing cancels on ways from rim to rim.
+        The vector u has length tanh(|c|/2). In this form nothing cancels near the unit sphere.
         """
         length = lengths(c)[..., None]
         distance = np.minimum(length, _LONGEST)
@@ -87,11 +68,8 @@ class PoincareBall(Manifold):
         square = np.vecdot(s, s)[..., None]
         return self.canonical((square * base + gap * s) / (square + gap / np.cosh(distance / 2) ** 2))
 
-    def log(self, base: Array, x: Array) -> Array:
-        return self.from_coordinates(base, self.log_coordinates(base, x))
-
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Along (−base) ⊕ x, whose numerator is (1 − |w|²)(x − w) − |x − w|² w."""
+        """The distance times the direction of (−w) ⊕ x, w = base: that of (1 − |w|²)(x − w) − |x − w|² w."""
         away = x - base
         apart = lengths(away)[..., None]
         gap = _gap(base)

@@ -1,6 +1,5 @@
 """Symmetric positive definite matrices."""
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,13 +8,15 @@ from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
-from privest.arrays import Array, SymmetricCoordinates, lengths, one_by_one, transposed
-from privest.manifolds.base import Manifold
+from privest.arrays import Array, SymmetricCoordinates, one_by_one, transposed
+from privest.manifolds.base import InCoordinates
 from privest.options import Option
 
 _SYMMETRY_TOLERANCE = 1e-10
+"""Largest asymmetry, relative to the largest entry, that counts as rounding."""
+
 _LOG_LIMIT = 690.0
-"""Eigenvalues are kept within exp(±this), where float64 still has them."""
+"""Largest absolute logarithm of an eigenvalue. Its exponential fits into float64."""
 
 Rows = Annotated[int, Option("rows of a matrix", ge=1, le=200)]
 Metric = Literal["affine-invariant", "log-euclidean", "bures-wasserstein"]
@@ -27,10 +28,10 @@ def symmetric(a: Array) -> Array:
 
 
 def eigen(a: Array) -> tuple[Array, Array]:
-    """Eigenvalues (..., m), ascending, and eigenvectors (..., m, m); what is above the diagonal is not read.
+    """Ascending eigenvalues (..., m) and eigenvectors (..., m, m), from the lower triangles of matrices.
 
-    Total: NaN for a matrix on which LAPACK gives up, whatever else is in the batch. Near the ends of
-    float64's range it does, so that matrices are first scaled, exactly, to entries of about one.
+    If LAPACK fails on a matrix, its result is NaN, and the rest of the batch is unaffected. As LAPACK fails
+    near the ends of float64's range, matrices are first scaled by a power of two to entries of about one.
     """
     size = np.abs(a).max(axis=(-1, -2), keepdims=True)
     scale = np.ldexp(1.0, np.frexp(size)[1] - 1)
@@ -40,7 +41,7 @@ def eigen(a: Array) -> tuple[Array, Array]:
 
 
 def spectral(a: Array, function: Callable[[Array], Array]) -> Array:
-    """A function of symmetric matrices through their eigenvalues, (..., m, m); NaN where `eigen` is."""
+    """Symmetric matrices with `function` applied to their eigenvalues, (..., m, m); NaN if `eigen` is."""
     values, vectors = eigen(a)
     return (vectors * function(values)[..., None, :]) @ transposed(vectors)
 
@@ -51,11 +52,11 @@ def in_eigenbasis(
     """Symmetric matrices `a` times `kernel(eigenvalues of base)`, entry by entry in the eigenbasis of `base`.
 
     Args:
-        base: (..., m, m) positive definite.
-        a: (..., m, m) symmetric.
-        kernel: (..., m) eigenvalues to (..., m, m) factors.
-        there: `a` is given in the standard basis.
-        back: the result is wanted in the standard basis.
+        base: (..., m, m) positive definite matrices.
+        a: (..., m, m) symmetric matrices.
+        kernel: maps (..., m) eigenvalues to (..., m, m) factors.
+        there: whether `a` is in the standard basis, rather than in the eigenbasis.
+        back: whether to return the result in the standard basis, rather than in the eigenbasis.
     """
     values, vectors = eigen(base)
     adjoint = transposed(vectors)
@@ -64,12 +65,12 @@ def in_eigenbasis(
 
 
 def _positive(values: Array) -> Array:
-    """Eigenvalues of positive definite matrices, those lost to rounding taken for the least there are."""
+    """Eigenvalues clipped to [exp(−_LOG_LIMIT), exp(_LOG_LIMIT)], as rounding may leave them not positive."""
     return np.clip(values, np.exp(-_LOG_LIMIT), np.exp(_LOG_LIMIT))
 
 
 def _gram(root: Array) -> Array:
-    """root·rootᵀ. Total: eigenvalues lost in float64 beside the largest are raised until they are held."""
+    """root·rootᵀ, with eigenvalues raised if they are too small, beside the largest, to stay positive."""
     x = symmetric(root @ transposed(root))
     share = x.shape[-1] * 2.0**-48
     trace = np.trace(x, axis1=-2, axis2=-1)[..., None, None]
@@ -84,16 +85,16 @@ def _gram(root: Array) -> Array:
 
 
 def _cholesky(base: Array) -> Array:
-    """The factor L with `base` = LLᵀ, lower triangular."""
+    """The lower triangular L with LLᵀ = `base`."""
     return np.asarray(np.linalg.cholesky(base), dtype=np.float64)
 
 
 @dataclass(frozen=True)
-class SPD(Manifold):
-    """Symmetric positive definite matrices of `size` rows, whatever the metric.
+class SPD(InCoordinates):
+    """Symmetric positive definite matrices with `size` rows.
 
-    Coordinates are those of a symmetric matrix: its diagonal, then √2 times the entries above it, an
-    orthonormal basis (Lemma 1.1 of Utpala et al. 2023 leaves the diagonal out).
+    Coordinates are the upper triangle of a symmetric matrix, with off-diagonal entries times √2: those of an
+    orthonormal basis. Utpala et al. (2023), Lemma 1.1, omit the diagonal.
     """
 
     size: Rows
@@ -108,7 +109,7 @@ class SPD(Manifold):
         size: Rows,
         metric: Annotated[Metric, Option("of the space")] = "affine-invariant",
     ) -> "SPD":
-        """The matrices of `size` rows with one of the metrics.
+        """The manifold of matrices with `size` rows and the metric called `metric`.
 
         Raises:
             ValueError: there is no such metric.
@@ -135,7 +136,7 @@ class SPD(Manifold):
 
     @property
     def natural_radius(self) -> float:
-        """Radius for matrices whose eigenvalues are within a factor e of one."""
+        """Radius that includes all matrices whose eigenvalues are within a factor e of one."""
         return sqrt(self.size)
 
     def random_point(self, rng: np.random.Generator) -> Array:
@@ -157,21 +158,6 @@ class SPD(Manifold):
     def project_tangent(self, base: Array, a: Array) -> Array:
         return symmetric(a)
 
-    def exp(self, base: Array, v: Array) -> Array:
-        return self.exp_coordinates(base, self.coordinates(base, v))
-
-    @abstractmethod
-    def exp_coordinates(self, base: Array, c: Array) -> Array: ...
-
-    def log(self, base: Array, x: Array) -> Array:
-        return self.from_coordinates(base, self.log_coordinates(base, x))
-
-    @abstractmethod
-    def log_coordinates(self, base: Array, x: Array) -> Array: ...
-
-    def dist(self, a: Array, b: Array) -> Array:
-        return lengths(self.log_coordinates(a, b))
-
     @cached_property
     def _symmetric(self) -> SymmetricCoordinates:
         return SymmetricCoordinates(self.size)
@@ -179,10 +165,9 @@ class SPD(Manifold):
 
 @dataclass(frozen=True)
 class AffineInvariantSPD(SPD):
-    """⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (Utpala et al. 2023, Section 4.1).
+    """The affine-invariant metric ⟨u, v⟩_w = tr(w⁻¹u w⁻¹v) (Utpala et al. 2023, Section 4.1).
 
-    Coordinates are taken in the frame of the Cholesky factor: with w = LLᵀ, those of L⁻¹vL⁻ᵀ, at every
-    base point, however far from I.
+    The coordinates of v at w = LLᵀ are those of the symmetric matrix L⁻¹vL⁻ᵀ, with L the Cholesky factor.
     """
 
     metric = "affine-invariant"
@@ -197,7 +182,7 @@ class AffineInvariantSPD(SPD):
 
     @staticmethod
     def _whiten(base: Array, a: Array) -> Array:
-        """L⁻¹aL⁻ᵀ, symmetric but for rounding."""
+        """L⁻¹aL⁻ᵀ, which is symmetric up to rounding."""
         inverse = np.asarray(np.linalg.inv(_cholesky(base)), dtype=np.float64)
         return inverse @ a @ transposed(inverse)
 
@@ -210,7 +195,7 @@ class AffineInvariantSPD(SPD):
         return _gram(_cholesky(base) @ (vectors * _root_exp(values)[..., None, :]))
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Total: a point so far from `base` that float64 cannot hold the way counts as `base` itself."""
+        """The coordinates of the logarithm. A point too far away for float64 counts as `base`."""
         white = self._whiten(base, x)
         held = np.isfinite(white).all(axis=(-1, -2), keepdims=True)
         return self._symmetric.of(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
@@ -227,10 +212,13 @@ class AffineInvariantSPD(SPD):
 
 @dataclass(frozen=True)
 class LogEuclideanSPD(SPD):
-    """⟨u, v⟩_w = tr(Dlog_w[u]·Dlog_w[v]): the matrix logarithm is an isometry to flat space (Arsigny 2007).
+    """The metric ⟨u, v⟩_w = tr(Dlog_w[u]·Dlog_w[v]), under which the matrix logarithm is an isometry.
 
-    In the eigenbasis of w, Dlog_w multiplies entry (r, s) by (log λr − log λs)/(λr − λs), and by 1/λ where
-    they are equal. Utpala et al. (2023), Section 4.1, print (x − y)/(eˣ − eʸ) of the eigenvalues instead.
+    In the eigenbasis of w, Dlog_w multiplies entry (r, s) by (log λr − log λs)/(λr − λs), or by 1/λ if both
+    eigenvalues are λ. Utpala et al. (2023), Section 4.1, print (x − y)/(eˣ − eʸ) of the eigenvalues instead.
+
+    References:
+        Arsigny et al. (2007).
     """
 
     metric = "log-euclidean"
@@ -245,7 +233,7 @@ class LogEuclideanSPD(SPD):
 
     @staticmethod
     def _kernel(values: Array) -> Array:
-        """(x − y)/(log x − log y) of all pairs, as √(xy)·sinh(u)/u with u = log √(x/y), to keep digits."""
+        """(x − y)/(log x − log y) of all pairs, computed as √(xy)·sinh(u)/u with u = log √(x/y)."""
         logs = np.log(values) / 2
         u = logs[..., :, None] - logs[..., None, :]
         mean = np.exp(logs[..., :, None] + logs[..., None, :])
@@ -270,12 +258,15 @@ class LogEuclideanSPD(SPD):
 
 @dataclass(frozen=True)
 class BuresWassersteinSPD(SPD):
-    """⟨u, v⟩_w = ½tr(Lv) with wL + Lw = u: optimal transport between centred Gaussians (Bhatia et al. 2019).
+    """The metric ⟨u, v⟩_w = ½tr(Lv) with wL + Lw = u of optimal transport between centred Gaussians.
 
-    At I it is ⟨u, v⟩_F/4. In the eigenbasis of w, in which coordinates are taken, entry (r, s) of a tangent
-    vector has length |v_rs|/√(2(λr + λs)). Algorithm 4 of Utpala et al. (2023) samples twice too large at I,
-    and its transport K = (λr + λs)/(δr + δs) is no isometry. Curvature is positive and unbounded near
-    singular matrices. At those geodesics end, √λ_min away at the nearest; the logarithm reaches every matrix.
+    At I it is ⟨u, v⟩_F/4. Coordinates are taken in the eigenbasis of w. There, entry (r, s) of a tangent
+    vector has length |v_rs|/√(2(λr + λs)). Curvature is positive, and unbounded near singular matrices.
+    Geodesics end there, the nearest after a length of √λ_min. The logarithm reaches every matrix. Algorithm 4
+    of Utpala et al. (2023) samples twice too large at I; its K = (λr + λs)/(δr + δs) is no isometry.
+
+    References:
+        Bhatia et al. (2019).
     """
 
     metric = "bures-wasserstein"
@@ -290,14 +281,14 @@ class BuresWassersteinSPD(SPD):
 
     @property
     def natural_radius(self) -> float:
-        """Half the distance from I to the zero matrix."""
+        """Half the distance between I and the zero matrix."""
         return sqrt(self.size) / 2
 
     def mean_curvature(self, center: Array, radius: float) -> float:
-        """The mean curvature at λI, 3/(2(m + 1)λ), with λ the least eigenvalue within the ball.
+        """The mean curvature 3/(2(m + 1)λ) at λI, with λ the least eigenvalue of matrices in the ball.
 
-        By O'Neill's formula for the projection A → AAᵀ from flat space, averaged over planes. √λ falls by
-        at most the radius, and where that may leave nothing, nothing is promised.
+        It follows from O'Neill's formula for the projection A → AAᵀ of flat space, averaged over planes.
+        √λ is less than the centre's by at most the radius. If λ may be 0, the result is infinite.
         """
         root = sqrt(float(eigen(center)[0][0])) - radius
         return 1.5 / (self.size + 1) / root**2 if root > 0 else np.inf
@@ -307,14 +298,14 @@ class BuresWassersteinSPD(SPD):
         return np.sqrt(2 * (values[..., :, None] + values[..., None, :]))
 
     def exp_coordinates(self, base: Array, c: Array) -> Array:
-        """(I + L)·base·(I + L) with L_rs = v_rs/(λr + λs); beyond a singular matrix it is no geodesic."""
+        """(I + L)·base·(I + L) with L_rs = v_rs/(λr + λs). Beyond a singular matrix it is no geodesic."""
         values, vectors = eigen(base)
         values = _positive(values)
         push = np.eye(self.size) + 2 * self._symmetric.matrix(c) / self._kernel(values)
         return _gram((vectors @ push) * np.sqrt(values)[..., None, :])
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
-        """Coordinates of T·base + base·T − 2·base, T = s⁻¹(s·x·s)^½ s⁻¹ the optimal map, s = `base`^½."""
+        """The coordinates of T·base + base·T − 2·base with the optimal map T = s⁻¹(s·x·s)^½s⁻¹, s² = base."""
         values, vectors = eigen(base)
         values = _positive(values)
         root = np.sqrt(values)
@@ -348,4 +339,4 @@ def _root_exp(values: Array) -> Array:
 METRICS: Mapping[str, Callable[[int], SPD]] = {
     kind.metric: kind for kind in (AffineInvariantSPD, LogEuclideanSPD, BuresWassersteinSPD)
 }
-"""The metrics by name."""
+"""The class of each metric, by its name."""

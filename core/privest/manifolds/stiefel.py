@@ -1,4 +1,4 @@
-"""The Stiefel manifold of orthonormal frames, with the metric of the space around it."""
+"""The Stiefel manifold of orthonormal frames, with the metric of the ambient space."""
 
 from dataclasses import dataclass
 from math import pi
@@ -10,21 +10,21 @@ from privest.arrays import Array, transposed
 from privest.manifolds.frames import Frames
 
 _SHOTS = 24
-"""Shooting steps of the logarithm, always all of them: their number tells nothing of the points."""
+"""Number of shooting steps of the logarithm. It is constant, so that the duration reveals nothing."""
 
 _RUNGS = (1.0, 0.75, 0.5, 0.25)
-"""Places on the way back to `base` where a miss is projected; with fewer, far points are not found."""
+"""Times on the geodesic at which the error is projected on its way back. Far points need this many."""
 
 _LONGEST = 2 * pi
-"""No vector that is looked for is longer than this; it keeps misses finite."""
+"""Longest vector that a shooting step may try. It keeps errors finite."""
 
 
 @dataclass(frozen=True)
 class Stiefel(Frames):
-    """Frames under ⟨u, v⟩ = tr(uᵀv) (Edelman, Arias and Smith 1998, Section 2.2).
+    """Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2).
 
-    Curvature is within these bounds, and geodesics are shortest up to length π, by Zimmermann and Stoye
-    2024. Frames of full rank are orthogonal matrices, of which those of the other sign are out of reach.
+    The bounds on curvature, and that geodesics up to length π are shortest, are from Zimmermann and Stoye
+    (2024). Frames of full rank are orthogonal matrices; no geodesic joins two with different determinants.
     """
 
     name = "stiefel"
@@ -39,11 +39,11 @@ class Stiefel(Frames):
 
     @property
     def natural_radius(self) -> float:
-        """Half the length up to which geodesics are shortest; the logarithm is sure to be found within."""
+        """Half the length up to which geodesics are shortest. Within it the logarithm is always found."""
         return pi / 2
 
     def random_point(self, rng: np.random.Generator) -> Array:
-        """A point within 1 of the reference, so that the logarithm is found between any two."""
+        """A point within distance 1 of the reference, so that the logarithm between any two is found."""
         v = self.project_tangent(self.reference, rng.standard_normal(self.shape))
         return self.exp(self.reference, _of_length(v, rng.uniform(size=(1, 1))))
 
@@ -56,12 +56,11 @@ class Stiefel(Frames):
         return self.canonical(frame @ _geodesic(transposed(frame) @ v, (1.0,))[0])
 
     def log(self, base: Array, x: Array) -> Array:
-        """The logarithm by shooting (Zimmermann and Hüper 2022, Algorithm 4): no closed form is known.
+        """The logarithm by shooting (Zimmermann and Hüper 2022, Algorithm 4), as no closed form is known.
 
-        Geodesics are shot at x, in a frame that holds both, and what they miss it by is carried back by
-        projections along the way. Exact to rounding for points up to 2 away and to 1e-5 up to 2.5,
-        at any size measured; beyond, the result is tangent and finite, but need not be the shortest
-        vector, nor reach x.
+        Each step follows a geodesic, and carries its error at x back to `base` by projections. It was
+        measured to be exact to rounding for distances up to 2, and to 1e-5 up to 2.5. Beyond, the result
+        is tangent and finite, but may be too long or miss x.
         """
         frame = _around(base, x)
         goal = transposed(frame) @ x
@@ -79,7 +78,7 @@ class Stiefel(Frames):
 
 
 def _around(base: Array, a: Array) -> Array:
-    """Frames (..., m, k) of up to twice the rank that begin with `base` and whose span holds `a` too."""
+    """Frames (..., m, k) that begin with `base` and whose span contains `a`; k is at most twice the rank."""
     base, a = np.broadcast_arrays(base, a)
     q = np.linalg.qr(np.concatenate([base, a], axis=-1))[0]
     return np.concatenate([base, q[..., base.shape[-1] :]], axis=-1)
@@ -88,7 +87,7 @@ def _around(base: Array, a: Array) -> Array:
 def _geodesic(v: Array, times: tuple[float, ...]) -> Array:
     """The points exp(t·[[2A, −Rᵀ], [R, 0]])·[exp(−tA); 0] of the geodesic from [I; 0] along v = [A; R].
 
-    (times, ..., k, r) for tangent vectors (..., k, r).
+    Tangent vectors (..., k, r) yield points (times, ..., k, r).
     """
     k, r = v.shape[-2:]
     a = 0.5 * (v[..., :r, :] - transposed(v[..., :r, :]))
@@ -100,7 +99,7 @@ def _geodesic(v: Array, times: tuple[float, ...]) -> Array:
 
 
 def _exp_skew(a: Array, times: tuple[float, ...]) -> Array:
-    """exp(t·a) of (..., k, k) skew-symmetric matrices, through the Hermitian i·a: (times, ..., k, k)."""
+    """exp(t·a), (times, ..., k, k), of skew-symmetric (..., k, k), by an eigendecomposition of i·a."""
     values, vectors = np.linalg.eigh(1j * a)
     phases = np.exp(-1j * np.multiply.outer(times, values))[..., None, :]
     turned: NDArray[np.complex128] = (vectors * phases) @ np.conj(np.swapaxes(vectors, -1, -2))
@@ -113,5 +112,5 @@ def _length(v: Array) -> Array:
 
 
 def _of_length(v: Array, length: Array) -> Array:
-    """v stretched to this length; zero stays zero."""
+    """`v` scaled to this length; zero stays zero."""
     return v * (length / np.maximum(_length(v), 1e-300))

@@ -1,1 +1,1 @@
-"""Iterations that several estimators share."""
+"""Descent methods that several estimators share."""

@@ -1,4 +1,4 @@
-"""The public ball in which an estimate is sought, and walks that stay in it."""
+"""The public ball in which an estimate is searched, and walks that stay in it."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -9,17 +9,14 @@ from privest.arrays import Array, lengths
 from privest.manifolds import Manifold
 
 _SURE = 1 - 1e-9
-"""Factor on the radius, as rounding may add to the path of a walk."""
+"""Factor on the radius. It covers the rounding of a walk's length."""
 
 
 @dataclass(frozen=True)
 class Ball:
-    """All points within `radius` of `center`. Iterates are kept in it, whatever the noise: post-processing.
+    """All points of a manifold within a public `radius` of `center`, a public (*shape) point.
 
-    Attributes:
-        manifold: where the iterates live.
-        center: (*shape) a public point.
-        radius: public.
+    Keeping noisy iterates in it is post-processing, and costs no privacy.
     """
 
     manifold: Manifold
@@ -27,7 +24,7 @@ class Ball:
     radius: float
 
     def nearest(self, point: Array) -> tuple[Array, float]:
-        """The point itself, or where the geodesic from the centre to it leaves the ball; and its distance."""
+        """The point and its distance from the centre. A point outside moves along the geodesic to it."""
         away = self.manifold.log_coordinates(self.center, point)
         length = float(lengths(away))
         if length <= self.radius:
@@ -36,14 +33,14 @@ class Ball:
 
 
 class Walk:
-    """Iterates, one after the other, none of them outside the ball.
+    """A sequence of iterates in a ball.
 
-    The triangle inequality tells how far the walk can have got; only where that is beyond the ball is the
-    distance from its centre computed, so that short steps do not pay for it.
+    The sum of step lengths bounds the distance from the centre. Only if this bound exceeds the radius is the
+    distance computed, so that short steps are fast.
 
     Args:
-        ball: where to stay.
-        start: (*shape) first point, in the ball or drawn back to it by the first step.
+        ball: the ball that the walk stays in.
+        start: (*shape) first point. If it is outside the ball, the first step moves it back.
     """
 
     def __init__(self, ball: Ball, start: Array) -> None:
@@ -52,7 +49,7 @@ class Walk:
         self._reach = ball.radius
 
     def step(self, coordinates: Array) -> None:
-        """Go on by a tangent vector, given in coordinates; by no more than the ball's diameter."""
+        """Step by a (coordinate_size,) tangent vector, shortened to the ball's diameter if it is longer."""
         ball = self._ball
         length = sqrt(np.dot(coordinates, coordinates))
         if length > 2 * ball.radius:

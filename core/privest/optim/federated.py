@@ -1,4 +1,4 @@
-"""Federated descent: owners take steps on their own and are corrected for drift (Zhang et al. 2024)."""
+"""Federated descent, in which owners take local steps that are corrected for drift (Zhang et al. 2024)."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated
@@ -11,10 +11,10 @@ from privest.options import Option
 from privest.privacy.oracle import Oracle
 
 Projection = Callable[[Array], Array]
-"""P_M of a compact embedded manifold, `Embedded.project`, or something near it."""
+"""A projection of ambient arrays onto a manifold, such as `Embedded.project`."""
 
 Gradient = Callable[[Array], Array]
-"""One owner's Riemannian gradient at a point, exact or noisy; every call is one answer of that owner."""
+"""One owner's Riemannian gradient at a point, exact or noisy. Every call uses one answer of that owner."""
 
 LocalSteps = Annotated[
     int,
@@ -24,16 +24,26 @@ LocalSteps = Annotated[
         omit_default=True,
     ),
 ]
-"""Type of the option `local_steps` (Zhang et al. 2024, Algorithm 1). Its default is 1."""
+"""The type of the option `local_steps`, τ of Zhang et al. (2024), Algorithm 1. Its default is 1."""
 
 
 def mean_gradient(
     project: Projection, owner: Gradient, point: Array, correction: Array, steps: int, eta: float
 ) -> Array:
-    """The mean of an owner's gradients on its way (Zhang et al. 2024, lines 4–10 of Algorithm 1).
+    """The mean of an owner's gradients over its local steps (Zhang et al. 2024, lines 4–10 of Algorithm 1).
 
-    The way itself leaves the manifold, so that the gradients add up; only where they are taken is on it.
-    The last point is not projected, for no gradient is taken there.
+    The iterates leave the manifold, so that gradients add up. Each gradient is taken at a projected iterate.
+
+    Args:
+        project: the projection onto the manifold.
+        owner: the owner's gradient.
+        point: (*shape) common first point, on the manifold.
+        correction: (*shape) ambient array added to every gradient.
+        steps: τ, number of local steps.
+        eta: η, length factor of a local step.
+
+    Returns:
+        (*shape) mean gradient, an ambient array.
     """
     way, total = point, np.zeros_like(point)
     for step in range(steps):
@@ -44,7 +54,7 @@ def mean_gradient(
 
 
 _FURTHEST = 0.6
-"""Largest η·τ of private rounds: with curvatures from −2 up, as PCA's are, m of `Federation` is below 2."""
+"""Largest η·τ of a round. It keeps local steps stable if the loss has curvature at least −2, as in PCA."""
 
 
 def owners_descent(
@@ -57,23 +67,22 @@ def owners_descent(
     local_steps: int,
     within: Callable[[Array], Array] = lambda point: point,
 ) -> Array:
-    """Algorithm 1 of Zhang et al. (2024) on the noisy gradients of the owners behind one gate.
+    """Algorithm 1 of Zhang et al. (2024) on the noisy gradients of several owners.
 
-    An owner takes τ steps of its own from the common point, each along its gradient plus a correction: the
-    direction of the last round, less its own share in that. So in a stationary point the owners stay where
-    they are although their own gradients pull them apart. `testing.federated` compares other ways.
+    In each round every owner takes τ steps from the common point. Each step follows the owner's gradient plus
+    a correction: the last round's direction minus the owner's own mean gradient in it. So the owners stay at
+    a stationary point, although their own gradients pull them apart.
 
-    Every owner pays for its gradients. Corrections are made of what gates have released, and so is every
-    point: for each owner a post-processing of its own gate's answers and of what others send.
+    Corrections and points are computed from released answers, so privacy costs nothing beyond the gradients.
 
     Args:
-        space: where the iterates live.
-        gate: of one owner, or several pooled, each with `local_steps` answers a round.
-        asked: what a gate is asked for the negative gradient at a point.
+        space: the manifold of the iterates.
+        gate: one owner's gate, or several pooled. Each must allow `local_steps` answers a round.
+        asked: maps a point to the query that a gate answers with the negative gradient there.
         start: (*shape) first point.
-        lengths: η_g·η·τ of every round: how far it goes along the mean gradient.
-        local_steps: τ.
-        within: draws points back to where they are sought.
+        lengths: η_g·η·τ of each round, the factor on the mean gradient.
+        local_steps: τ, number of local steps a round.
+        within: moves points back to the region that is searched.
 
     Returns:
         (*shape) the last point.
@@ -83,7 +92,7 @@ def owners_descent(
     """
     whole = np.array(lengths, dtype=np.float64)
     own = np.minimum(whole, _FURTHEST)
-    further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # a round may stand still
+    further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # lengths may be 0
 
     def gradient_of(owner: Oracle) -> Gradient:
         return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
@@ -96,7 +105,7 @@ def owners_descent(
     point = project(start)
     direction, said = np.zeros_like(point), np.zeros((len(owners), *point.shape))
     for eta, server_step in zip(own / local_steps, further, strict=True):
-        # In the first round nobody has said anything yet, so that there is nothing to be corrected by.
+        # In the first round all corrections are zero.
         corrections = direction - said
         for i, owner in enumerate(owners):
             said[i] = mean_gradient(project, owner, point, corrections[i], local_steps, eta)

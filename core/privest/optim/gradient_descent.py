@@ -1,4 +1,4 @@
-"""Gradient descent, full (DP-RGD) or on random batches (DP-RSGD): the gate's plan says which."""
+"""Noisy Riemannian gradient descent on all records (DP-RGD) or on random batches (DP-RSGD)."""
 
 from privest.arrays import Array
 from privest.optim.ball import Ball, Walk
@@ -6,11 +6,11 @@ from privest.privacy.oracle import Oracle
 
 
 def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float) -> Array:
-    """DP-RGD and DP-RSGD: w ← Exp_w(−η·noisy gradient), for each answer still owed.
+    """DP-RGD or DP-RSGD, as the gate's plan says: w ← Exp_w(−η·noisy gradient), until no answers are left.
 
     Args:
-        ball: where the iterates stay.
-        gate: source of noisy gradients.
+        ball: the ball that the iterates stay in.
+        gate: answers with noisy negative gradients.
         start: (*shape) first iterate.
         step_size: η.
 

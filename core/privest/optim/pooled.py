@@ -1,4 +1,4 @@
-"""Several owners' gates as one: weighted means of what they release."""
+"""Several owners' gates pooled into one oracle, which answers with weighted means."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from privest.privacy.oracle import Oracle, StreamOracle
 
 @dataclass(frozen=True)
 class Pooled:
-    """Gates that are asked the same, one after the other. All that is made of answers is post-processing.
+    """An `Oracle` that asks each owner's gate the same query. Combining their answers is post-processing.
 
     Attributes:
-        owners: a gate each, with plans of the same statistics in the same order.
-        weights: of their answers, positive, of sum one.
-        share: of all records, whose plain mean has the sampling error of this weighted one.
+        owners: the owners' gates. Their plans have the same statistics in the same order.
+        weights: the positive weights of the owners' answers, which add up to one.
+        share: share in (0, 1] of the records whose unweighted mean has the sampling error of the answers.
     """
 
     owners: Sequence[Oracle]
@@ -23,12 +23,12 @@ class Pooled:
 
     @property
     def remaining(self) -> int:
-        """Answers left, of each owner as many."""
+        """Number of answers that each owner's plan still allows."""
         return self.owners[0].remaining
 
     @property
     def streams(self) -> StreamOracle:
-        """There are none.
+        """Pooled gates have no streams.
 
         Raises:
             ValueError: always.
@@ -36,11 +36,11 @@ class Pooled:
         raise ValueError("streams work on one dataset only")
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
-        """The weighted mean of the owners' noisy means at `point`."""
+        """The weighted mean of the owners' noisy means at `point`, (size,)."""
         weighed = zip(self.owners, self.weights, strict=True)
         first, *others = (weight * owner.mean(point, statistic) for owner, weight in weighed)
         return sum(others, first)
 
     def pick(self, count: int) -> int:
-        """A uniform number below `count`, from one owner's generator."""
+        """A uniform random integer in [0, count), from the first owner's generator."""
         return self.owners[0].pick(count)

@@ -1,1 +1,1 @@
-"""What a release costs, the noise that pays for it, and the gate through which alone answers leave."""
+"""Privacy accounting, calibrated noise, and the gate: the only part of the program that answers from rows."""

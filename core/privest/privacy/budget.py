@@ -1,4 +1,4 @@
-"""What (ε, δ) buys: the one way from a share of a budget to a release, and what all releases cost."""
+"""`PrivacyBudget`, which turns a share of (ε, δ) into a release, and the total cost of a run's releases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum,
 from privest.privacy.statistic import AnyStatistic
 
 LEAST_RATE = 1e-12
-"""Least accepted probability of a record to be in a batch; below it, batches would always be empty."""
+"""Least accepted probability of a record to be in a batch. With less, batches would always be empty."""
 
 BATCH = 256
-"""Expected size of a batch where the analyst gives no rate."""
+"""Expected size of a batch if the analyst gives no rate."""
 
 _SLACK_SHARE = 200
-"""The slack of a sampled run's certificate is δ divided by this."""
+"""A run with random batches uses δ divided by this as the slack of its certificate."""
 
 ROUNDING_GUARD = 1 - 1e-12
-"""Factor on every part of a budget, so that the parts, rounded up, stay within the whole."""
+"""Factor on every part of a budget, so that the costs of all parts, rounded up, stay within the whole."""
 
 
 def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
-    """μ and slack of a run that is certified with slack, both within (ε, δ).
+    """The μ and the slack that a run with random batches may spend to stay (ε, δ)-private.
 
     Raises:
         ValueError: δ is 0.
@@ -41,10 +41,9 @@ class PrivacyBudget:
     """A part of (ε, δ), to be spent on releases over n records.
 
     Attributes:
-        n: number of records.
         pure: whether δ is 0, so that the noise is Laplace noise.
         whole: ε if `pure`, otherwise μ.
-        slack: slack for the certificates of random batches; 0 where there are none.
+        slack: slack for the certificate of random batches, 0 if there are none.
     """
 
     n: int
@@ -54,13 +53,7 @@ class PrivacyBudget:
 
     @classmethod
     def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "PrivacyBudget":
-        """The whole of a target.
-
-        Args:
-            target: (ε, δ) as requested.
-            n: number of records.
-            batches: whether random batches with Gaussian noise are to be certified, which takes slack.
-        """
+        """The whole of a target; `batches` tells whether a run may draw random batches, which takes slack."""
         if target.delta == 0:
             return cls(n, True, target.epsilon)
         if batches:
@@ -69,15 +62,11 @@ class PrivacyBudget:
 
     @classmethod
     def for_gaussian_batches(cls, target: PrivacyTarget, n: int) -> "PrivacyBudget":
-        """The whole of a target, with slack for certificates of random batches.
-
-        Raises:
-            ValueError: δ is 0.
-        """
+        """The whole of a target, with slack for the certificate of random batches."""
         return cls(n, False, *gaussian_budget(target))
 
     def part(self, share: float) -> "PrivacyBudget":
-        """A share of ε, or of μ²."""
+        """A share in [0, 1] of this budget: of its ε if it is pure, otherwise of its μ²."""
         return PrivacyBudget(
             self.n, self.pure, self.whole * (share if self.pure else sqrt(share)), self.slack
         )
@@ -94,14 +83,11 @@ class PrivacyBudget:
         """`count` sums over all records that together cost a share of this budget.
 
         Args:
-            statistic: what is summed.
+            statistic: the summed statistic.
             name: the statistic's name in the plan.
             clip: bound on the length of one record's vector.
-            share: share of ε, or of μ².
+            share: share in (0, 1] of ε if the budget is pure, otherwise of μ².
             count: how often the sum is released.
-
-        Raises:
-            ValueError: float64 cannot carry this privacy.
         """
         return noisy_sum(
             "laplace" if self.pure else "gaussian",
@@ -115,10 +101,10 @@ class PrivacyBudget:
         )
 
     def rate(self, given: float | None, scheme: Scheme) -> float:
-        """The probability of a record to be in a batch; a fixed size of batches is a whole number of records.
+        """The probability of a record to be in a batch. Batches of fixed size have a whole number of records.
 
         Args:
-            given: the analyst's choice; by default batches of about `BATCH` records.
+            given: the analyst's choice. By default batches have about `BATCH` records.
             scheme: how batches are drawn.
 
         Raises:
@@ -142,17 +128,11 @@ class PrivacyBudget:
     ) -> SubsampledSum:
         """`count` sums over random batches, with Gaussian noise, that together cost a share of this budget.
 
-        Args:
-            statistic: what is summed.
-            name: the statistic's name in the plan.
-            clip: bound on the length of one record's vector.
-            scheme: how batches are drawn.
-            rate: probability of a record to be in a batch.
-            count: number of batches.
-            share: share of μ²; the slack is spent on these batches in any case.
+        `release` describes the other arguments. The batches use the whole slack, whatever the share of μ².
 
-        Raises:
-            ValueError: no noise in range is certified to cost so little.
+        Args:
+            scheme: how batches are drawn.
+            rate: probability of a record to be in a batch, as `rate` returns it.
         """
         from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy
 
@@ -161,7 +141,7 @@ class PrivacyBudget:
 
 
 def covers(cost: Cost, target: PrivacyTarget) -> bool:
-    """Whether a cost is within (ε, δ)."""
+    """Whether a run of this cost is (ε, δ)-private for the target."""
     mu = nextafter(sqrt(cost.mu_squared), inf)
     return cost.slack + gaussian_delta(target.epsilon, mu) <= target.delta
 
@@ -169,11 +149,11 @@ def covers(cost: Cost, target: PrivacyTarget) -> bool:
 def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     """The cost of all releases of a run.
 
-    Full sums, and batches with Laplace noise, are added up one by one. Batches with Gaussian noise have one
-    certificate together. Of streams the costliest counts, as a gate hands a record to one leaf of one stream.
+    The costs of full sums, and of batches with Laplace noise, are added. One certificate covers all batches
+    with Gaussian noise. Only the costliest stream counts, as a record enters one leaf of one stream.
 
     Raises:
-        ValueError: the cost is more than (ε, δ), which only rounding can bring about.
+        ValueError: the cost exceeds (ε, δ), which only rounding can cause.
     """
     cost, together, streams = Cost(), list[SubsampledSum](), [Cost()]
     for release in releases:
@@ -199,7 +179,7 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
 
 
 class Certified(TypedDict):
-    """What every plan says of its privacy: fields of a plan, by their names."""
+    """The fields about privacy that every plan has."""
 
     target: PrivacyTarget
     cost: Cost
@@ -214,17 +194,14 @@ def certified(
     n: int,
     warnings: Iterable[str] = (),
 ) -> Certified:
-    """The end of every planner: the cost of a run, its noise in words, and a warning of a weak δ.
+    """The fields about privacy of a plan. Every planner ends with this call.
 
     Args:
-        releases: all of the run.
-        statistics: what they are sums of, by name, in the order in which they are told.
+        releases: all releases of the run.
+        statistics: the summed statistics by name, in the order in which the plan describes them.
         target: (ε, δ) as requested.
         n: number of records.
-        warnings: what else the analyst should know.
-
-    Raises:
-        ValueError: the cost is more than (ε, δ), or a release is of none of these statistics.
+        warnings: warnings for the analyst. One is added if δ is at least 1/n.
     """
     weak = "delta is at least 1/n: such a guarantee allows a whole record to be published"
     return {
@@ -238,12 +215,8 @@ def certified(
 def describe_mechanism(releases: Sequence[Release], statistics: Mapping[str, AnyStatistic]) -> str:
     """The noise on every statistic of a run, in words for analysts.
 
-    Args:
-        releases: all of the run.
-        statistics: what they are sums of, by name, in the order in which they are told.
-
     Raises:
-        ValueError: a release is of none of these statistics.
+        ValueError: a release has a statistic that is missing from `statistics`.
     """
     if unknown := {release.statistic for release in releases} - statistics.keys():
         raise ValueError(f"the plan has no statistic called {', '.join(sorted(unknown))}")

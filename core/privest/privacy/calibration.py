@@ -1,8 +1,8 @@
-"""The exact trade between (ε, δ) and μ of the Gaussian mechanism, always rounded to the safe side.
+"""Exact conversion between (ε, δ) and μ of the Gaussian mechanism, always rounded to the safe side.
 
-δ(ε, μ) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle and Wang 2018, Theorem 8; Dong, Roth and Su 2022,
-Corollary 1). With a = ε/μ − μ/2, b = ε/μ + μ/2 and e^ε φ(b) = φ(a) it is evaluated without cancellation
-of large terms as ½ exp(−a²/2) (erfcx(a/√2) − erfcx(b/√2)).
+δ(ε, μ) = Φ(−ε/μ + μ/2) − e^ε Φ(−ε/μ − μ/2) (Balle and Wang 2018, Theorem 8; Dong et al. 2022,
+Corollary 1). Let a = ε/μ − μ/2 and b = ε/μ + μ/2, so that e^ε φ(b) = φ(a). Then δ is computed without
+cancellation of large terms as ½ exp(−a²/2) (erfcx(a/√2) − erfcx(b/√2)).
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ import numpy as np
 from scipy.special import erfcinv, erfcx, erfinv, log_ndtr, ndtr
 
 _MARGIN = 2e-10
-"""Relative margin, far above the rounding errors of this module and below the 1e-9 it promises."""
+"""Relative margin on μ and ε: far above this module's rounding errors, and below the 1e-9 it promises."""
 
 _COVER = 1 - 2.0**-50
-"""Factor on δ: near δ = 1 a margin of μ is lost in rounding, and this one is not."""
+"""Factor on δ that covers rounding near δ = 1, where a margin on μ has no effect."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The least δ for which a μ-Gaussian private mechanism is (ε, δ)-private; ε may be negative."""
+    """The least δ for which every μ-Gaussian private mechanism is (ε, δ)-private; ε may be negative."""
     if mu == 0.0:
         return max(0.0, -float(np.expm1(epsilon)))
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -34,7 +34,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def _erfcx_drop(low: float, width: float) -> float:
-    """erfcx(low) − erfcx(low + width); if that is short as the integral of −erfcx′ = 2/√π − 2x·erfcx(x)."""
+    """erfcx(low) − erfcx(low + width). For small widths it integrates −erfcx′(x) = 2/√π − 2x·erfcx(x)."""
     if width > 0.2:
         return float(erfcx(low) - erfcx(low + width))
     x = low + width * (_NODES + 1) / 2
@@ -50,8 +50,8 @@ def _erfcx_drop(low: float, width: float) -> float:
 def largest(holds: Callable[[float], bool], low: float, high: float) -> float:
     """The largest float in [low, high] up to which a monotone condition holds, by bisection.
 
-    `low` where it never holds: the answer errs towards `low`, and is one at which the condition was seen
-    to hold otherwise.
+    The condition was evaluated at the result and held there, unless the result is `low`: that is also
+    returned if the condition never holds.
     """
     if holds(high):
         return high
@@ -61,22 +61,22 @@ def largest(holds: Callable[[float], bool], low: float, high: float) -> float:
 
 
 def _tail(delta: float) -> float:
-    """√(2 log(2/δ)), more than the δ-quantile of a normal variable."""
+    """√(2 log(2/δ)), an upper bound on the (1 − δ)-quantile of a standard normal variable."""
     return sqrt(2 * (log(2) - log(delta)))
 
 
 @lru_cache(maxsize=1024)
 def mu_for(epsilon: float, delta: float) -> float:
-    """The largest μ for which a μ-Gaussian private mechanism is (ε, δ)-private.
+    """The largest μ for which every μ-Gaussian private mechanism is (ε, δ)-private.
 
-    At most the exact optimum, and within a relative 1e-9 of it.
+    The result is at most the exact optimum, and within a relative 1e-9 of it.
 
     Raises:
-        ValueError: ε not positive and finite, or δ outside (0, 1).
+        ValueError: ε is not positive and finite, or δ is outside (0, 1).
     """
     if not (0.0 < epsilon < inf and 0.0 < delta < 1.0):
         raise ValueError("epsilon must be positive and finite, delta between 0 and 1")
-    # μ²/2 − μ·√(2 log(1/tail)) <= ε bounds the answer, with the tail on the side where δ lies.
+    # The answer satisfies μ²/2 − μ·√(2 log(1/tail)) <= ε, with tail = min(δ, 1 − δ).
     delta *= _COVER
     high = 3 * (_tail(min(delta, 1 - delta)) + 2) + sqrt(2) * sqrt(epsilon)
     found = largest(lambda mu: gaussian_delta(epsilon, mu) <= delta, 0.0, high)
@@ -84,12 +84,12 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def epsilon_for(mu: float, delta: float) -> float:
-    """The least ε >= 0 for which a μ-Gaussian private mechanism is (ε, δ)-private.
+    """The least ε >= 0 for which every μ-Gaussian private mechanism is (ε, δ)-private.
 
-    At least the exact optimum; 0 where δ alone covers it.
+    The result is at least the exact optimum. It is 0 if δ alone suffices.
 
     Raises:
-        ValueError: μ negative or δ outside (0, 1).
+        ValueError: μ is negative or not finite, or δ is outside (0, 1).
     """
     if not (0.0 <= mu < inf and 0.0 < delta < 1.0):
         raise ValueError("mu must not be negative, delta between 0 and 1")
@@ -104,12 +104,12 @@ def epsilon_for(mu: float, delta: float) -> float:
 
 
 def epsilon_within(mu: float, delta: float) -> float:
-    """The largest ε >= 0 for which `mu_for(ε, delta)` is at most μ: what a remainder of μ still admits.
+    """The largest ε >= 0 for which `mu_for(ε, delta)` is at most μ: the ε of the largest query that μ allows.
 
-    At most the exact optimum; 0 where no query of this δ fits.
+    The result is at most the exact optimum. It is 0 if no query with this δ fits.
 
     Raises:
-        ValueError: μ negative or δ outside (0, 1).
+        ValueError: μ is negative or not finite, or δ is outside (0, 1).
     """
     if not (0.0 <= mu < inf and 0.0 < delta < 1.0):
         raise ValueError("mu must not be negative, delta between 0 and 1")
@@ -123,7 +123,8 @@ def epsilon_within(mu: float, delta: float) -> float:
 def mu_of_pure(epsilon: float) -> float:
     """The least μ for which every ε-private mechanism is μ-Gaussian private: 2Φ⁻¹(e^ε/(1+e^ε)), rounded up.
 
-    Beyond ε = 700, where the quantile leaves float64, the bound 2√(2ε) that Φ(−x) <= exp(−x²/2)/2 gives.
+    Above ε = 700 the quantile is too small for float64. There the result is the bound 2√(2ε), which follows
+    from Φ(−x) <= exp(−x²/2)/2.
     """
     if epsilon > 700.0:
         mu = 2 * sqrt(2 * epsilon)

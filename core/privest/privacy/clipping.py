@@ -7,24 +7,27 @@ import numpy as np
 from privest.arrays import Array, lengths
 
 any_floats = np.errstate(over="ignore", invalid="ignore", divide="ignore")
-"""Decorates what must be silent about any row. As a decorator it costs 0.3 µs, as a context 0.8."""
+"""Decorator that silences numpy's floating-point warnings, which would reveal an unusual row.
+
+A decorator costs 0.3 µs a call, a context manager 0.8 µs.
+"""
 
 
 def without_axis(rows: Array) -> Array:
-    """A batch of one record as that record: numpy is quicker with it, by 3 µs a step, and no bit differs."""
+    """`rows[0]` for a batch of one row, otherwise `rows`. This saves 3 µs a step and changes no bit."""
     return rows[0] if len(rows) == 1 else rows
 
 
 @any_floats
 def clipped_sum(vectors: Array, clip: float) -> Array:
-    """The sum of vectors, each shortened to length `clip` where it is longer: Σ min(clip/|v|, 1)·v.
+    """The sum of vectors, each shortened to length `clip` if it is longer: Σ min(clip/|v|, 1)·v.
 
-    Total: a vector that is not finite counts as zero, so that no record can stop a run or be seen in it.
-    (Utpala et al. 2023, Section 5, print min(|v|/clip, 1)·v, which bounds nothing.)
+    A vector with an infinity or NaN counts as zero, so no record can stop a run.
+    Utpala et al. (2023), Section 5, print min(|v|/clip, 1)·v, which does not bound the length.
 
     Args:
-        vectors: (n, size), a row for each record, or (size,) of one record alone.
-        clip: bound on the Euclidean length of a row.
+        vectors: (n, size), one row per record, or (size,) for a single record.
+        clip: bound on the Euclidean length of a record's vector; positive.
 
     Returns:
         (size,) sum.

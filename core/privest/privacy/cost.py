@@ -1,20 +1,23 @@
-"""The currency: what a run costs, and the privacy that an analyst asks for."""
+"""The currency: the privacy cost of a run, and the (ε, δ) that an analyst asks for."""
 
 from dataclasses import dataclass
 from math import inf, isfinite, nextafter
 
 
 def _add_up(a: float, b: float) -> float:
-    """a + b, never less than the exact sum."""
+    """a + b in float64, never less than the exact sum."""
     return a if b == 0.0 else b if a == 0.0 else nextafter(a + b, inf)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Except with probability `slack`, the run is √mu_squared-Gaussian differentially private.
+    """The privacy cost of a run: except with probability `slack`, it is √mu_squared-Gaussian private.
 
-    Adjacency: one record replaced, the number of records public. Costs add, rounded up, also where
-    queries and their costs are chosen in view of earlier answers.
+    Neighbouring datasets differ by one replaced record. The number of records is public. Costs add,
+    rounded up. They also add if an analyst chooses queries after seeing earlier answers.
+
+    Raises:
+        ValueError: `mu_squared` is negative or not finite, or `slack` is outside [0, 1].
     """
 
     mu_squared: float = 0.0
@@ -28,9 +31,18 @@ class Cost:
         return Cost(_add_up(self.mu_squared, other.mu_squared), min(1.0, _add_up(self.slack, other.slack)))
 
 
+def repeated(mu: float, count: float) -> Cost:
+    """The cost of `count` releases that are each μ-Gaussian private, rounded up."""
+    return Cost(nextafter(count * nextafter(mu * mu, inf), inf))
+
+
 @dataclass(frozen=True)
 class PrivacyTarget:
-    """(ε, δ) as requested; δ = 0 asks for pure differential privacy."""
+    """The (ε, δ) that an analyst requests. δ = 0 asks for pure differential privacy.
+
+    Raises:
+        ValueError: ε is not positive and finite, or δ is outside [0, 1).
+    """
 
     epsilon: float
     delta: float

@@ -23,14 +23,15 @@ Query = TypeVar("Query")
 
 
 class GateExhaustedError(RuntimeError):
-    """More was asked of a gate than its plan allows."""
+    """A solver asked a gate for more than its plan allows."""
 
 
 @dataclass(frozen=True)
 class ChunkSum(Generic[Query]):
-    """One chunk's clipped sum on the grid: of rows, or of the means of the groups that records are.
+    """Computes the clipped sum of one chunk of records, on the grid. It can be sent to where the rows are.
 
-    It is an object of its own, so that it can be sent to where the rows are.
+    Attributes:
+        grouped: whether a record is a group of rows, whose vectors are averaged.
     """
 
     statistic: Statistic[Query]
@@ -40,18 +41,18 @@ class ChunkSum(Generic[Query]):
     grouped: bool
 
     def __call__(self, chunk: Array) -> NDArray[np.int64]:
-        """The sum, in multiples of the spacing."""
+        """The chunk's (size,) sum, in multiples of the spacing."""
         return self.of_pieces([chunk])
 
     def of_pieces(self, pieces: Iterable[Array]) -> NDArray[np.int64]:
-        """The sum of a chunk that comes in pieces, in multiples of the spacing."""
+        """The (size,) sum of a chunk that comes in pieces, in multiples of the spacing."""
         total = reduce(np.add, map(self._of_piece, pieces))
         return Grid(self.spacing).quantise(total)
 
     def _of_piece(self, piece: Array) -> Array:
         if not self.grouped:
             return self._clipped(piece)
-        # The rows of a place in all groups at a time: no sum is then of more rows than of a plain chunk.
+        # Row k of all groups, for each k: so no float sum has more terms than one over a chunk of plain rows.
         places = piece.shape[1]
         return reduce(np.add, (self._clipped(piece[:, place]) for place in range(places))) / places
 
@@ -62,19 +63,19 @@ class ChunkSum(Generic[Query]):
 
 
 class Gate(Oracle):
-    """Answers the releases of one plan, each as often as it allows and in order, and nothing else.
+    """Makes the releases of one plan, in order and each as often as planned, and nothing else.
 
-    Streams (`prefix_sums`) grow when the solver says, by as many records. No record is handed out twice in a
-    run, and the order in which they are was drawn before any was read.
+    The solver decides when a stream grows (see `matrix_mechanism`), and by how many records. Streams see
+    each record at most once in a run, in an order drawn before any row is read.
 
     Args:
-        records: the rows; the gate keeps them to itself.
-        statistics: what may be summed, by the names that the releases use.
-        releases: the plan's releases, with noise, clip and grid fixed before any row was read.
-        noise: for tests alone; a run's own generator is keyed by the operating system.
+        records: the rows, which never leave the gate.
+        statistics: the statistics that may be summed, by the names that the releases use.
+        releases: the plan's releases.
+        noise: a source of noise for tests. By default the operating system keys a generator.
 
     Raises:
-        ValueError: the releases were planned for other records or for another statistic.
+        ValueError: the releases were planned for another number of records or for another statistic.
     """
 
     def __init__(
@@ -106,29 +107,29 @@ class Gate(Oracle):
 
     @property
     def answered(self) -> int:
-        """Releases made so far, by streams as well."""
+        """Number of releases made so far, those of streams included."""
         return self._answered + self._streamed
 
     @property
     def remaining(self) -> int:
-        """Releases that the plan still allows, those of streams left out."""
+        """Number of releases that the plan still allows, those of streams excluded."""
         return self._total - self._answered
 
     @property
     def streams(self) -> StreamOracle:
-        """The gate itself answers for its streams."""
+        """The gate itself, which serves its streams."""
         return self
 
     @property
     def unused(self) -> int:
-        """Records that streams may still see."""
+        """Number of records that no leaf has seen yet."""
         return len(self._fresh)
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
-        """The statistic's next release: noisy clipped sum at `point` over its (expected) count. (size,)
+        """The statistic's next release: its noisy clipped sum at `point`, divided by the release's `divisor`.
 
         Raises:
-            GateExhaustedError: the plan's releases of this statistic are used up.
+            GateExhaustedError: the plan allows no further release of this statistic.
         """
         release = next(self._owed[statistic], None)
         if release is None:
@@ -145,16 +146,16 @@ class Gate(Oracle):
         return answer
 
     def extend(self, stream: str, point: object, records: int, *, anew: bool = False) -> None:
-        """Adds a leaf to a stream: the clipped sum at `point` over so many records that none has seen.
+        """Add a leaf to a stream: the clipped sum at `point` over records that no leaf has seen.
 
         Args:
-            stream: its statistic.
-            point: what the statistic is taken at.
-            records: how many, chosen in view of nothing but what was released.
-            anew: whether the leaf is the first of a new segment.
+            stream: name of the stream's statistic in the plan.
+            point: where the statistic is evaluated.
+            records: number of records, which must depend on public facts and released answers alone.
+            anew: whether the leaf begins a new segment.
 
         Raises:
-            GateExhaustedError: fewer records are left, or the segment has all its leaves.
+            GateExhaustedError: fewer records are left, or the segment already has all its leaves.
         """
         kept = self._prefixes.get(stream) or self._products[stream]
         if not 1 <= records <= self.unused or (kept.full and not anew):
@@ -165,10 +166,10 @@ class Gate(Oracle):
         kept.add(self._records.sum_of(batch, self._sum(kept.release, point).of_pieces))
 
     def prefix(self, stream: str) -> Array:
-        """The noisy sum of the leaves that a stream has had in its segment; the same until it grows. (size,)
+        """The noisy sum of the leaves in the stream's current segment, (size,); the same until one is added.
 
         Raises:
-            GateExhaustedError: it has had none.
+            GateExhaustedError: the stream has no leaf yet.
         """
         kept = self._prefixes[stream]
         if kept.empty:
@@ -177,10 +178,14 @@ class Gate(Oracle):
         return kept.read()
 
     def product(self, stream: str, direction: Array) -> Array:
-        """The noisy product of a stream's running sum, a matrix, with a vector of length one at most. (rows,)
+        """The noisy product of the stream's running sum, a matrix, with a vector, (rows,).
+
+        Args:
+            stream: name of the stream's statistic in the plan.
+            direction: (rows,) vector; it is shortened to length one if it is longer.
 
         Raises:
-            GateExhaustedError: the segment has had all its products.
+            GateExhaustedError: the plan allows no further product in this segment.
         """
         kept = self._products[stream]
         if kept.empty:
@@ -189,16 +194,16 @@ class Gate(Oracle):
         return kept.read(direction)
 
     def pick(self, count: int) -> int:
-        """A number below `count` that depends on nothing, for solvers that return a random iterate."""
+        """A uniform random integer in [0, count), for solvers that return a random iterate."""
         return int(self._noise.indices(count, 1)[0])
 
     def _sum(self, release: Release, point: object) -> ChunkSum[object]:
-        # Only here a name becomes a statistic; plan and solver agree on what it is asked about.
+        # This is the one place that looks a statistic up by name, so its query type is unknown here.
         statistic = cast("Statistic[object]", self._statistics[release.statistic])
         return ChunkSum(statistic, point, release.clip, release.spacing, self._records.grouped)
 
     def _whole(self, release: NoisySum, point: object) -> NDArray[np.int64]:
-        """The sum over all records; asked for again at the same point, it is not computed again."""
+        """The sum over all records. The last one is kept, in case the same point is asked for again."""
         what = (release.statistic, release.clip, release.spacing)
         if self._last is not None and self._last[0] is point and self._last[1] == what:
             return self._last[2]
@@ -207,7 +212,7 @@ class Gate(Oracle):
         return total
 
     def _batch(self, release: SubsampledSum, point: object) -> NDArray[np.int64]:
-        """The sum over a fresh batch; which records are in it stays here."""
+        """The sum over a fresh batch. The batch's indices never leave this method."""
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
@@ -215,7 +220,7 @@ class Gate(Oracle):
 
 
 def _covers(release: Release, statistic: AnyStatistic, n: int) -> bool:
-    """Whether a release was planned, and certified, for this statistic of so many records."""
+    """Whether a release was planned for this statistic and this number of records."""
     if release.n != n or release.size != statistic.size:
         return False
     return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter

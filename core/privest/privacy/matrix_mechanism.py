@@ -1,51 +1,46 @@
-"""Private prefix sums of streams: two factorisations of the noise, what they cost, and what a gate adds up.
+"""Private prefix sums of streams: two factorisations of the noise, and the certificates of their cost.
 
-A *stream* is a sum that grows by *leaves*. A leaf is a clipped sum over records that no leaf of the run has
-seen. A *segment* is a sum that began anew. Which records a leaf sees, how many, at what point and when a
-segment begins may all depend on what was released before, and on nothing else of the records.
+A *stream* is a sum that grows by *leaves*. A leaf is a clipped sum over records that no other leaf of the run
+has seen. A *segment* is the part of a stream since its sum was last reset to zero. Which records a leaf sees,
+how many, at what point, and when a segment begins may depend on earlier releases, and on no record otherwise.
 
-*Certificate.* Let A be the lower triangular matrix of ones, and A = LR with L and R lower triangular. The
-prefix sums Ax of the leaves x of a segment are released as Ax + Lz, z independent normal vectors of standard
-deviation σ: a post-processing, row by row, of y = Rx + z. Fix the order in which the gate hands out records,
-which depends on none of them, and a replaced record's place in it. Given the releases so far, the two worlds
-agree on the next leaf's records and point. So they agree on every leaf but one, and that one, number l of its
-segment, differs by a vector of length at most s. Then y_t is a normal vector whose mean differs by |R_tl|·s.
-Whatever the history was, these μ² add up to at most s²/σ² times the largest squared column norm of R, over
-all segments together: the other segments' leaves are of other records. Fully adaptive composition of
-Gaussian differential privacy (Smith and Thakurta 2022) makes that the μ² of the run for that order, and so,
-as the order is the same in both worlds, of the gate. A record enters one leaf of one stream: of several
-streams of one gate the costliest counts, not their sum.
+*Certificate.* Let A be the lower triangular matrix of ones, and A = LR with L and R lower triangular. Let x
+be the leaves of a segment. The gate releases their prefix sums Ax as Ax + Lz, where the rows of z are
+independent normal vectors with standard deviation σ. This is a row-by-row post-processing of y = Rx + z. Fix
+the order in which the gate hands out records, which depends on no record, and the replaced record's place in
+it. Given the releases so far, the two neighbouring datasets yield the same next leaf, unless it sees the
+replaced record. Only one leaf does. If it is number l of its segment, it differs by a vector of length s at
+most, and the mean of y_t differs by at most |R_tl|·s. For every history these μ² add up to at most s²/σ²
+times the largest squared column norm of R. By fully adaptive composition of Gaussian differential privacy
+(Smith and Thakurta 2022) this is the μ² of the run for that order, and so of the gate, as both datasets have
+the same order. A record enters one leaf of one stream. So several streams cost as much as the costliest.
 """
 
-from dataclasses import dataclass
-from math import fsum, inf, log2, nextafter, sqrt
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from math import fsum, inf, nextafter, sqrt
 from typing import Literal
 
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates
 from privest.privacy import grid
-from privest.privacy.cost import Cost
+from privest.privacy.cost import Cost, repeated
 
 Factorisation = Literal["tree", "square-root"]
-"""`tree`: z_t is the noise of the dyadic node that ends at t, and prefix t carries that of its nodes (Liu
-and Talwar 2025, Algorithm 1). `square-root`: L = R = √A, with coefficients binom(2k, k)/4^k (Fichtenberger,
-Henzinger and Upadhyay 2023), which no other factorisation betters by more than a constant term."""
+"""The factorisation A = LR. With `tree`, every dyadic interval of leaves has one noise vector, and a prefix
+carries the noise of the intervals that make it up (Liu and Talwar 2025, Algorithm 1). With `square-root`,
+L = R = √A, which is optimal up to an additive constant (Fichtenberger et al. 2023)."""
 
 _COVER = 1 + 1e-9
-"""Factor on a column norm, for the rounding of L's entries and of its products with the noise."""
-
-_REACH = 16.0
-"""Standard deviations that no coordinate of normal noise exceeds but for a negligible probability."""
-
-_UNIT = 2.0**-53
+"""Factor on a squared column norm. It covers the rounding of L's entries and of their products with noise."""
 
 
 def nodes(t: int) -> list[tuple[int, int]]:
-    """NODE(t): the dyadic intervals (first, last) that 1, …, t falls into, the longest first.
+    """The dyadic intervals (first, last) that make up 1, …, t, the longest first.
 
-    The printed loop begins at half the length of the stream. In a stream of 2^k leaves that leaves out the
-    last one, for which no other node is in T either.
+    This is NODE(t) of Liu and Talwar (2025), Algorithm 1. Their loop, as printed, starts at half the length
+    of the stream, and so misses the last leaf of a stream of 2^k leaves.
     """
     found: list[tuple[int, int]] = []
     before = 0
@@ -57,13 +52,13 @@ def nodes(t: int) -> list[tuple[int, int]]:
 
 
 def coefficients(count: int) -> Array:
-    """binom(2k, k)/4^k for k = 0, …, count − 1: the first column of √A."""
+    """The first column of √A, (count,): binom(2k, k)/4^k for k = 0, …, count − 1."""
     k = np.arange(1, count)
     return np.concatenate([[1.0], np.cumprod((2 * k - 1) / (2 * k))])
 
 
 def left_row(factorisation: Factorisation, t: int) -> Array:
-    """Row t of L, from its first entry to the diagonal: (t,)."""
+    """Row t of L up to the diagonal, (t,); rows are counted from 1."""
     if factorisation == "square-root":
         return coefficients(t)[::-1]
     row = np.zeros(t)
@@ -72,9 +67,9 @@ def left_row(factorisation: Factorisation, t: int) -> Array:
 
 
 def column(factorisation: Factorisation, leaves: int) -> float:
-    """The largest squared column norm of R in segments of so many leaves, rounded up.
+    """The largest squared column norm of R for segments of `leaves` leaves, rounded up.
 
-    Of the tree: nodes that contain the first leaf and end within the segment, one on every level.
+    For the tree it is the number of levels, as one interval on each level contains the first leaf.
     """
     if factorisation == "tree":
         return float(leaves.bit_length())
@@ -82,42 +77,52 @@ def column(factorisation: Factorisation, leaves: int) -> float:
 
 
 def variances(factorisation: Factorisation, leaves: int) -> Array:
-    """Variance of the noise on prefixes 1, …, `leaves` in any one direction, for σ = 1: of rows of L."""
+    """Variance of the noise on each prefix in any one direction, for σ = 1, (leaves,)."""
     if factorisation == "tree":
         return np.array([float(t.bit_count()) for t in range(1, leaves + 1)])
     return np.cumsum(coefficients(leaves) ** 2)
 
 
 def variance_of_total(factorisation: Factorisation, first: int, last: int) -> float:
-    """Variance of the noise on prefixes `first`, …, `last` all added up, in any one direction, for σ = 1."""
+    """Variance of the noise on the sum of prefixes `first`, …, `last`, in any one direction, for σ = 1."""
     total = np.zeros(last)
     for t in range(first, last + 1):
         total[:t] += left_row(factorisation, t)
     return float(total @ total)
 
 
-class _Stream:
-    """What is the same of all streams."""
+class _Stream(ABC):
+    """The parts that both kinds of stream share."""
 
     divisor = 1.0
-    """Leaves are weighed already."""
+    """Number by which released values are divided; solvers divide streams themselves."""
+
     epsilon = inf
-    """Normal noise has no pure ε."""
+    """The pure ε; normal noise has none."""
+
+    @property
+    @abstractmethod
+    def variance(self) -> float:
+        """Variance of the noisiest release of a segment, in any one direction."""
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noisiest release of a segment, in any one direction."""
+        return sqrt(self.variance)
 
 
 @dataclass(frozen=True)
 class PrefixSums(_Stream):
-    """A stream whose every prefix may be released, with noise correlated through a factorisation.
+    """A stream that may release every prefix, with noise correlated through a factorisation.
 
     Attributes:
-        statistic: what leaves are sums of; the name of the stream as well.
-        n: records of the gate, each in one leaf at most.
-        size: of a vector.
-        clip: C, bound on the length of what a record adds to a leaf.
+        statistic: name of the summed statistic in the plan, which also names the stream.
+        n: number of records behind the gate.
+        size: length of the summed vector.
+        clip: bound on the length of one record's vector.
         scale: σ, standard deviation of each entry of z.
-        spacing: of the grid.
-        factorisation: of the noise.
-        leaves: of a segment, at most.
+        spacing: spacing of the grid.
+        leaves: largest number of leaves in a segment.
     """
 
     statistic: str
@@ -133,43 +138,37 @@ class PrefixSums(_Stream):
 
     @property
     def count(self) -> int:
-        """Answers that see one record, at most."""
+        """Largest number of releases that see one record."""
         return self.leaves
 
     @property
     def sensitivity(self) -> float:
-        """s: Euclidean length by which one replaced record moves the integer sum of its leaf."""
+        """Bound s on the Euclidean distance by which one replaced record moves its leaf on the grid."""
         return grid.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
 
     @property
     def cost(self) -> Cost:
-        """Cost of the whole run, however many segments and leaves it has."""
-        mu = nextafter(self.sensitivity / self.scale, inf)
-        return Cost(nextafter(column(self.factorisation, self.leaves) * nextafter(mu * mu, inf), inf))
+        """The cost of the whole run. It does not depend on the number of segments."""
+        seen = column(self.factorisation, self.leaves)
+        return repeated(nextafter(self.sensitivity / self.scale, inf), seen)
 
     @property
     def variance(self) -> float:
         """Variance of the noise on the noisiest prefix of a segment, in any one direction."""
         return self.scale**2 * float(variances(self.factorisation, self.leaves).max())
 
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise, the root of `variance`."""
-        return sqrt(self.variance)
-
 
 @dataclass(frozen=True)
 class PrefixProducts(_Stream):
-    """A stream of symmetric matrices H that stay in the gate: released are products Hu, |u| <= 1, with noise.
+    """A stream whose sum H is a symmetric matrix. The gate keeps H and releases noisy products Hu, |u| <= 1.
+
+    Other fields are as in `PrefixSums`.
 
     Attributes:
-        statistic: what leaves are sums of; the name of the stream as well.
-        n: records of the gate, each in one leaf at most.
-        rows: of H; leaves are in the coordinates of `SymmetricCoordinates`.
-        clip: C, bound on the Frobenius norm of what a record adds to a leaf.
+        rows: number of rows of H, whose leaves are in the coordinates of `SymmetricCoordinates`.
+        clip: bound on the Frobenius norm of one record's matrix.
         scale: σ, standard deviation of each entry of the noise on a product.
-        spacing: of the grid, of leaves and of products.
-        count: products in a segment, at most: all of them see a record of its first leaf.
+        count: largest number of products in a segment; all of them may see the same record.
     """
 
     statistic: str
@@ -189,30 +188,24 @@ class PrefixProducts(_Stream):
 
     @property
     def sensitivity(self) -> float:
-        """Euclidean length by which one replaced record moves a product on the grid.
+        """Bound on the Euclidean distance by which one replaced record moves a product on the grid.
 
-        Operator norms are below Frobenius norms. A product is off by (d + 8)·u·|H| in float64, where no
-        sum of leaves is longer than nC, and by half a step in each of its entries: in either world.
+        The operator norm of H is at most its Frobenius norm, which is at most n·clip. The product of either
+        dataset is off by (rows + 8)·u·n·clip in float64, and by half a spacing in each entry on the grid.
         """
         moved = grid.sensitivity(2 * self.clip, self.clip, self.size, self.spacing)
-        float_error = (self.rows + 8) * _UNIT * self.n * self.clip
+        float_error = (self.rows + 8) * grid.UNIT_ROUNDOFF * self.n * self.clip
         return (moved + 2 * float_error + self.spacing * sqrt(self.rows)) * (1 + 1e-12)
 
     @property
     def cost(self) -> Cost:
-        """Cost of the whole run: a record is in the sums of one segment alone."""
-        mu = nextafter(self.sensitivity / self.scale, inf)
-        return Cost(nextafter(self.count * nextafter(mu * mu, inf), inf))
+        """The cost of the whole run. It does not depend on the number of segments."""
+        return repeated(nextafter(self.sensitivity / self.scale, inf), self.count)
 
     @property
     def variance(self) -> float:
         """Variance of the noise on a product, in any one direction."""
         return self.scale**2
-
-    @property
-    def deviation(self) -> float:
-        """Standard deviation of the noise, the root of `variance`."""
-        return self.scale
 
 
 Stream = PrefixSums | PrefixProducts
@@ -221,51 +214,39 @@ Stream = PrefixSums | PrefixProducts
 def prefix_sums(
     factorisation: Factorisation, *, statistic: str, n: int, size: int, clip: float, leaves: int, mu: float
 ) -> PrefixSums:
-    """The stream of least noise that costs at most μ².
+    """The stream of least noise that costs at most μ²; `PrefixSums` describes the other arguments.
 
     Raises:
-        ValueError: float64 cannot carry this privacy.
+        ValueError: float64 sums cannot carry this privacy.
     """
     norm = sqrt(column(factorisation, leaves))
-    spacing = 0.0
-    while True:
-        moved = grid.sensitivity(2 * clip, clip, size, spacing)
-        scale = moved * norm / mu * (1 + 1e-12)
-        found = PrefixSums(statistic, n, size, clip, scale, spacing, factorisation, leaves)
-        needed = _spacing_for(found)
-        if needed <= spacing:
-            return found
-        spacing = needed
+
+    def release(spacing: float) -> PrefixSums:
+        scale = grid.sensitivity(2 * clip, clip, size, spacing) * norm / mu * (1 + 1e-12)
+        grid.check_range(clip, scale)
+        return PrefixSums(statistic, n, size, clip, scale, spacing, factorisation, leaves)
+
+    return grid.fitted(release, _largest_noise)
 
 
 def prefix_products(
     *, statistic: str, n: int, rows: int, clip: float, count: int, mu: float
 ) -> PrefixProducts:
-    """The products of least noise that cost at most μ², all `count` of a segment together.
+    """The stream of least noise that costs at most μ²; `PrefixProducts` describes the other arguments.
 
     Raises:
-        ValueError: float64 cannot carry this privacy.
+        ValueError: float64 sums cannot carry this privacy.
     """
-    spacing = 0.0
-    while True:
-        found = PrefixProducts(statistic, n, rows, clip, 1.0, spacing, count)
-        scale = found.sensitivity * sqrt(count) / mu * (1 + 1e-12)
-        found = PrefixProducts(statistic, n, rows, clip, scale, spacing, count)
-        needed = _spacing_for(found)
-        if needed <= spacing:
-            return found
-        spacing = needed
+
+    def release(spacing: float) -> PrefixProducts:
+        unscaled = PrefixProducts(statistic, n, rows, clip, 1.0, spacing, count)
+        scale = unscaled.sensitivity * sqrt(count) / mu * (1 + 1e-12)
+        grid.check_range(clip, scale)
+        return replace(unscaled, scale=scale)
+
+    return grid.fitted(release, _largest_noise)
 
 
-def _spacing_for(stream: Stream) -> float:
-    """The grid of a stream, every sum of which is at most nC long.
-
-    Raises:
-        ValueError: there is none.
-    """
-    if not (1e-100 <= stream.clip <= 1e100 and 1e-150 < stream.scale < 1e150):
-        raise ValueError("clip and privacy are too far apart for float64")
-    needed = grid.spacing_for(stream.scale, stream.n * stream.clip, _REACH * stream.deviation)
-    if log2(needed / stream.scale) > 0:
-        raise ValueError("epsilon is too large for exact sums over this many records")
-    return needed
+def _largest_noise(stream: Stream) -> float:
+    """Bound on every coordinate of the noise, except with negligible probability."""
+    return 16.0 * stream.deviation

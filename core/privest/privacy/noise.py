@@ -1,4 +1,4 @@
-"""Noise from a cryptographic generator keyed by the operating system; imported by workers alone."""
+"""Noise from a cryptographic generator that the operating system keys. Only worker processes import it."""
 
 import secrets
 from typing import Any, Protocol
@@ -11,32 +11,34 @@ from privest.arrays import Array, lengths
 from privest.privacy.mechanisms import Noise, Scheme
 
 _BLOCK_BYTES = 2**20
-"""Bytes of variates drawn in one call. Larger blocks leave the cache, and cost twice as much a variate."""
+"""Bytes of variates drawn in one call. Larger blocks leave the cache, and cost twice as much per variate."""
+
 _INDEX_BLOCK = 4096
+"""Number of indices, or of batch sizes, drawn in one call."""
 
 
 class NoiseSource(Protocol):
-    """A source of noise for a gate; only tests bring their own."""
+    """A source of noise for a gate. Only tests provide another than `SystemNoise`."""
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
-        """One noise vector of length `size` (see `NoisySum`)."""
+        """One (size,) noise vector with the density that `NoisySum` states."""
         ...
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
-        """The records of a random batch, by index and without repetition."""
+        """Indices of the records in a random batch, without repetition."""
         ...
 
     def indices(self, n: int, size: int) -> NDArray[np.int64]:
-        """Independent uniform numbers below n."""
+        """`size` independent uniform integers in [0, n)."""
         ...
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """The numbers below n, in random order."""
+        """The integers in [0, n) in uniformly random order."""
         ...
 
 
 def _generator() -> np.random.Generator:
-    """AES in counter mode where the processor has it, else ChaCha20; keyed, never seeded."""
+    """AES in counter mode if the processor has AES instructions, else ChaCha20. It is keyed, never seeded."""
     bits: Any = AESCounter(key=secrets.randbits(128))
     if not bits.use_aesni:
         bits = ChaCha(key=secrets.randbits(256))
@@ -44,10 +46,10 @@ def _generator() -> np.random.Generator:
 
 
 class SystemNoise:
-    """Noise nobody can foresee or repeat, drawn ahead in blocks rather than at each step.
+    """Noise that nobody can predict or repeat, drawn ahead in blocks.
 
     Args:
-        expected: normal variates that the run will use, to draw them in one call.
+        expected: number of normal variates that the run will use; blocks are no larger than that.
     """
 
     def __init__(self, expected: int) -> None:
@@ -69,14 +71,14 @@ class SystemNoise:
         return self._block[self._used - size : self._used]
 
     def draw(self, noise: Noise, scale: float, size: int) -> Array:
-        """One noise vector of length `size` (see `NoisySum`).
+        """One (size,) noise vector with the density that `NoisySum` states.
 
-        Both laws come from numpy's ziggurat samplers, whose tails are logarithms of one of 2^53 numbers.
-        Laplace noise of one number is at most r + 53·ln 2 = 44.434 scales long, where r = 7.697 is where the
-        tail begins. The exact law is longer with probability 5.0e-20. From r + 21·ln 2 = 22.253 scales on,
-        the values that can be drawn are further apart than the points of the finest grid, so that some of
-        these cannot be drawn at all. The exact law is there with probability 2.2e-10. What that leaves of a
-        promise with δ = 0 is said in docs/privacy.md, "What is left open".
+        Both laws come from numpy's ziggurat samplers, which take the logarithm of one of 2^53 numbers in
+        the tails. So one Laplace variate never exceeds r + 53·ln 2 = 44.434 scales, where the tail begins
+        at r = 7.697. An exact variate would with probability 5.0e-20. Beyond r + 21·ln 2 = 22.253 scales,
+        the possible values lie further apart than the points of the finest grid, so some points are never
+        drawn. An exact variate is that large with probability 2.2e-10. docs/privacy.md, "What is left
+        open", states the consequence for δ = 0.
         """
         normal = self._normal(size)
         if noise == "gaussian":
@@ -85,18 +87,18 @@ class SystemNoise:
         return scale * self._generator.standard_gamma(size) * normal / lengths(normal)
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
-        """The records of a random batch, by index and without repetition."""
+        """Indices of the records in a random batch, without repetition."""
         count = self._count(n, rate) if scheme == "poisson" else round(rate * n)
         if count * count > n:
             return self._generator.choice(n, count, replace=False, shuffle=False)
-        # Given their number, all sets of records are equally likely: draw until none comes twice.
+        # All sets of `count` records are equally likely: draw again until no index repeats.
         while True:
             drawn = self.indices(n, count)
             if count < 2 or len(set(drawn.tolist())) == count:
                 return drawn
 
     def indices(self, n: int, size: int) -> NDArray[np.int64]:
-        """Independent uniform numbers below n, drawn ahead in blocks."""
+        """`size` independent uniform integers in [0, n), drawn ahead in blocks."""
         if n != self._index_limit or self._index_used + size > len(self._index_block):
             self._index_block = self._generator.integers(0, n, max(size, _INDEX_BLOCK))
             self._index_limit, self._index_used = n, 0
@@ -104,11 +106,11 @@ class SystemNoise:
         return self._index_block[self._index_used - size : self._index_used]
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """The numbers below n, in random order."""
+        """The integers in [0, n) in uniformly random order."""
         return self._generator.permutation(n)
 
     def _count(self, n: int, rate: float) -> int:
-        """Size of a Poisson batch, drawn ahead in blocks."""
+        """The size of one Poisson batch, drawn ahead in blocks."""
         if (n, rate) != self._count_key or not self._counts:
             self._counts = self._generator.binomial(n, rate, _INDEX_BLOCK).tolist()
             self._count_key = (n, rate)

@@ -1,4 +1,4 @@
-"""What solvers ask for noisy answers: the part of a gate that they may use."""
+"""`Oracle`: the part of a gate that solvers may use to get noisy answers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,35 +7,35 @@ from privest.arrays import Array
 
 
 class StreamOracle(Protocol):
-    """The part of a gate that works on streams; see `matrix_mechanism`."""
+    """The part of a gate that serves streams, as `matrix_mechanism` defines them; `Gate` documents it."""
 
     @property
     def unused(self) -> int:
-        """Records that streams may still see."""
+        """Number of records that no leaf has seen yet."""
         ...
 
     def extend(self, stream: str, point: object, records: int, *, anew: bool = False) -> None:
-        """Adds a leaf to a stream."""
+        """Add a leaf to a stream."""
         ...
 
     def prefix(self, stream: str) -> Array:
-        """The noisy sum of a stream's segment, (size,)."""
+        """The noisy sum of the leaves in the stream's current segment, (size,)."""
         ...
 
     def product(self, stream: str, direction: Array) -> Array:
-        """The noisy product of a stream's running sum, a matrix, with a vector of length one at most."""
+        """The noisy product of the stream's running sum, a matrix, with a (rows,) vector, (rows,)."""
         ...
 
 
 class Oracle(Protocol):
-    """Answers a solver's questions with noisy sums; a gate, or several owners' gates as one.
+    """Answers a solver's queries with noisy sums: one owner's gate, or the pooled gates of several.
 
-    What is implemented here holds for one owner without streams.
+    The defaults here are those of one owner without streams.
     """
 
     @property
     def remaining(self) -> int:
-        """Answers left."""
+        """Number of answers that the plan still allows."""
         ...
 
     @property
@@ -45,12 +45,12 @@ class Oracle(Protocol):
 
     @property
     def weights(self) -> Sequence[float]:
-        """Weight of each owner's answers, of sum one."""
+        """Weight of each owner's answers; the weights add up to one."""
         return (1.0,)
 
     @property
     def share(self) -> float:
-        """Share of the records behind this gate whose plain mean has the sampling error of its answers."""
+        """Share in (0, 1] of the records whose unweighted mean has the sampling error of these answers."""
         return 1.0
 
     @property
@@ -58,22 +58,22 @@ class Oracle(Protocol):
         """The streams of a single gate.
 
         Raises:
-            ValueError: there are none.
+            ValueError: this oracle has no streams.
         """
         raise ValueError("streams work on one dataset only")
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
-        """Noisy mean of the clipped negative gradients at `point`, or of another statistic of the plan.
+        """The noisy mean of the records' clipped vectors.
 
         Args:
-            point: what that statistic takes; see its `clipped_sum`.
+            point: where the statistic is evaluated; see its `clipped_sum`.
             statistic: its name in the plan.
 
         Returns:
-            (size,) noisy mean.
+            (size,) noisy mean. For a gradient it is the negative one.
         """
         ...
 
     def pick(self, count: int) -> int:
-        """A uniform number below `count`."""
+        """A uniform random integer in [0, count) that no record influences."""
         ...

@@ -1,8 +1,8 @@
-"""What autodp's Rényi accounting makes of a run: a second opinion, beside the certificate that is charged.
+"""A second opinion on the privacy of a run, by autodp's Rényi accounting. It is shown, never charged.
 
-Rényi bounds are valid but loose: the ε told here may be well above the one that was asked for, above all for
-random batches. Far below it, it would mean that one of the two is wrong. autodp is imported by the call,
-which belongs in a worker process: it takes seconds and a hundred megabytes.
+Rényi bounds are valid but loose. So the ε computed here may be well above the requested one, especially with
+random batches. An ε far below it would show that one of the two accountants is wrong. Importing autodp takes
+seconds and a hundred megabytes, so the call imports it, and belongs in a worker process.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,19 @@ from privest.privacy.matrix_mechanism import Stream
 from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, amplified
 
 _HIGHEST_ORDER = 3000.0
-"""Highest order of Rényi divergences for Poisson batches: autodp takes a second for each thousand."""
+"""Highest order of Rényi divergence tried for Poisson batches. autodp takes a second per thousand orders."""
 
 _LARGEST = 500.0
-"""An ε that nobody needs a second opinion on."""
+"""Largest ε that the search for a bound on Poisson batches tries."""
 
 
 @dataclass(frozen=True)
 class Opinion:
-    """What another accountant says of a whole run, under replacement of one record; it is never charged.
+    """Another accountant's bound on the privacy of a whole run, under replacement of one record.
 
     Attributes:
-        accountant: its name and version, and the kind of its bounds.
-        epsilon: its bound on ε for all releases together, at this `delta`; None where it has no finite one.
-        delta: as requested.
+        accountant: name and version of the accountant, and the kind of its bounds.
+        epsilon: bound on ε for all releases together at this `delta`; None if there is no finite one.
     """
 
     accountant: str
@@ -40,14 +39,15 @@ class Opinion:
 
 
 def second_opinion(releases: Sequence[Release], delta: float) -> Opinion:
-    """The ε that autodp gives for all releases together: the lesser of two bounds.
+    """The smaller of two bounds on ε that autodp gives for all releases together.
 
-    One is on a replaced record. The other, for Poisson batches alone, takes it for a record removed and
-    one added, (ε, δ) each, which makes (2ε, (1 + e^ε)·δ); it is much the better where batches are small.
+    The first bound is on one replaced record. The second is for Poisson batches only: it treats a replacement
+    as a removal and an addition. If each is (ε, δ)-private, both are (2ε, (1 + e^ε)·δ)-private. This
+    bound is much better for small batches.
 
     Args:
-        releases: of the whole run.
-        delta: δ; at 0 the pure ε of the releases is added up, and Gaussian noise has none.
+        releases: all releases of the run.
+        delta: δ. If it is 0, the pure ε of the releases is added up; it is infinite for Gaussian noise.
     """
     with np.errstate(all="ignore"):  # its searches begin where bounds are infinite
         if delta == 0:
@@ -65,12 +65,12 @@ def _scheme(release: Release) -> str | None:
 
 
 def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
-    """All releases as one mechanism of autodp, with a record replaced or one that is there or not."""
+    """All releases as one mechanism of autodp, for one record replaced, or for one added or removed."""
     composition: Any = import_module("autodp.transformer_zoo").Composition()
     sums = [r for r in releases if isinstance(r, NoisySum | SubsampledSum)]
     mechanisms, counts = [_mechanism(r, replaced=replaced) for r in sums], [r.count for r in sums]
     streams = [r for r in releases if not isinstance(r, NoisySum | SubsampledSum)]
-    if streams:  # which see different records: the costliest counts
+    if streams:  # streams see different records, so only the costliest counts
         costliest = max(streams, key=lambda r: r.cost.mu_squared)
         mechanisms.append(_stream(costliest, replaced=replaced))
         counts.append(1)
@@ -78,7 +78,7 @@ def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
 
 
 def _stream(release: Stream, *, replaced: bool) -> Any:
-    """What one record can be seen of in a whole stream: one normal vector of the mechanism's right factor."""
+    """A whole stream as one mechanism of autodp: for one record it is a single Gaussian release."""
     zoo: Any = import_module("autodp.mechanism_zoo")
     return zoo.ExactGaussianMechanism((1.0 if replaced else 2.0) / sqrt(release.cost.mu_squared))
 
@@ -86,23 +86,23 @@ def _stream(release: Stream, *, replaced: bool) -> Any:
 def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
     """One release as a mechanism of autodp.
 
-    Sampling never costs, so that the bound without it holds as well. A record that is there or not moves
-    the sums by half as much as a replaced one, or by the clip where records are closer to each other.
+    An added or removed record moves a sum by half as much as a replaced one, or by `clip` if that is more.
     """
-    # Theorem 9 of Wang, Balle and Kasiviswanathan (2019) is on subsets of a fixed size, and holds for Poisson
-    # batches too: given which others are in, the sum is a mixture of one without the record, the same for
-    # both neighbours, and one with it; its ternary divergence needs any two of the three within 2C, no more.
+    # Theorem 9 of Wang et al. (2019) is about subsets of a fixed size, and holds for Poisson batches too.
+    # Given which other records are in the batch, the sum is a mixture of the sum without the record, which
+    # both neighbours share, and the sum with it. The theorem's ternary divergence only needs any two of
+    # these three sums to be within 2C.
     zoo: Any = import_module("autodp.mechanism_zoo")
     transformers: Any = import_module("autodp.transformer_zoo")
     moved = release.sensitivity * (1.0 if isinstance(release, NoisySum) else 2.0)
     if not replaced:
         moved = max(moved / 2, release.clip)
     if release.noise == "laplace":
-        # By length, not by coordinates as autodp's own is: of its loss no more is known than its bound.
+        # autodp's Laplace noise is per coordinate. This noise is by length, so only its pure ε is stated.
         laplace: Any = import_module("autodp.autodp_core").Mechanism()
         laplace.name, laplace.params = "Laplace", {}
         epsilon = moved / release.scale
-        if not isinstance(release, NoisySum):  # only of a fixed size, of which a record is replaced
+        if not isinstance(release, NoisySum):  # batches with Laplace noise have a fixed size
             epsilon = amplified(epsilon, release.rate)
         laplace.propagate_updates(epsilon, "pureDP")
         return laplace
@@ -117,9 +117,9 @@ def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
 
 
 def _removed_and_added(releases: Sequence[Release], delta: float) -> float:
-    """Twice the ε of a run whose record is there or not, at a δ that keeps (1 + e^ε)·δ within the given."""
+    """2ε for an ε such that the run is (ε, δ/(1 + e^ε))-private for one added or removed record."""
     if any(_scheme(r) == "fixed" for r in releases):
-        return inf  # such batches are never one record short
+        return inf  # adding or removing a record would change the size of a batch
     run = _run(releases, replaced=False)
     if sqrt(-2 * log(delta) / float(run.get_RDP(2))) > _HIGHEST_ORDER:
         return inf

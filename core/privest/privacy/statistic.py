@@ -1,19 +1,19 @@
-"""What a gate may sum: the interface that all losses and moments share."""
+"""`Statistic`: the interface of everything a gate may sum, such as gradients and moments."""
 
 from typing import Never, Protocol, TypeVar
 
 from privest.arrays import Array
 
 Query_contra = TypeVar("Query_contra", contravariant=True)
-"""What a solver asks a statistic about: a point, a basis, a classifier."""
+"""The type of point at which a solver evaluates a statistic: an array, a basis or a classifier."""
 
 
 class Statistic(Protocol[Query_contra]):
-    """A sum over records of vectors whose length it limits."""
+    """A sum over records. Each record adds one vector of limited length."""
 
     @property
     def description(self) -> str:
-        """What is released, in words for analysts, such as "the mean gradient"."""
+        """The released quantity in words for analysts, such as "the mean gradient"."""
         ...
 
     @property
@@ -22,19 +22,20 @@ class Statistic(Protocol[Query_contra]):
         ...
 
     def diameter(self, clip: float) -> float:
-        """Bound on the distance between the vectors of any two rows; at most 2·clip."""
+        """Bound on the distance between the vectors of any two records; at most 2·clip."""
         ...
 
     def clipped_sum(self, point: Query_contra, rows: Array, clip: float, /) -> Array:
-        """Sum over rows of vectors of length at most `clip`, each a function of its row and `point` alone.
+        """The sum of one vector per row, each of length at most `clip`.
 
-        It is total: for rows of any floats, infinite or none among them, it answers finite numbers within
-        these bounds, and raises nothing. A fault that one record could cause would tell of that record.
-        `privest.privacy.clipping` has what this takes: decorate with `any_floats`, sum with `clipped_sum`.
+        A row's vector depends on that row and on `point` alone. The method must accept rows of any floats,
+        infinities and NaN included, return finite numbers, and never raise: an error that one record could
+        cause would reveal that record. To achieve this, decorate it with `clipping.any_floats` and sum
+        with `clipping.clipped_sum`.
 
         Args:
-            point: what the solver asks about; public, or made of released answers. A statistic that asks
-                about nothing calls it `_`.
+            point: where the solver evaluates the statistic; public, or computed from released answers.
+                Statistics that need no point call it `_`.
             rows: (n, ...) records.
             clip: bound on the Euclidean length of one record's vector.
 
@@ -45,12 +46,12 @@ class Statistic(Protocol[Query_contra]):
 
 
 class Opposable:
-    """Base of statistics of which two rows may have opposite vectors, as two gradients are."""
+    """Base of statistics for which the vectors of two records may be opposite, as gradients may."""
 
     def diameter(self, clip: float) -> float:
-        """Bound on the distance between the vectors of any two rows: 2·clip."""
+        """Bound on the distance between the vectors of any two records: 2·clip."""
         return 2.0 * clip
 
 
 AnyStatistic = Statistic[Never]
-"""A statistic whose kind of query is not known here, as in a plan that holds several."""
+"""A statistic whose query type is unknown, as in a plan with several statistics."""

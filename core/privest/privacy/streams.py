@@ -1,4 +1,4 @@
-"""What a gate keeps of a stream: its sum since it last began, and the noise that all its prefixes share."""
+"""The state that a gate keeps of a stream: the sum of its current segment, and the noise drawn for it."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,34 +10,34 @@ from privest.privacy.noise import NoiseSource
 
 
 class Prefixes:
-    """The prefixes of `PrefixSums`, each with its row of noise."""
+    """The state of a `PrefixSums` stream, which releases noisy prefixes."""
 
     def __init__(self, release: PrefixSums, noise: NoiseSource) -> None:
         self.release, self._noise = release, noise
         self.begin()
 
     def begin(self) -> None:
-        """A new segment: the sum is zero again, and so is the noise."""
+        """Begin a new segment: reset the sum to zero and discard the noise."""
         self._total = np.zeros(self.release.size, dtype=np.int64)
         self._drawn: list[Array] = []
 
     @property
     def full(self) -> bool:
-        """Whether the segment has all its leaves."""
+        """Whether the segment already has all its leaves."""
         return len(self._drawn) == self.release.leaves
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to be read."""
+        """Whether the segment has no leaf yet, so that nothing can be read."""
         return not self._drawn
 
     def add(self, leaf: NDArray[np.int64]) -> None:
-        """One leaf more, in steps of the grid, with one vector of noise more."""
+        """Add a (size,) leaf, in multiples of the grid's spacing, and draw one vector of noise for it."""
         self._drawn.append(self._noise.draw("gaussian", self.release.scale, self.release.size))
         self._total = self._total + leaf
 
     def read(self) -> Array:
-        """The noisy sum of all leaves of the segment; asked for again, the same. (size,)"""
+        """The noisy sum of all leaves of the segment, (size,). It is the same until a leaf is added."""
         grid = Grid(self.release.spacing)
         row = left_row(self.release.factorisation, len(self._drawn))
         noise = np.sum([weight * z for weight, z in zip(row, self._drawn, strict=True) if weight], axis=0)
@@ -45,7 +45,7 @@ class Prefixes:
 
 
 class Products:
-    """Products of the running sum of `PrefixProducts`, each with noise of its own."""
+    """The state of a `PrefixProducts` stream, which releases products of its sum, each with fresh noise."""
 
     def __init__(self, release: PrefixProducts, noise: NoiseSource) -> None:
         self.release, self._noise = release, noise
@@ -53,26 +53,26 @@ class Products:
         self.begin()
 
     def begin(self) -> None:
-        """A new segment: the sum is zero again."""
+        """Begin a new segment: reset the sum to zero and allow all products again."""
         self._total = np.zeros(self.release.size, dtype=np.int64)
         self._left = self.release.count
 
     @property
     def full(self) -> bool:
-        """Never: what is charged is products."""
+        """False: products are limited, leaves are not."""
         return False
 
     @property
     def empty(self) -> bool:
-        """Whether the segment has had all its products."""
+        """Whether all products of the segment are used up."""
         return self._left == 0
 
     def add(self, leaf: NDArray[np.int64]) -> None:
-        """One leaf more, in steps of the grid."""
+        """Add a (size,) leaf, in multiples of the grid's spacing."""
         self._total = self._total + leaf
 
     def read(self, direction: Array) -> Array:
-        """A noisy product; a direction longer than one is shortened to it. (rows,)"""
+        """The noisy product with a (rows,) vector, (rows,). A vector longer than one is shortened to one."""
         self._left -= 1
         grid = Grid(self.release.spacing)
         unit = direction / max(1.0, float(np.linalg.norm(direction)))

@@ -1,6 +1,6 @@
-"""Certificates of noisy sums over random batches: a whole run of them as one privacy loss distribution.
+"""Certificates of runs of noisy sums over random batches, each computed as one privacy loss distribution.
 
-Imported where plans are made for stochastic solvers, and by no other part of the web process.
+This module imports slowly, so planners of stochastic solvers import it when they call it.
 """
 
 from collections import Counter
@@ -21,42 +21,53 @@ from privest.privacy.cost import Cost
 from privest.privacy.mechanisms import Scheme, SubsampledRun, SubsampledSum
 
 _FLOAT: Any = np.longdouble
-"""Type of composed masses: its rounding, times the number of steps, limits how small a δ can be certified."""
+"""Type of composed masses. Its rounding error, times the number of steps, limits the least δ to certify."""
 
 _FFT_ERROR = 16
-"""Error allowed for each step of a composed δ, in units of `_FLOAT`'s rounding: 100 times what is seen."""
+"""Error allowed per step of a composed δ, in units of `_FLOAT`'s rounding: 100 times the observed error."""
 
 _COVER = 2.0**-40
+"""Relative error allowed for a mass, far above that of `ndtr`."""
+
 _ROUNDING = 2.0**-45
-"""Relative errors of a mass and of a normal tail: far above those of `ndtr`."""
+"""Relative error allowed for a normal tail, far above that of `ndtr`."""
 
 _CELLS = 6.0
-"""Cells in a standard deviation μ/√steps of one step's loss; the grid adds at most cell²/4 to its square."""
+"""Least number of grid cells per standard deviation μ/√steps of one step's loss. The grid adds at most
+cell²/4 to the variance."""
 
 _CELLS_PER_MU = 200.0
+"""Least number of grid cells per μ."""
+
 _POINTS = 4000
+"""Number of grid points at which δ is compared with that of a Gaussian mechanism."""
+
 _TOLERANCE = 0.01
-"""The grid is refined until μ moves by less than this; every grid gives a valid certificate."""
+"""Relative change of μ at which refining the grid stops. Every grid gives a valid certificate."""
 
 _MOST_CELLS = 2**19
+"""Most grid cells of one step's loss."""
+
 _WIDEST = 600.0
-"""Loss of one step; beyond, its exponential leaves float64."""
+"""Largest loss of one step. The exponential of a larger one could leave float64."""
 
 _TAIL = 2**20
-"""One part in this many of the slack pays for losses off the grid, twice over."""
+"""The slack divided by this pays for losses off the grid: once for single steps, once for their sum."""
 
 
 @dataclass(frozen=True)
 class _Losses:
-    """A distribution of privacy losses on multiples of `cell`, worst for both orders of a pair.
+    """A distribution of privacy losses on multiples of `cell` that dominates both orders of neighbours.
 
-    Such a distribution has e^−ε times the mass of ε at −ε, and the rest of it at 0.
+    It is symmetric: the mass at −ε is e^−ε times the mass at ε. The remaining mass is at 0.
     """
 
     cell: float
     above: Array
     """Masses at cell, 2·cell, ..."""
+
     infinite: float
+    """Mass of infinite loss."""
 
     @property
     def losses(self) -> Array:
@@ -70,25 +81,25 @@ class _Losses:
 
     @property
     def at_zero(self) -> float:
-        """Mass at no loss."""
+        """Mass at loss 0."""
         return max(0.0, 1 - self.infinite - float(self.above.sum() + self.below.sum()))
 
 
 def _step(run: SubsampledRun, cell: float, rare: float) -> _Losses:
-    """One step, pessimistic; losses of probability `rare` count as infinite.
+    """The pessimistic loss distribution of one step. Losses of probability `rare` count as infinite.
 
-    *Poisson.* Whatever the vectors v, v′ that a record and its replacement contribute, and for α >= 1,
-    H_α = E[(q − a·X − αq·Y)₊] with a = (1 − q)(α − 1) and X, Y lognormal of mean one with parameters |v|
-    and |v − v′|. The function is convex, so it is largest where X and Y are widest and comonotone: at
-    v = −v′, |v| = C. That pair, (1 − q)N(0) + qN(±C), is its own mirror image, which covers α < 1.
+    *Poisson batches.* Let v and v′ be the vectors of a record and of its replacement, and α >= 1. Then the
+    hockey-stick divergence is H_α = E[(q − a·X − αq·Y)₊] with a = (1 − q)(α − 1) and lognormal X, Y of mean
+    one with parameters |v| and |v − v′|. It is convex, so it is largest if X and Y are widest and comonotone:
+    at v = −v′, |v| = C. The pair (1 − q)N(0) + qN(±C) is its own mirror image, which covers α < 1.
 
-    *Fixed size.* q·δ_G(log(1 + (e^ε − 1)/q)) for ε >= 0 and either order, G of sensitivity 2C (Balle, Barthe
-    and Gaboardi 2018, Theorem 9), mirrored below zero. Above it is the curve of (1 − q)N(0) + qN(2C)
-    against N(0).
+    *Batches of fixed size.* The curve is q·δ_G(log(1 + (e^ε − 1)/q)) for ε >= 0 and both orders, where G has
+    sensitivity 2C (Balle et al. 2018, Theorem 9). It is that of (1 − q)N(0) + qN(2C) against N(0). It is
+    mirrored for ε < 0.
 
-    Either way P = (1 − q)N(0) + qN(s) is held against Q = (1 − q)N(0) + qN(−t), and the loss grows with
-    the outcome. A cell of losses [a, b] keeps its P and Q by giving P − e^a·Q over 1 − e^(a−b) to b and the
-    rest of its P to a ("connect the dots", Doroshenko et al. 2022).
+    Both compare P = (1 − q)N(0) + qN(s) with Q = (1 − q)N(0) + qN(−t), and the loss increases with the
+    outcome. The mass P of losses in a cell [a, b] is divided so that Q stays the same: the part
+    (P − e^a·Q)/(1 − e^(a−b)) goes to b, the rest to a ("connect the dots", Doroshenko et al. 2022).
     """
     q = run.rate
     s, t = (1 / run.noise, 1 / run.noise) if run.scheme == "poisson" else (2 / run.noise, 0.0)
@@ -115,11 +126,11 @@ def _step(run: SubsampledRun, cell: float, rare: float) -> _Losses:
 
 
 _Parts = Sequence[tuple[_Losses, int]]
-"""Distributions on one grid, each with the number of its steps."""
+"""Loss distributions on one grid, each with its number of steps."""
 
 
 def _composed(parts: _Parts, tail: float) -> NDArray[Any]:
-    """δ at 0, cell, 2·cell, ... of all steps, up to where less than `tail` is left; never too small."""
+    """An upper bound on the δ of all steps at ε = 0, cell, 2·cell, ..., until a mass below `tail` is left."""
     reach = _reach(parts, tail)
     size = int(fft.next_fast_len(2 * max(reach, *(len(step.above) for step, _ in parts)) + 1, real=True))
     if size > 2 * _MOST_CELLS or parts[0][0].cell * reach > float(np.log(np.finfo(_FLOAT).max)) - 1:
@@ -143,7 +154,7 @@ def _fft_error(steps: int) -> float:
 
 
 def _transformed(step: _Losses, size: int) -> NDArray[Any]:
-    """The Fourier transform of one step, on a circle of so many cells."""
+    """The Fourier transform of one step's masses, on a circle of `size` cells."""
     around: NDArray[Any] = np.zeros(size, dtype=_FLOAT)
     around[0] = step.at_zero
     around[1 : len(step.above) + 1] = step.above
@@ -152,7 +163,7 @@ def _transformed(step: _Losses, size: int) -> NDArray[Any]:
 
 
 def _reach(parts: _Parts, tail: float) -> int:
-    """Cells that the sum of the steps' losses exceeds with probability below `tail`, by Chernoff's bound."""
+    """The number of cells that the total loss exceeds with probability below `tail`, by Chernoff's bound."""
 
     def moment(step: _Losses, order: float) -> float:
         grown, shrunk = np.exp(order * step.losses), np.exp(-order * step.losses)
@@ -169,7 +180,7 @@ def _reach(parts: _Parts, tail: float) -> int:
 
 
 def _mu(runs: Sequence[SubsampledRun], slack: float, cell: float) -> float:
-    """The least μ that a grid of this cell certifies."""
+    """The least μ that a grid of cells of this width certifies."""
     steps = _steps(runs)
     if slack <= 4 * _fft_error(steps):
         raise ValueError("delta is too small for a certificate of so many sampled steps")
@@ -197,15 +208,12 @@ def _mu(runs: Sequence[SubsampledRun], slack: float, cell: float) -> float:
 def certify(run: SubsampledRun | tuple[SubsampledRun, ...], slack: float) -> Cost:
     """The cost of a whole run: the least μ with δ(ε) <= slack + (1 − slack)·δ_Gμ(ε) for every ε.
 
-    The distribution is symmetric, so ε >= 0 suffices. Between grid points δ at the left is held against
-    the bound at the right; past the last one δ is below the slack.
+    The loss distribution is symmetric, so ε >= 0 suffices. Between two grid points, δ at the left one is
+    compared with the bound at the right one. Beyond the last point δ is below the slack.
 
     Args:
-        run: what is released, with one noise or with several; their order does not matter.
+        run: the run, or its parts with different noise, in any order.
         slack: probability that the certificate may leave out.
-
-    Raises:
-        ValueError: the slack is too small, or the run too costly, to be certified.
     """
     runs = (run,) if isinstance(run, SubsampledRun) else run
     steps = _steps(runs)
@@ -221,23 +229,19 @@ def certify(run: SubsampledRun | tuple[SubsampledRun, ...], slack: float) -> Cos
 
 
 def _together(runs: Iterable[SubsampledRun]) -> SubsampledRun | tuple[SubsampledRun, ...]:
-    """Runs in one order, so that their certificate is found again."""
+    """The runs in a canonical order, so that `certify` finds them in its cache."""
     first, *rest = sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise))
     return (first, *rest) if rest else first
 
 
 def _cell_for(mu: float, steps: int) -> float:
-    """Fine enough for a run of this cost."""
+    """A width of grid cells that is fine enough for a run of this cost."""
     return min(mu / (_CELLS * sqrt(steps)), mu / _CELLS_PER_MU)
 
 
 @lru_cache(maxsize=256)
 def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) -> SubsampledRun:
-    """The run of nearly the least noise that is certified to cost at most μ² with this slack.
-
-    Raises:
-        ValueError: none can be certified.
-    """
+    """The run of nearly the least noise that is certified to cost at most μ² with this slack."""
     (run,) = noises_for(scheme, rate, ((steps, 1.0),), mu, slack)
     return run
 
@@ -246,12 +250,9 @@ def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) 
 def noises_for(
     scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], mu: float, slack: float
 ) -> tuple[SubsampledRun, ...]:
-    """The run in parts of nearly the least noise that is certified to cost at most μ² with this slack.
+    """The parts of the run of nearly the least noise that is certified to cost at most μ² with this slack.
 
-    Each part is given by its number of steps and by its noise relative to that of the others.
-
-    Raises:
-        ValueError: none can be certified.
+    Each element of `parts` is a number of steps, and their noise relative to that of the other parts.
     """
     steps = sum(count for count, _ in parts)
     cell = _cell_for(mu, steps)
@@ -267,7 +268,7 @@ def noises_for(
         except ValueError:
             return False
 
-    # With this much noise, sampling need not help; with the other, the smallest losses alone cost μ.
+    # The noise at `high` suffices without sampling. At `low` even the smallest losses cost more than μ.
     high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / mu) + 0.1
     low = high + log(rate) - 1
     _mu(runs(high), slack, cell)
@@ -280,16 +281,16 @@ def noises_for(
 
 
 def _short(noise: float) -> float:
-    """Rounded down to 30 bits: noise that differs by rounding alone has the same certificate."""
+    """The noise rounded down to 30 bits, so that noise that differs by rounding has the same certificate."""
     mantissa, exponent = frexp(noise)
     return ldexp(floor(mantissa * 2**30), exponent - 30)
 
 
 def cost_of(releases: Iterable[SubsampledSum], slack: float) -> Cost:
-    """The cost of all batches of a run, scattered over it as they may be: one certificate.
+    """The cost of all batches of a run by one certificate, whatever other releases come between them.
 
     Raises:
-        ValueError: there are none, or they cannot be certified.
+        ValueError: there are no batches, they have Laplace noise, or they cannot be certified.
     """
     steps: Counter[tuple[Scheme, float, float]] = Counter()
     for block in releases:
