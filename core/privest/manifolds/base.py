@@ -56,8 +56,8 @@ class Manifold(ABC):
     def curvature(self) -> tuple[float, float]:
         """Lower and upper bound on the sectional curvature.
 
-        Forecasts of a mean rest on it and on `mean_curvature`, and know nothing of a cut locus. On a flat space
-        that closes up, like a torus, they hold for a public ball that is far from it.
+        Forecasts of a mean rest on it and on `mean_curvature`, and know nothing of a cut locus. On a flat
+        space that closes up, like a torus, they hold for a public ball that is far from it.
         """
 
     @property
