@@ -56,7 +56,6 @@ class Processes:
         self.slots, self._begun = workers, (memory, prepare, dict(environment))
         self._context = get_context("forkserver")
         self._context.set_forkserver_preload(_PRELOADED)
-        _ensure_forkserver()  # before uploads go elsewhere: a socket's path must be short
         self._lock = threading.Lock()
         self._pool: ProcessPool | None = None
         self._calls = set[ProcessFuture[Any]]()
@@ -70,7 +69,11 @@ class Processes:
         return True
 
     def start(self) -> None:
-        """Do nothing: each process starts with the first call that needs it."""
+        """Start the process from which workers are forked; each worker starts with the call that needs it.
+
+        That is before uploads go elsewhere: the path of its socket must be short.
+        """
+        _ensure_forkserver()
 
     def call(self, seconds: float, function: Callable[..., T], *args: Any) -> ProcessFuture[T]:
         """Begin a call; after so many seconds its process is killed.
@@ -83,6 +86,7 @@ class Processes:
             if self._stopped:
                 raise RuntimeError("stopped")
             if self._pool is None:
+                _ensure_forkserver()
                 self._pool = ProcessPool(
                     self.slots, initializer=begin, initargs=self._begun, context=self._context
                 )

@@ -67,6 +67,8 @@ class Workers:
             "plan": Processes(1, self._memory),
             "verify": Processes(1, self._memory),
         }
+        for pool in self._pools.values():
+            pool.start()
 
     def stop(self) -> None:
         """Wait for all calls to end, and end the processes."""

@@ -128,7 +128,7 @@ def test_an_address_may_fail_sixty_times_a_minute(site: Server, visit: Callable[
     visitor.context.set_extra_http_headers(far)
     visitor.expects(429)
     assert visitor.sign_in("no").status == 429
-    assert "wait for" in visitor.page.locator("main").inner_text()
+    assert "Try again in" in visitor.page.locator("main").inner_text()
     visitor.check_accessibility()
     assert Desk(site, owner.key).get("").status_code == 200, "nobody else is kept out by that"
     good = httpx.post(f"{site.url}/dashboard/sign-in", data={"key": owner.key}, headers=far)

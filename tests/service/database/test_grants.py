@@ -304,4 +304,4 @@ def test_a_role_that_may_make_nothing_is_told_so(roles: Roles, tmp_path: Path) -
     nobody = make_url(roles.running).set(username="nobody_at_all").render_as_string(hide_password=False)
     done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=nobody)
     assert done.returncode == 2
-    assert "no such role" in done.stderr
+    assert "does not exist" in done.stderr

@@ -186,7 +186,7 @@ _VECTORS = {"kind": "vectors", "dim": 5}
             _POINTS,
             1e-300,
             {"solver": "rsvrg", "steps": 1, "clip": 1e-90, "clip_change": 1e-100},
-            "float64",
+            "too far apart",
         ),
     ],
 )

@@ -47,7 +47,9 @@ def says_nothing(job: dict, server: Server) -> None:
     assert job["state"] == "failed"
     assert job["estimate"] is None
     assert job["uncertainty"] is None
-    known = {"id", "kind", "state", "estimate", "uncertainty", "privacy", "charges", "reused", "dummy"}
+    assert job["warnings"] == []
+    known = {"id", "kind", "state", "estimate", "uncertainty", "warnings", "privacy", "charges", "reused"}
+    known.add("dummy")
     assert set(job) == known | (set(job) & {"receipt"})
     assert job["charges"][0]["mu_squared"] > 0
     log = server.log.read_text()

@@ -27,6 +27,7 @@ from testing.server import (
     problem,
     slow_rows,
     told_apart,
+    until,
 )
 from testing.world import World
 
@@ -92,6 +93,7 @@ def test_what_is_told_and_what_is_not(start_server: Callable[..., Server]) -> No
     assert answer.json()["state"] == "committed"
     running, asked_at = owner.estimate(slow, **ENDLESS, wait=0).json()["id"], time.monotonic()
     waiting = [owner.estimate(rows, wait=0, epsilon=0.1 + i / 100).json()["id"] for i in range(2)]
+    until(lambda: owner.get(f"/v1/jobs/{running}").json()["state"] != "reserved")
     tell = Scrapes(server)
     assert tell("privest_jobs_waiting") == 2
     assert 0 <= tell("privest_oldest_waiting_job_seconds") <= time.monotonic() - asked_at
