@@ -122,11 +122,11 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
     estimate: dict[str, Any] = json.loads(result)
     found: dict[str, Any] | None = estimate.pop("uncertainty", None)
     if plan is None or isinstance(plan, Part):
-        return Answered(estimate, found, tuple((found or {}).pop("warnings", ())))
+        return Answered(estimate, found, tuple((found or {}).get("warnings", ())))
     foretold = asdict(plan.expected_error)
     if found is None:
         return Answered(estimate, foretold, plan.warnings)
-    warnings = (*plan.warnings, *found.pop("warnings"))
+    warnings = (*plan.warnings, *found["warnings"])
     radius, expected = found["radius_95"], foretold.get("radius_95")
     if expected and radius > _SURPRISE * expected:
         surprise = (

@@ -125,7 +125,7 @@ class FrechetMeanPlan(BasePlan):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum for this plan."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.shape.space)
 
 
@@ -213,7 +213,7 @@ def _warnings(
     clip_change: float | None,
     expected: MeanError,
 ) -> Iterator[str]:
-    """What the analyst should know before the run."""
+    """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
     if shape.radius is None:
         yield (

@@ -41,7 +41,7 @@ class SquaredDistance(Opposable):
 
 @dataclass(frozen=True)
 class SquaredDistanceChange(Opposable):
-    """How the negative gradient of ½ dist(·, x)² changes between an anchor and a point near it.
+    """The change of the negative gradient of ½ dist(·, x)² from an anchor to a point near it.
 
     In coordinates, which carry one tangent space into the other. It is clipped as a whole, so that a
     record has one bound C₁ and not two (Utpala et al. 2023, Section 5, clips the two gradients apart: 4C₁).

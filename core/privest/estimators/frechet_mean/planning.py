@@ -32,7 +32,7 @@ _MOST_PASSES = 30
 
 @dataclass(frozen=True)
 class ProblemBounds:
-    """What is public of a minimisation of ½ dist².
+    """The public facts of a minimisation of ½ dist².
 
     Attributes:
         n: number of records.
@@ -105,7 +105,7 @@ class Epochs:
 
     @property
     def full_gradients(self) -> int:
-        """How many full gradients are released."""
+        """Number of full gradients that are released."""
         return self.steps if self.full_noise == "step" else self.epochs * self.restarts
 
 

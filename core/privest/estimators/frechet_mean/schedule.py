@@ -1,4 +1,4 @@
-"""How many gradient steps, how long, and how the budget is divided over them: from public facts alone."""
+"""The number of gradient steps, their length, and their shares of the budget, from public facts alone."""
 
 from dataclasses import dataclass
 from functools import lru_cache

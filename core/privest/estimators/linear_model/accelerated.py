@@ -164,7 +164,7 @@ class Descent:
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return {"gradient": self.loss}
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:

@@ -88,7 +88,7 @@ class ScorePlan(BasePlan):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum for this plan."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return {self.releases[0].statistic: _counted(self.spec, self.shape, self.target)}
 
 
@@ -137,7 +137,7 @@ def _counted(
 
 
 def _expected_error(release: NoisySum) -> ScoreError:
-    """What public facts tell."""
+    """The error that public facts foretell."""
     if release.statistic == "histogram":
         deviation = area_under_curve(usual_counts(release.size // 2, release.n), release).standard_error
         return ScoreError(deviation, _NORMAL_95 * deviation)
@@ -148,7 +148,7 @@ def _expected_error(release: NoisySum) -> ScoreError:
 
 
 def _warnings(spec: ScoreSpec, shape: LabelledMetadata) -> Iterator[str]:
-    """What the analyst should know before the run."""
+    """Warnings for the analyst, from public facts."""
     if spec.metric == "auc" and shape.scale is None:
         yield (
             "the schema names no mean and scale of the features: scores are taken for log-odds, and those of "
@@ -184,7 +184,7 @@ def _answer(planned: ScorePlan, score: Score, beside: Score | None = None) -> Cl
 
 
 def classifier(spec: ScoreSpec, shape: LabelledMetadata) -> LinearScores:
-    """What an analyst submitted, as arrays.
+    """The submitted classifier, as arrays.
 
     Raises:
         ValueError: it does not fit the classes and features, or is not finite.

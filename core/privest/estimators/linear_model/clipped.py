@@ -51,7 +51,7 @@ class ClippedSolver:
 
     @property
     def feature_map(self) -> FeatureMap:
-        """What is seen of a row."""
+        """The map from a row to the features that the solver sees."""
         return FeatureMap.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @property
@@ -61,7 +61,7 @@ class ClippedSolver:
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return {"gradient": self.loss}
 
     @property

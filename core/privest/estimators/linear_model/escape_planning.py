@@ -72,7 +72,7 @@ class EscapeSolver(Nonconvex):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return {"gradient": self.pulls, "hessian": self.curvatures}
 
     @property

@@ -83,7 +83,7 @@ class LogisticPlan(BasePlan):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum for this plan."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.configured_solver, self.shape)
 
     @property
@@ -194,7 +194,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
 
 
 def _statistics(solver: LinearSolver, shape: LabelledMetadata) -> dict[str, AnyStatistic]:
-    """What the gate may sum; `newton` has moments of its own."""
+    """The statistics that the gate may sum, by name; `newton` has moments of its own."""
     own: dict[str, AnyStatistic] = {"spread": FeatureSpread(shape.dim), "moments": _moments(solver, shape)}
     return own | solver.statistics
 
@@ -240,7 +240,7 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
 
 
 def _warnings(shape: LabelledMetadata) -> tuple[str, ...]:
-    """What the analyst should know before the run."""
+    """Warnings for the analyst, from public facts."""
     if shape.scale is not None:
         return ()
     return ("the schema names no mean and scale of the features: those in large units outweigh others",)

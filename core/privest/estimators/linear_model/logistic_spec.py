@@ -1,4 +1,4 @@
-"""What an analyst may choose of a logistic regression."""
+"""The options of a logistic regression."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

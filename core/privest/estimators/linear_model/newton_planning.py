@@ -80,7 +80,7 @@ class NewtonSolver:
 
     @property
     def feature_map(self) -> FeatureMap:
-        """What is seen of a row: shortened the less, the less noise there is."""
+        """The map from a row to the features that the solver sees; less noise shortens less."""
         shape = self.shape
         tight = min(max(TIGHT * (_LOUD / self.noise_level) ** 0.3, TIGHT), _WIDE)
         return FeatureMap.of(
@@ -91,7 +91,7 @@ class NewtonSolver:
 
     @property
     def moments(self) -> ClassMoments:
-        """What weights are matched to."""
+        """The statistic of the moments that weights are matched to."""
         heavy = self._columns == 1 and self.noise_level * 0.75 < _HEAVY
         return ClassMoments(self.feature_map.size, len(self.shape.classes), 1.0 if heavy else 0.5)
 
@@ -102,7 +102,7 @@ class NewtonSolver:
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return {"moments": self.moments, "gradient": self.loss}
 
     def releases(self) -> tuple[NoisySum, ...]:

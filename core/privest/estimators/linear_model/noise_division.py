@@ -1,4 +1,4 @@
-"""How a budget is divided over steps whose noise weighs differently in the end.
+"""The division of a budget over steps whose noise weighs differently in the end.
 
 Each step is given a strength y: Laplace noise has variance ∝ 1/y² with y its ε, Gaussian noise 1/y with y the
 square of sensitivity over σ. Over full gradients strengths add up to the budget, and the best division is
@@ -40,7 +40,7 @@ def best_shares(weight: Array, *, pure: bool) -> Array:
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """What noise of strength y costs over random batches with a share q of the records.
+    """The cost of noise of strength y over random batches with a share q of the records.
 
     `pure`: ε = log(1 + q(e^y − 1)) of fixed-size batches (Kuru et al. 2022, (11)), y the ε on a batch.
     Otherwise μ² = 4q²·sinh(y) of Poisson batches, y = (C/σ)²: the variance of the privacy loss of small q. By

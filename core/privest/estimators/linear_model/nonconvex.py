@@ -41,12 +41,12 @@ class Nonconvex:
 
     @property
     def feature_map(self) -> FeatureMap:
-        """What is seen of a row."""
+        """The map from a row to the features that the solver sees."""
         return FeatureMap.of(self.shape, self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @cached_property
     def objective(self) -> MarginLoss:
-        """What is minimised, in the mean over rows."""
+        """The loss that is minimised, in the mean over rows."""
         return MarginLoss(self.feature_map, PROFILES[self.loss], self.penalty)
 
     @property

@@ -210,7 +210,7 @@ class _Estimates:
         return gate.prefix(GRADIENT)
 
     def hessian(self, point: Array) -> Callable[[Array], Array] | None:
-        """What multiplies by a noisy Hessian there, or None where records run out."""
+        """A function that multiplies by a noisy Hessian there, or None where records run out."""
         schedule, gate = self._schedule, self._gate
         self._escapes += 1
         if schedule.escape == "products":

@@ -41,7 +41,7 @@ class SpiderSolver(Nonconvex):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may add up."""
+        """The statistics that the gate may add up, by the names that releases use."""
         return self.planned.statistics
 
     def releases(self) -> tuple[Stream, PrefixSums]:

@@ -35,7 +35,7 @@ _WITHIN = 1 - 1e-9
 
 @dataclass(frozen=True)
 class Problem:
-    """What is public of a loss and of how it is asked about.
+    """The public facts of a loss, and of the releases that ask about it.
 
     Attributes:
         loss: with G, M and ρ.
@@ -64,7 +64,7 @@ class Problem:
 
     @property
     def mu(self) -> float:
-        """What the run may cost is μ²."""
+        """The μ that all of the run may cost."""
         return mu_for(self.target.epsilon, self.target.delta)
 
 

@@ -101,7 +101,7 @@ class SubspaceQuery:
 
 
 def residuals(at: SubspaceQuery, rows: Array) -> tuple[Array, Array, Array]:
-    """What a subspace holds and leaves of rows on the sphere.
+    """Split rows on the sphere into what a subspace holds and what it leaves.
 
     Returns:
         (n, rank) coordinates Vᵀx, (n, dim) residuals Qx, and their lengths (n,).

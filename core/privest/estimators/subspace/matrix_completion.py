@@ -92,7 +92,7 @@ class MatrixCompletionPlan(SubspacePlan):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum for this plan."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return _statistics(self.shape.dim, self.rank)
 
 
@@ -166,7 +166,7 @@ def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
 
 
 def _warnings(picture: DataModel, error: float) -> Iterator[str]:
-    """What the analyst should know before the run."""
+    """Warnings for the analyst, from public facts."""
     if picture.known * picture.dim < picture.rank + 1:
         yield "rows with no more known entries than the rank, as declared, say little of the subspace"
     yield from subspace_warnings(error, picture.rank)

@@ -1,4 +1,4 @@
-"""What plans of all subspaces have in common: their fields, their limits, and the error to expect."""
+"""The fields, the limits and the expected error that plans of all subspaces share."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

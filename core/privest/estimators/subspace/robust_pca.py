@@ -111,7 +111,7 @@ class RobustPCAPlan(SubspacePlan):
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """What the gate may sum for this plan."""
+        """The statistics that the gate may sum, by the names that releases use."""
         return statistics_of(self.shape.dim, self.rank, self.solver)
 
 

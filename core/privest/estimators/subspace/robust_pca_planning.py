@@ -67,7 +67,7 @@ _NOISY_REFINEMENT = 0.25
 
 
 def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic]:
-    """What the gate may sum for robust PCA of these dimensions, by the names that plans store."""
+    """The statistics of robust PCA of these dimensions, by the names that plans store."""
     return {
         "location": SquaredDistance(Euclidean(dim), "the mean pull on the centre"),
         "moment": SecondMoment(dim),

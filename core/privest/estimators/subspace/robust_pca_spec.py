@@ -1,4 +1,4 @@
-"""What an analyst may choose of a robust PCA."""
+"""The options of a robust PCA."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

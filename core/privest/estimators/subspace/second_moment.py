@@ -12,7 +12,7 @@ from privest.estimators.subspace.spherical import on_sphere
 
 @dataclass(frozen=True)
 class Frame:
-    """What is looked at.
+    """The centre that is taken off rows, and the directions in which they are looked at.
 
     Attributes:
         basis: (dim, k) orthonormal columns; None for all of the space.

@@ -1,1 +1,1 @@
-"""What linear classifiers minimise, and what scores count."""
+"""The losses that linear classifiers minimise, and the counts behind their scores."""

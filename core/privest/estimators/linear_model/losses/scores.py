@@ -1,4 +1,4 @@
-"""How well a public linear classifier does on labelled rows: right answers, and scores by class."""
+"""Statistics of a public linear classifier on labelled rows: right answers, and scores by class."""
 
 from dataclasses import dataclass
 from math import sqrt

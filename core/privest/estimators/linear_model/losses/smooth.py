@@ -1,4 +1,4 @@
-"""What solvers that leave saddle points need of a loss, convex or not."""
+"""The derivatives and bounds of a loss, convex or not, that solvers need to leave saddle points."""
 
 from typing import Protocol
 
