@@ -50,8 +50,8 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
             from the public facts.
         mean: (d,) public mean of each feature, if known.
         scale: (d,) public scale of each feature, if known.
-        solver, penalty, steps, step_scale, batch_size, intercept, standardisation, sampling_errors, loss:
-            options that `LogisticSpec` describes.
+
+    `LogisticSpec` describes the other arguments, which are its options.
 
     Attributes:
         classes_: (classes,) labels, sorted.
