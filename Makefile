@@ -68,7 +68,7 @@ openapi: install ## write openapi.yaml anew, and what the client has of it
 	$(BIN)/python scripts/client-methods
 
 bench: install ## timings and accuracy, into docs/benchmarks.md
-	$(BIN)/python -m benchmarks
+	$(UV) run --isolated --locked --quiet --group tables python -m benchmarks
 
 prove: install ## the long proofs
 	$(PYTEST) -m prove

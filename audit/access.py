@@ -86,6 +86,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "withdraw_connection": _admin(204),
     "read_job": _READERS,
     "read_receipt": _READERS,
+    "read_model": (404, 404, 404, 200, 404, 401),
     "watch_job": _READERS,
     "read_budget": _account(200),
     "change_budget": _account(200),

@@ -13,7 +13,7 @@ import numpy as np
 from audit import served
 from audit.faulty import NAMES_EQUALS, NAMES_QUERIES, NAMES_SCOPES
 from audit.lines import Finding, Line, Section
-from audit.outcomes import masked
+from audit.outcomes import masked_job
 from audit.transcripts import different
 from privest.arrays import Array
 from testing.server import Caller, Server, body_of, spd
@@ -38,7 +38,8 @@ class Mask:
     """Replaces random texts by their place among those of their kind, in the order in which they came.
 
     Two texts that are equal stay equal, and two that differ stay different. Numbers stay as they are, so
-    that account and sequence numbers are compared; the values of an estimate alone are taken out.
+    that account and sequence numbers are compared; alone the values of an estimate and all of its error are
+    taken out.
     """
 
     def __init__(self) -> None:
@@ -55,7 +56,7 @@ class Mask:
         else:
             body = answer.json()
             if isinstance(body, dict) and body.get("estimate") is not None:
-                body["estimate"] = masked(body["estimate"])
+                body = masked_job(body)
                 left_out.add("content-length")
         headers = {name: value for name, value in answer.headers.items() if name not in left_out}
         return answer.status_code, self(headers), self(body)

@@ -13,14 +13,11 @@ from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from audit.over_http import Question
 from privest.arrays import Array
-from privest.estimators.frechet_mean import frechet_mean
-from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.estimators.linear_model import classifier_score, logistic_regression
-from privest.estimators.linear_model.classifier_score import ScoreSpec
-from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.subspace import matrix_completion, robust_pca
-from privest.estimators.subspace.matrix_completion import MatrixCompletionSpec
-from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION, MatrixCompletionSpec
+from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.metadata import (
     DatasetMetadata,
     LabelledMetadata,
@@ -50,7 +47,7 @@ class Case:
     Attributes:
         name: of the line.
         about: the estimate, for people.
-        estimator: module with `plan` and `run`.
+        estimator: its declaration.
         spec: the analyst's choices.
         shape: of the data.
     """
@@ -192,25 +189,35 @@ class _Watched(_Oracle):
 def _cases() -> Iterator[Case]:
     for name, dim in (("euclidean", 3), ("sphere", 3), ("spd", 2)):
         shape = PointsMetadata(_N, {"name": name, "dim": dim})
-        yield Case(f"mean-{name}", f"a Fréchet mean, {name} of {dim}", frechet_mean, FrechetMeanSpec(), shape)
+        yield Case(f"mean-{name}", f"a Fréchet mean, {name} of {dim}", FRECHET_MEAN, FrechetMeanSpec(), shape)
+    spec = FrechetMeanSpec(clip=0.5, solver="rgd")
+    shape = PointsMetadata(_N, {"name": "euclidean", "dim": 3})
+    yield Case("mean-clip", "a Fréchet mean with a clip that is given", FRECHET_MEAN, spec, shape)
+    yield Case(
+        "robust-pca-default",
+        "robust PCA that chooses its loss, rank 2 of 5",
+        ROBUST_PCA,
+        RobustPCASpec(2),
+        VectorsMetadata(_N, 5),
+    )
     yield Case(
         "robust-pca",
         "robust PCA, rank 2 of 5",
-        robust_pca,
+        ROBUST_PCA,
         RobustPCASpec(2, loss="absolute", steps=10),
         VectorsMetadata(_N, 5),
     )
     partial_vectors = PartialVectorsMetadata(_N, 6)
     spec = MatrixCompletionSpec(2)
-    yield Case("completion", "matrix completion, rank 2 of 6", matrix_completion, spec, partial_vectors)
+    yield Case("completion", "matrix completion, rank 2 of 6", MATRIX_COMPLETION, spec, partial_vectors)
     labelled = LabelledMetadata(_N, ("a", "b"), "y", ("0", "1"), 2.0, (0.0, 0.0), (1.0, 1.0))
     for solver in ("newton", "clipped"):
         spec = LogisticSpec(solver=solver)
-        yield Case(solver, f"logistic regression by `{solver}`", logistic_regression, spec, labelled)
+        yield Case(solver, f"logistic regression by `{solver}`", LOGISTIC_REGRESSION, spec, labelled)
     bounded = LogisticSpec(loss="sigmoid")
-    yield Case("escape", "a classifier with bounded loss by `escape`", logistic_regression, bounded, labelled)
+    yield Case("escape", "a classifier with bounded loss by `escape`", LOGISTIC_REGRESSION, bounded, labelled)
     score = ScoreSpec([1.0, -1.0], 0.0)
-    yield Case("score", "the accuracy of a classifier", classifier_score, score, labelled)
+    yield Case("score", "the accuracy of a classifier", CLASSIFIER_SCORE, score, labelled)
 
 
 CASES = tuple(_cases())
@@ -227,7 +234,7 @@ differ in one record: of some two hundred, usual and far out, the pair that firs
             case.about,
             case.scores,
             (100, 5_000),
-            fault=(0.25, 0.5),
+            fault=(0.15, 0.5),
             mu=sqrt(case.plan.cost.mu_squared),
         ).line
         for case in CASES

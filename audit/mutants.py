@@ -31,12 +31,15 @@ from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
+from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
+from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.subspace import losses as subspace_losses
-from privest.estimators.subspace import second_moment
+from privest.estimators.subspace import robust_pca, second_moment
+from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.privacy import (
     budget,
@@ -357,7 +360,7 @@ def _of_records() -> Iterator[Mutant]:
     yield Mutant(
         "curvature-one-sided",
         "√2·b for a + b, of Hessians",
-        "diameter-curvatures",
+        "diameter-clipped-hessian",
         _put(linear.ClippedHessian, "diameter", lambda self, clip: sqrt(2.0) * min(self.most, clip)),
         quick=False,
     )
@@ -392,6 +395,83 @@ def _of_records() -> Iterator[Mutant]:
         "tests/core/privacy/test_gate.py::test_a_group_counts_as_the_mean_of_its_rows_each_clipped[50]",
         _put(ChunkSum, "_of_piece", _all_rows),
     )
+
+
+# What tells how far an answer may be off
+
+
+def _twice(kind: type) -> Plant:
+    once = kind.clipped_sum
+    return _put(kind, "clipped_sum", lambda *given: 2 * once(*given))
+
+
+def _raw_looks() -> Plant:
+    mean = Gate.mean
+
+    def answer(self: Gate, point: Any, statistic: str = "gradient") -> Array:
+        kept = self._noise
+        if statistic == "distances":
+            self._noise = _OfMean(kept, 10**9)  # pyright: ignore[reportAttributeAccessIssue]
+        try:
+            return mean(self, point, statistic)
+        finally:
+            self._noise = kept
+
+    return _put(Gate, "mean", answer)
+
+
+def _looks_free(planner: Any) -> Plant:
+    """Plans that look at distances, and are charged for all else."""
+    honest = planner.certified
+
+    def certified(releases: Any, *given: Any) -> Any:
+        return honest([each for each in releases if each.statistic != "distances"], *given)
+
+    return _put(planner, "certified", certified)
+
+
+def _raw_error() -> Plant:
+    """A sampling error worked out from the rows."""
+    honest = frechet_mean._estimate
+
+    def estimate(plan: Any, gate: Any) -> Any:
+        point, told = honest(plan, gate)
+        return point, told and replace(told, sampling=gate._records._rows.std())
+
+    return _put(frechet_mean, "_estimate", estimate)
+
+
+def _of_errors() -> Iterator[Mutant]:
+    paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options0-euclidean]"
+    of_mean = f"tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::{paid}"
+    of_subspace = (
+        "tests/core/estimators/subspace/test_robust_pca_accounting.py::"
+        "test_the_noise_drawn_pays_for_the_plan[1.0-1e-06-defaults]"
+    )
+    for of, kind, line in (
+        ("mean", DistanceCounts, "diameter-distance-counts"),
+        ("subspace", DistanceHistogram, "diameter-distance-histogram"),
+    ):
+        yield Mutant(f"counted-twice-{of}", f"a record twice in a {of}'s distances", line, _twice(kind))
+        yield Mutant(
+            f"counts-diameter-{of}",
+            f"C for √2·C, of a {of}'s distances",
+            line,
+            _put(kind, "diameter", lambda _, clip: clip),
+        )
+    curvature = CurvedGradient._hessian
+    yield Mutant(
+        "curvature-beside",
+        "a Hessian that is longer than the sum's bound counts it",
+        "diameter-curved-gradient",
+        _put(CurvedGradient, "_hessian", lambda *given: 2 * curvature(*given)),
+    )
+    free = "a look at distances that is not charged"
+    yield Mutant("look-free-mean", f"{free}, of a mean", of_mean, _looks_free(frechet_mean))
+    yield Mutant("look-free-subspace", f"{free}, of a subspace", of_subspace, _looks_free(robust_pca))
+    yield Mutant("raw-look-mean", "a mean's distances without noise", of_mean, _raw_looks())
+    yield Mutant("raw-look-subspace", "a subspace's distances without noise", of_subspace, _raw_looks())
+    yield Mutant("raw-error", "a stated error worked out from the rows", "answers-alone", _raw_error())
 
 
 # Batches
@@ -633,8 +713,13 @@ def _early() -> Plant:
 
 
 def _with_diagnostics() -> Plant:
-    honest = frechet_mean.run
-    return _put(frechet_mean, "run", lambda plan, source: (honest(plan, source), source._records._rows.std()))
+    honest = frechet_mean._estimate
+
+    def estimate(plan: Any, gate: Any) -> Any:
+        point, told = honest(plan, gate)
+        return (point, gate._records._rows.std()), told
+
+    return _put(frechet_mean, "_estimate", estimate)
 
 
 def _of_decisions() -> Iterator[Mutant]:
@@ -823,6 +908,7 @@ PLANTED = (
 MUTANTS: tuple[Mutant, ...] = (
     *_of_noise(),
     *_of_records(),
+    *_of_errors(),
     *_of_batches(),
     *_of_streams(),
     *_of_decisions(),

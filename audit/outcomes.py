@@ -34,6 +34,15 @@ def masked(value: Any) -> Any:
     return "a number" if type(value) is int else value
 
 
+def masked_job(job: dict[str, Any]) -> dict[str, Any]:
+    """An answered job, its estimate in form.
+
+    What its run found out of the error is left out. The lines `outcomes` and `answers-alone` see to it that
+    all of that, words too, follows from released numbers.
+    """
+    return job | {"estimate": masked(job["estimate"]), "uncertainty": "…", "warnings": "…"}
+
+
 @dataclass
 class _Watched(Oracle):
     """A gate that notes what it is asked; what it is told to answer, it does, once it has answered itself.
@@ -90,11 +99,13 @@ class Seen:
 
     Attributes:
         end: its answer in form, or the name of what stopped it.
+        uncertainty: in full; its words too follow from what was released.
         warned: words that a worker would have logged.
         gates: of its datasets.
     """
 
     end: Any
+    uncertainty: Any
     warned: list[str]
     gates: list[_Watched]
 
@@ -134,11 +145,14 @@ def run(question: Question, rows: Array, told: "Seen | None" = None) -> Seen:
     ]
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
+        uncertainty = None
         try:
-            end = masked(run_plan(question.kind.estimator, question.plan, gates))
+            answer = run_plan(question.kind.estimator, question.plan, gates)
+            uncertainty = answer.pop("uncertainty")
+            end = masked(answer)
         except Exception as error:  # as a worker would
             end = type(error).__name__
-    return Seen(end, sorted({str(warning.message) for warning in warned}), gates)
+    return Seen(end, uncertainty, sorted({str(warning.message) for warning in warned}), gates)
 
 
 _questions = cache(lambda: tuple(every()))
@@ -162,15 +176,20 @@ def _apart(questions: Iterable[Question], long: bool, differ: Callable[[Question
 
 
 def _ends_apart(question: Question, rows: Array) -> bool:
+    """Whether a run ends otherwise, or its uncertainty follows from anything but gates' answers."""
     one = run(question, usual(question.shape))
-    return isinstance(one.end, str) or run(question, rows).outcome != one.outcome
+    if isinstance(one.end, str) or run(question, rows).outcome != one.outcome:
+        return True
+    return run(question, rows, one).uncertainty != one.uncertainty
 
 
 def _asks_apart(question: Question, rows: Array) -> bool:
     """Whether a gate is asked anything else where all of its answers are those of the other world."""
     one = run(question, usual(question.shape))
     other = run(question, rows, one)
-    same = (one.end, one.warned, one.in_full) == (other.end, other.warned, other.in_full)
+    same = all(
+        getattr(one, each) == getattr(other, each) for each in ("end", "uncertainty", "warned", "in_full")
+    )
     return isinstance(one.end, str) or not same
 
 
@@ -203,7 +222,8 @@ in all of them at once.""",
         _line(
             "outcomes",
             "how runs end, and what gates are asked, in every kind, solver and loss",
-            "the same forms of answers, questions to gates in the same order, ends and warnings",
+            "the same forms of answers, questions to gates in the same order, ends and warnings; and where "
+            "gates answer the same, the same uncertainty",
             _ends_apart,
             adaptive=False,
         ),

@@ -16,8 +16,7 @@ from privest.estimators.federation import Plan
 from privest.metadata import DatasetMetadata, LabelledMetadata, PartialVectorsMetadata, PointsMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema, Space
-from privest_service.estimates.catalogue import KINDS, Kind
-from privest_service.estimates.schemas import EstimateRequest
+from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from testing.server import body_of
 
 N = 100
@@ -137,7 +136,7 @@ def needed(kind: Kind) -> dict[str, Any]:
     return {name: _choices(name, fields[name])[0] for name in own}
 
 
-_COMMON = set(EstimateRequest.model_fields)
+_COMMON = set().union(*(of_all(kind.request) for kind in KINDS.values()))
 
 
 def schemas(kind: str) -> list[dict[str, Any]]:

@@ -9,12 +9,9 @@ import numpy as np
 from audit.estimates import CASES, Case
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array
-from privest.estimators.frechet_mean import frechet_mean
-from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
-from privest.estimators.linear_model import logistic_regression
-from privest.estimators.linear_model.logistic_regression import LogisticSpec
-from privest.estimators.subspace import robust_pca
-from privest.estimators.subspace.robust_pca import RobustPCASpec
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.metadata import LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.gate import Gate
 from privest.records import Records
@@ -75,11 +72,11 @@ def _same(case: Case, run: Run) -> bool:
 def _cases() -> Iterator[Case]:
     yield from CASES
     spec = FrechetMeanSpec(solver="rsvrg", rate=0.2, epochs=2, steps=3, restarts=2)
-    yield Case("rsvrg", "", frechet_mean, spec, PointsMetadata(100, {"name": "sphere", "dim": 3}))
+    yield Case("rsvrg", "", FRECHET_MEAN, spec, PointsMetadata(100, {"name": "sphere", "dim": 3}))
     labelled = LabelledMetadata(2_000, ("a", "b"), "y", ("0", "1"), 2.0)
-    yield Case("spider", "", logistic_regression, LogisticSpec("spider", loss="sigmoid"), labelled)
+    yield Case("spider", "", LOGISTIC_REGRESSION, LogisticSpec("spider", loss="sigmoid"), labelled)
     spec = RobustPCASpec(2, start="sketch", center=True, explained=True, consensus=True, steps=3)
-    yield Case("everything", "", robust_pca, spec, VectorsMetadata(100, 5))
+    yield Case("everything", "", ROBUST_PCA, spec, VectorsMetadata(100, 5))
 
 
 def _with_a_record(run: Run) -> Run:

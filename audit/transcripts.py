@@ -11,7 +11,7 @@ import numpy as np
 from audit import served
 from audit.faulty import TRIPWIRE
 from audit.lines import Finding, Line, Section
-from audit.outcomes import masked
+from audit.outcomes import masked_job
 from audit.questions import Question, every, usual, worlds
 from privest.arrays import Array
 from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy
@@ -29,10 +29,10 @@ _BRIEF = re.compile(r"(?<=account&#34;: )\d+|\b[0-9a-f]{10}\b|(?<![\w+/])[\w+/]{
 
 _OVER_TIME = re.compile(r'<svg id="burn-down".*?</svg>', re.DOTALL)
 _PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
+_FOUND = re.compile(r'<section class="card" aria-labelledby="h-error">.*?</section>', re.DOTALL)
 _ESTIMATE = re.compile(r'<div class="grid.*', re.DOTALL)
 _NUMBER = re.compile(r"[-−+]?\d[\d.]*(e[-+]\d+)?")
 
-_RELEASED = {"estimate"}
 _OTHER = {"signature", "public_key", "account"}
 
 
@@ -53,16 +53,15 @@ def _plain(value: Any) -> Any:
         return [_plain(part) for part in value]
     if not isinstance(value, dict):
         return value
-    return {
-        name: masked(part) if name in _RELEASED else "…" if name in _OTHER else _plain(part)
-        for name, part in value.items()
-    }
+    if value.get("estimate") is not None:
+        value = masked_job(value)
+    return {name: "…" if name in _OTHER else _plain(part) for name, part in value.items()}
 
 
 def shown(page: httpx.Response, *, answer: bool = False) -> Any:
     """What a page says, masked as an answer is, and without numbers in a picture over time.
 
-    For the page of an answer the numbers below its heading are left out as well.
+    For the page of an answer what it says of the error is left out as well, and the numbers below that.
 
     Raises:
         RuntimeError: it is none, but the way to another.
@@ -71,7 +70,8 @@ def shown(page: httpx.Response, *, answer: bool = False) -> Any:
         raise RuntimeError(f"no page: {page.headers['location']}")
     said = _BRIEF.sub("…", _OWN.sub("…", page.text))
     if answer:
-        said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", it[0]), _PICTURE.sub("", said))
+        said = _FOUND.sub("…", _PICTURE.sub("", said))
+        said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", it[0]), said)
     return page.status_code, _heads(page), _OVER_TIME.sub(lambda it: _NUMBER.sub("#", it[0]), said)
 
 
@@ -192,7 +192,8 @@ SECTION = Section(
 An owner of a dataset asks a server, as it is shipped, for all that is to be had about it: facts, plans,
 estimates, receipts, bills, pages of the dashboard, with requests that are refused among them. Compared are
 status, headers, bodies and log lines. Masked are ids, digests, signatures, numbers of accounts, times; of
-estimates the values of their numbers, and on their own pages the pictures and all numbers below the heading;
-and all numbers in the picture of a budget over time. The worlds are those of the last section.""",
+estimates the values of their numbers and all that is said of their error, and on their own pages the pictures
+and all numbers below the heading; and all numbers in the picture of a budget over time. The worlds are those
+of the last section.""",
     (Line("transcripts", "all that a server says and logs", _attack),),
 )

@@ -133,7 +133,9 @@ def lines_for(data: Data) -> list[list[str]]:
         for epsilon in EPSILONS:
             try:
                 planned = frechet_mean.plan(
-                    FrechetMeanSpec(clip=data.clip, **options), shape, PrivacyTarget(epsilon, DELTA)
+                    FrechetMeanSpec(clip=data.clip, diagnostics=False, **options),
+                    shape,
+                    PrivacyTarget(epsilon, DELTA),
                 )
             except ValueError as refused:
                 cells.append(str(refused))

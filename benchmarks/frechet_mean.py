@@ -53,7 +53,9 @@ def optimum(space: Manifold, rows: Array, near: Array) -> Array:
 def plan(space: Manifold, radius: float, epsilon: float, center: Array | None = None) -> FrechetMeanPlan:
     declared = None if center is None else center.tolist()
     shape = PointsMetadata(N, {"name": space.name, **space.params}, declared, radius)
-    return frechet_mean.plan(FrechetMeanSpec(clip=CLIP), shape, PrivacyTarget(epsilon, DELTA))
+    return frechet_mean.plan(
+        FrechetMeanSpec(clip=CLIP, diagnostics=False), shape, PrivacyTarget(epsilon, DELTA)
+    )
 
 
 def answer(planned: FrechetMeanPlan, rows: Array, threads: int | None = None) -> Array:

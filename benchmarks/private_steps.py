@@ -52,6 +52,7 @@ class Case:
             rate=1 / len(self.rows),
             sampling=scheme,  # pyright: ignore[reportArgumentType]
             steps=PAPER_STEPS,
+            diagnostics=False,
             step_size=STEP_SIZE,
         )
         release = frechet_mean.plan(spec, shape, PrivacyTarget(0.5, 1e-6)).releases[0]

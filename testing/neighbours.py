@@ -16,8 +16,10 @@ from scipy.optimize import minimize
 
 from privest import manifolds
 from privest.arrays import Array, lengths
-from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.distances import DistanceCounts
+from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
 from privest.estimators.linear_model.losses.linear import (
     ClippedGradient,
@@ -31,6 +33,7 @@ from privest.estimators.linear_model.losses.scores import LinearScores, RightAns
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.completion_losses import CompletionGradient
+from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import (
     Absolute,
     Bounded,
@@ -41,10 +44,14 @@ from privest.estimators.subspace.losses import (
 )
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
+from privest.metadata import PointsMetadata
 from privest.privacy import grid
 from privest.privacy.statistic import Statistic
+from privest.tables.columns import Column
+from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from testing.hostile_rows import FEATURE_MAPS, FEATURES, PlacedCase, each_alone
 from testing.leading_eigenvector import LeadingEigenvector
 from testing.regression import Biweight, RegressionLoss
@@ -216,6 +223,12 @@ def _of_points() -> Iterator[Case]:
             return place(free)[None]
 
         yield Case(SquaredDistance(space), 0.3, record, place, (size, size))
+
+        def asked(free: Array, place: Callable[[Array], Array] = place) -> tuple[Array, float]:
+            return place(free[:-1]), 0.3 * float(np.exp(np.clip(free[-1], -2, 2)))
+
+        yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
+        yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
         # Where space is flat, all records change alike; batches pay for lengths, not for a diameter.
         if name != "euclidean" and params.get("metric") != "log-euclidean":
 
@@ -224,6 +237,19 @@ def _of_points() -> Iterator[Case]:
 
             yield Case(SquaredDistanceChange(space), 0.05, record, both, (size, 2 * size))
     yield Case(LeadingEigenvector(3), 1.0, lambda free: _unit(free)[None], _unit, (3, 3))
+
+
+def _of_tables() -> Iterator[Case]:
+    """Rows of a table through a recipe, which draws them in to their bounds."""
+    columns = (Column("a", "number", -1.0, 1.0), Column("b", "number", -1.0, 1.0), Column("c", "boolean"))
+    made = metadata_for(PointsMetadata, TableMetadata(1, columns), TableChoice())
+    space = manifolds.get("euclidean", dim=3)
+
+    def record(free: Array) -> Array:
+        assert made.recipe is not None
+        return made.recipe(np.append(free[:2], free[2] > 0)[None])
+
+    yield Case(SquaredDistance(space), 0.3, record, lambda free: free, (3, 3))
 
 
 def _of_vectors() -> Iterator[Case]:
@@ -235,14 +261,18 @@ def _of_vectors() -> Iterator[Case]:
 
         for clip in (1.0, 0.3):
             yield Case(SubspaceDistance(_DIM, _RANK), clip, _row, at, framed)
+            yield Case(SecondLook(_DIM, _RANK), clip, _row, at, framed)
     for clip in (1.0, 0.3):
         # Also of P that no solver has.
         yield Case(Reaper(4), clip, _row, lambda free: (free.reshape(4, 4), None), (4, 16))
-    yield Case(SecondMoment(_DIM), 1.0, _row, lambda _: Frame(), (_DIM, 0))
+    for moment in (SecondMoment(_DIM), SecondLook(_DIM, _RANK)):
+        yield Case(moment, 1.0, _row, lambda _: Frame(), (_DIM, 0))
     for rank in (1, _RANK):
         yield Case(SecondMoment(rank), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), (_DIM, _DIM * rank))
     for clip in (0.2, 0.6, 1.0):
         yield Case(Sketch(_DIM, _RANK), clip, _row, lambda free: Frame(_frame(_DIM, free)), framed)
+    # Any two rows in different bins are as far apart as can be: the first pair of a search may be such.
+    yield Case(DistanceHistogram(), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), framed)
     yield Case(OffDiagonalMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
     for clip in (0.3, 0.05):
         yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
@@ -279,6 +309,9 @@ def _of_labelled() -> Iterator[Case]:
 
         for clip in (loss.longest, 0.1):
             yield Case(loss, clip, record, classifier, (_RECORD, loss.size))
+        curved = CurvedGradient(feature_map.size, classes)
+        for clip in (curved.longest, 0.3):
+            yield Case(curved, clip, record, classifier, (_RECORD, loss.size))
     two = partial(_labelled, 2)
     spread = FeatureSpread(FEATURES)
     yield Case(spread, spread.longest, two, lambda _: _PLAIN, (_RECORD, 0))
@@ -315,4 +348,10 @@ def _of_linear_losses() -> Iterator[Case]:
         yield Case(derivative, later * moved / batch, two, change, changed)
 
 
-CASES: tuple[Case, ...] = (*_of_points(), *_of_vectors(), *_of_labelled(), *_of_linear_losses())
+CASES: tuple[Case, ...] = (
+    *_of_points(),
+    *_of_tables(),
+    *_of_vectors(),
+    *_of_labelled(),
+    *_of_linear_losses(),
+)

@@ -1,7 +1,10 @@
 """A Privest service from Python: data in, private estimates out, as numpy arrays with their uncertainty."""
 
+from importlib.metadata import version
+
 from privest_client.answers import Completion, FrechetMean, LinearClassifier, Score, Subspace
-from privest_client.client import AsyncClient, Client
+from privest_client.async_client import AsyncClient
+from privest_client.client import Client
 from privest_client.data import infer
 from privest_client.errors import (
     AccountFrozen,
@@ -23,7 +26,12 @@ from privest_client.errors import (
     UnexpectedAnswer,
     Unreachable,
 )
+from privest_client.keeping import load
 from privest_client.showing import Budget, Plan
+from privest_client.tables import Table, table
+
+__version__ = version("privest-client")
+"""The version of this package."""
 
 __all__ = [
     "AccountFrozen",
@@ -47,11 +55,15 @@ __all__ = [
     "Score",
     "StillRunning",
     "Subspace",
+    "Table",
     "TooLarge",
     "TooManyRequests",
     "Unauthenticated",
     "Unavailable",
     "UnexpectedAnswer",
     "Unreachable",
+    "__version__",
     "infer",
+    "load",
+    "table",
 ]

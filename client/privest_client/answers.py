@@ -1,16 +1,29 @@
-"""Estimates as numpy arrays, with their uncertainty and their price."""
+"""Estimates as numpy arrays, with their uncertainty and their price, and as small tables for reading."""
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from privest_client import models
-from privest_client.showing import Shown, rows_of_answer
+from privest_client import models, scikit_learn
+from privest_client.card import card_of
+from privest_client.features import design, feature_names
+from privest_client.frames import framed
+from privest_client.plotting import drawn
+from privest_client.reading import Cells, Shown, with_error
+from privest_client.showing import lines_of_answer
 
 Array = NDArray[np.float64]
+
+Numbers = dict[str, list[Any]]
+"""An answer as a table, by its columns: names, and values with the ends of intervals where there are some."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -19,11 +32,15 @@ class Estimate(Shown):
 
     Attributes:
         job: as the service tells it; the answer is its `estimate`.
+        schema: public, of the dataset that was asked about, where that is known.
         model: the model of that job, by which `make openapi` finds the class of an estimator's answers.
+        unit: of the distances in `uncertainty`, where they have one.
     """
 
     job: Any
+    schema: Mapping[str, Any] | None = None
     model: ClassVar[Any]
+    unit: ClassVar[str] = ""
 
     @property
     def id(self) -> str:
@@ -40,13 +57,15 @@ class Estimate(Shown):
         """What accounts were charged."""
         return self.job.charges
 
-    def _table(self) -> tuple[str, list[tuple[str, str]]]:
-        return f"Answer of {self.job.kind}", rows_of_answer(self.job)
-
     @property
     def uncertainty(self) -> Any:
         """How far off the answer may be, from what (`of`, in words), and by what."""
         return self.job.uncertainty
+
+    @property
+    def forecast(self) -> Any:
+        """What the plan foretold of the error, before any row was read."""
+        return self.job.forecast
 
     @property
     def warnings(self) -> list[str]:
@@ -63,17 +82,137 @@ class Estimate(Shown):
         """Whether nothing was charged: an answer of before, or one from synthetic rows."""
         return self.job.reused or self.job.dummy
 
+    @property
+    def card(self) -> dict[str, Any]:
+        """What goes with the answer wherever it goes: privacy, unit, errors, receipt, software."""
+        return card_of(self.job, self.schema)
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """The ends of an interval for each name, which hold the true values with probability `level` each.
+
+        Raises:
+            ValueError: what was released tells no interval of this level.
+        """
+        numbers = self._numbers(level)
+        if "low" in numbers:
+            ends = zip(numbers["low"], numbers["high"], strict=True)
+            return dict(zip(numbers["name"], ends, strict=True))
+        if level != 0.95:
+            raise ValueError("of this answer only the distance is known that 95 % of runs do not exceed")
+        return {"distance": (0.0, self.job.uncertainty.radius_95)}
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """The answer as a frame, with intervals of 95 % where there are some.
+
+        Args:
+            backend: `pandas`, `polars` or `pyarrow`; by default the first of these that is installed.
+
+        Raises:
+            ImportError: none is.
+        """
+        return framed(self._numbers(0.95), backend)
+
+    def plot(self) -> Any:
+        """The answer as a picture: matplotlib's axes, one or several.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        return drawn(self._numbers(0.95), self._title())
+
+    def save(self, path: str | Path) -> None:
+        """Write the answer with its card into a JSON file, from which `privest_client.load` has it again."""
+        content = {
+            "card": self.card,
+            "schema": self.schema,
+            "job": self.job.model_dump(mode="json", by_alias=True),
+        }
+        Path(path).write_text(json.dumps(content, indent=2) + "\n")
+
+    def _numbers(self, level: float) -> Numbers:
+        """The answer as a table; where the noise in each number is known, with intervals of this level."""
+        return _entries(_first_array(self.job.estimate))
+
+    def _title(self) -> str:
+        about = self.job.receipt.statement.dataset if self.job.receipt else ""
+        about = ", ".join(about) if isinstance(about, list) else about
+        return f"Answer of {self.job.kind}" + (f" on {about}" if about else "")
+
+    def _cells(self) -> Cells:
+        numbers = self._numbers(0.95)
+        if "low" not in numbers:
+            return numbers
+        shown = [
+            with_error(value, _half(low, value, high))
+            for low, value, high in zip(numbers["low"], numbers["value"], numbers["high"], strict=True)
+        ]
+        return {"name": numbers["name"], "value": [a for a, _ in shown], "± in 95 %": [b for _, b in shown]}
+
+    def _said(self) -> list[tuple[str, str]]:
+        return lines_of_answer(self.job, self.unit)
+
+
+def _first_array(estimate: Any) -> Array:
+    """The first field of an answer that holds numbers."""
+    for value in ({} if estimate is None else estimate.model_dump()).values():
+        try:
+            return np.array(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            continue
+    return np.empty(0)
+
+
+def _entries(values: Array) -> Numbers:
+    """An array by places: a matrix row by row, anything else number by number."""
+    if values.ndim == 2:
+        return _directions([str(place) for place in range(len(values))], values, "column")
+    names = [", ".join(map(str, place)) for place in np.ndindex(values.shape)]
+    return {"name": names, "value": values.ravel().tolist()}
+
+
+def _directions(names: Sequence[str], basis: Array, called: str = "direction") -> Numbers:
+    found: Numbers = {"name": list(names)}
+    return found | {f"{called} {place + 1}": column.tolist() for place, column in enumerate(basis.T)}
+
+
+def _half(low: Any, value: Any, high: Any) -> Any:
+    """Half the width of an interval: of dates in days, in words."""
+    if isinstance(value, str):
+        days = max(_day(high) - _day(value), _day(value) - _day(low))
+        return f"{days.days} days"
+    return max(high - value, value - low)
+
+
+def _day(text: str) -> date:
+    return date.fromisoformat(text)
+
+
+def _times(level: float) -> float:
+    """Standard deviations on either side, within which a normal variate is with this probability.
+
+    Raises:
+        ValueError: it is no probability.
+    """
+    if not 0 < level < 1:
+        raise ValueError(f"level must be between 0 and 1, not {level}")
+    return NormalDist().inv_cdf((1 + level) / 2)
+
 
 @dataclass(frozen=True, repr=False)
 class FrechetMean(Estimate):
-    """A private mean on a manifold."""
+    """A private mean: of columns of a table, or on a manifold."""
 
     model = models.FrechetMeanJob
 
     @property
     def point(self) -> Array:
-        """The mean, of the shape of one record."""
+        """The mean, of the shape of one record; of a table it is in standardised units."""
         return np.array(self.job.estimate.point)
+
+    @property
+    def columns(self) -> dict[str, float | str]:
+        """Means of a table's columns in their own units, by name, and shares of categories; else empty."""
+        return {each.name: each.value for each in self._columns()}
 
     @property
     def standard_deviation(self) -> float:
@@ -85,17 +224,55 @@ class FrechetMean(Estimate):
         """How far it is off in 95 % of runs at most."""
         return self.job.uncertainty.radius_95
 
+    def _columns(self) -> Sequence[Any]:
+        return getattr(self.job.estimate, "columns", None) or ()
+
+    def _numbers(self, level: float) -> Numbers:
+        columns = self._columns()
+        if not columns:
+            return _entries(self.point)
+        factor = _times(level) / _times(0.95)
+        ends = [_wider(each, factor) for each in columns]
+        return {
+            "name": [each.name for each in columns],
+            "value": [each.value for each in columns],
+            "low": [low for low, _ in ends],
+            "high": [high for _, high in ends],
+            "kind": [each.kind for each in columns],
+        }
+
+
+def _wider(column: Any, factor: float) -> tuple[Any, Any]:
+    """The interval of a column's mean, so many times as wide; ends of shares stay within 0 and 1."""
+    if factor == 1:
+        return column.low, column.high
+    if isinstance(column.value, str):
+        value = _day(column.value)
+        days = max(_day(column.high) - value, value - _day(column.low)).days
+        reach = timedelta(days=int(-(-days * factor // 1)))
+        return (value - reach).isoformat(), (value + reach).isoformat()
+    reach = factor * _half(column.low, column.value, column.high)
+    low, high = column.value - reach, column.value + reach
+    return (max(low, 0.0), min(high, 1.0)) if column.kind == "share" else (low, high)
+
 
 @dataclass(frozen=True, repr=False)
 class Subspace(Estimate):
     """A private subspace: of robust PCA."""
 
     model = models.RobustPCAJob
+    unit = " rad"
 
     @property
     def basis(self) -> Array:
         """(d, r) with orthonormal columns."""
         return np.array(self.job.estimate.basis)
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the rows of `basis`: of a table's columns and indicators; else their places."""
+        names = getattr(self.job.estimate, "columns", None)
+        return list(names) if names else [str(place) for place in range(len(self.basis))]
 
     @property
     def center(self) -> Array | None:
@@ -119,12 +296,24 @@ class Subspace(Estimate):
         """Angle by which it is off in 95 % of runs at most."""
         return self.job.uncertainty.radius_95
 
+    def to_sklearn(self) -> Any:
+        """The directions as a fitted `sklearn.decomposition.PCA`, with the card as `privest_card_`.
+
+        Raises:
+            ImportError: scikit-learn is not installed.
+        """
+        return scikit_learn.pca(self)
+
+    def _numbers(self, level: float) -> Numbers:
+        return _directions(self.feature_names, self.basis)
+
 
 @dataclass(frozen=True, repr=False)
 class Completion(Estimate):
     """The private subspace that vectors with gaps lie in."""
 
     model = models.MatrixCompletionJob
+    unit = " rad"
 
     @property
     def basis(self) -> Array:
@@ -146,6 +335,10 @@ class Completion(Estimate):
         weights, *_ = np.linalg.lstsq(self.basis[known], vector[known])
         return np.where(known, vector, self.basis @ weights)
 
+    def _numbers(self, level: float) -> Numbers:
+        names = getattr(self.job.estimate, "columns", None) or [str(at) for at in range(len(self.basis))]
+        return _directions(names, self.basis)
+
 
 @dataclass(frozen=True, repr=False)
 class LinearClassifier(Estimate):
@@ -157,6 +350,14 @@ class LinearClassifier(Estimate):
     def classes(self) -> list[str]:
         """A positive score means the second of two, the highest one of more."""
         return self.job.estimate.classes
+
+    @property
+    def feature_names(self) -> list[str]:
+        """The names of the coefficients: columns, `column=category`, `column missing`; else their places."""
+        told = getattr(self.job.estimate, "features", None)
+        if not told and self.schema and self.schema["kind"] == "labelled":
+            told = feature_names(self.schema)
+        return list(told) if told else [str(place) for place in range(self.coefficients.shape[-1])]
 
     @property
     def coefficients(self) -> Array:
@@ -179,15 +380,60 @@ class LinearClassifier(Estimate):
             return noise
         return np.hypot(noise, np.array(self.job.estimate.sampling.standard_errors))
 
-    def scores(self, features: Array) -> Array:
-        """(n,) or (n, classes) scores of (n, d) features."""
-        return np.asarray(features) @ self.coefficients.T + self.intercept
+    @property
+    def covariance(self) -> Array | None:
+        """(d + 1, d + 1) covariance by the noise, intercept last; of more classes one each; None of many."""
+        told = self.job.estimate.noise.covariance
+        return None if told is None else np.array(told)
 
-    def predict(self, features: Array) -> list[str]:
-        """The likeliest class of each of (n, d) features."""
-        scores = self.scores(features)
+    def scores(self, rows: Any) -> Array:
+        """(n,) or (n, classes) scores of rows.
+
+        Args:
+            rows: a frame with the columns that were asked about, or an array (n, d) of features.
+
+        Raises:
+            SchemaMismatch: the frame lacks columns, or holds what the schema does not declare.
+        """
+        return design(rows, self.feature_names, self.schema) @ self.coefficients.T + self.intercept
+
+    def predict(self, rows: Any) -> list[str]:
+        """The likeliest class of each row; see `scores` for what rows may be."""
+        scores = self.scores(rows)
         places = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
         return [self.classes[place] for place in places]
+
+    def predict_proba(self, rows: Any) -> Array:
+        """(n, classes) chances of each row's classes; of the loss `logistic`, as others tell sides alone."""
+        scores = self.scores(rows)
+        if scores.ndim == 1:
+            scores = np.stack([np.zeros_like(scores), scores], axis=-1)
+        shares = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
+
+    def to_sklearn(self) -> Any:
+        """A fitted `sklearn.linear_model.LogisticRegression`, with the card as `privest_card_`.
+
+        It takes arrays of features, or frames with columns of these names, as scikit-learn does.
+
+        Raises:
+            ImportError: scikit-learn is not installed.
+        """
+        return scikit_learn.logistic_regression(self)
+
+    def _numbers(self, level: float) -> Numbers:
+        names = [*self.feature_names, "intercept"]
+        if self.coefficients.ndim == 2:
+            names = [f"{name}, {each}" for each in self.classes for name in names]
+        intercept = np.atleast_1d(self.intercept)[:, None]
+        values = np.hstack([np.atleast_2d(self.coefficients), intercept]).ravel()
+        reach = _times(level) * self.standard_errors.ravel()
+        return {
+            "name": names,
+            "value": values.tolist(),
+            "low": (values - reach).tolist(),
+            "high": (values + reach).tolist(),
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,6 +451,15 @@ class Score(Estimate):
     def standard_error(self) -> float:
         """Standard error from the noise and from the sampling of rows."""
         return float(np.hypot(self.job.estimate.standard_error, self.job.estimate.sampling_error))
+
+    def _numbers(self, level: float) -> Numbers:
+        reach = _times(level) * self.standard_error
+        return {
+            "name": [self.job.estimate.metric],
+            "value": [self.value],
+            "low": [max(0.0, self.value - reach)],
+            "high": [min(1.0, self.value + reach)],
+        }
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,22 @@ A conversation yields requests and pauses and is sent responses, or thrown what 
 every call is written once; `Client` holds conversations in this thread, and `AsyncClient` in an event loop.
 """
 
-from collections.abc import Generator
+import os
+from asyncio import CancelledError
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from typing import Any, TypeVar
 
 import httpx
 
-from privest_client.errors import KNOWN, Problem, UnexpectedAnswer, Unreachable
+from privest_client.errors import KNOWN, PrivestError, Problem, UnexpectedAnswer, Unreachable
+
+STOPS = (KeyboardInterrupt, CancelledError)
+"""What ends a conversation from outside: it is thrown in, so that it can say how to come back."""
+
+_NAME = f"privest-client/{version('privest-client')}"
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
 
 _PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
 """Seconds between tries where the service names no pause."""
@@ -42,6 +51,49 @@ class Pause:
     """A wait for a number of seconds."""
 
     seconds: float
+
+
+class _Bearer(httpx.Auth):
+    """A key or a token in each request's header."""
+
+    def __init__(self, key: str | Callable[[], str]) -> None:
+        self._key = key
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Ask for the token and send the request with it."""
+        key = self._key if isinstance(self._key, str) else self._key()
+        request.headers["Authorization"] = f"Bearer {key}"
+        yield request
+
+
+def options_of(url: str, key: str | Callable[[], str], verify: Any, proxy: str | None) -> dict[str, Any]:
+    """Keyword arguments of both clients of httpx."""
+    return {
+        "base_url": url.rstrip("/"),
+        "auth": _Bearer(key),
+        "headers": {"User-Agent": _NAME},
+        "timeout": _TIMEOUT,
+        "verify": verify,
+        "proxy": proxy,
+    }
+
+
+def from_environment() -> tuple[str, str]:
+    """The address of the service in PRIVEST_URL, by default this machine's, and the key in PRIVEST_KEY.
+
+    Raises:
+        PrivestError: there is no key.
+    """
+    if not (key := os.environ.get("PRIVEST_KEY")):
+        raise PrivestError("set PRIVEST_KEY to your key, and PRIVEST_URL to the address of the service")
+    return os.environ.get("PRIVEST_URL", "http://127.0.0.1:8000"), key
+
+
+def content_of(request: Request) -> dict[str, Any]:
+    """Keyword arguments of httpx; files from their beginning, also when they are sent again."""
+    for _, file, *_ in request.content.get("files", {}).values():
+        file.seek(0)
+    return request.content
 
 
 Conversation = Generator[Request | Pause, httpx.Response | None, T]

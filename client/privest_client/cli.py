@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -20,12 +19,13 @@ from privest_client.operations import KINDS
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status: 1 for a refusal, 2 for a command that is none."""
     given = _parser().parse_args(arguments)
-    url, key = os.environ.get("PRIVEST_URL", "http://127.0.0.1:8000"), os.environ.get("PRIVEST_KEY", "")
-    if not key:
-        print("set PRIVEST_KEY to your key, and PRIVEST_URL to the address of the service", file=sys.stderr)
+    try:
+        client = Client.from_env(progress=sys.stderr.isatty())
+    except PrivestError as error:
+        print(error, file=sys.stderr)
         return 2
     try:
-        with Client(url, key, progress=sys.stderr.isatty()) as client:
+        with client:
             _COMMANDS[given.command](client, given)
     except (PrivestError, OSError) as error:
         print(error, file=sys.stderr)
@@ -75,7 +75,7 @@ def _datasets(client: Client, _: argparse.Namespace) -> None:
 
 
 def _budget(client: Client, given: argparse.Namespace) -> None:
-    Console().print(client.budget(given.owner))
+    print(client.budget(given.owner))
 
 
 def _upload(client: Client, given: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def _upload(client: Client, given: argparse.Namespace) -> None:
 
 
 def _plan(client: Client, given: argparse.Namespace) -> None:
-    Console().print(client.plan(given.kind, *_asked(given), **_choices(given)))
+    print(client.plan(given.kind, *_asked(given), **_choices(given)))
 
 
 def _estimate(client: Client, given: argparse.Namespace) -> None:

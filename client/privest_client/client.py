@@ -1,48 +1,27 @@
-"""The client: in this thread, and, with the same names, in an event loop."""
+"""The client that waits: written by `make openapi` from async_client.py. Do not edit."""
 
-import asyncio
 import time
-from collections.abc import Callable
-from importlib.metadata import version
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import httpx
 
 from privest_client import data, models, operations
-from privest_client.calls import Conversation, Pause, Request
-from privest_client.estimators import AsyncEstimates, Estimates
-from privest_client.operations import Question, id_of
-from privest_client.showing import Budget, Plan, confirmed, progress_of_job, progress_of_upload
+from privest_client.answers import FrechetMean, LinearClassifier, Subspace
+from privest_client.calls import STOPS, Conversation, Pause, Request, content_of, from_environment, options_of
+from privest_client.errors import surfaced
+from privest_client.estimators import Estimates
+from privest_client.frames import rows_as_told
+from privest_client.operations import WAIT, Question, given, id_of
+from privest_client.showing import Budget, Plan, announced, confirmed, progress_of_job, progress_of_upload
+from privest_client.tables import Column, Table, is_frame, table
 
 T = TypeVar("T")
 
-_NAME = f"privest-client/{version('privest-client')}"
-_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
-_WAIT = 600.0
-"""Seconds to wait for an estimate, unless told otherwise."""
 
-
-class _Face:
-    """What both clients are made of."""
-
-    def __init__(self, url: str, key: str, *, progress: bool = True) -> None:
-        self._options: dict[str, Any] = {
-            "base_url": url.rstrip("/"),
-            "headers": {"Authorization": f"Bearer {key}", "User-Agent": _NAME},
-            "timeout": _TIMEOUT,
-        }
-        self._progress = progress
-
-
-def _content(request: Request) -> dict[str, Any]:
-    """Keyword arguments of httpx; files from their beginning, also when they are sent again."""
-    for _, file, *_ in request.content.get("files", {}).values():
-        file.seek(0)
-    return request.content
-
-
-class Client(_Face, Estimates):
+@surfaced
+class Client(Estimates):
     """A Privest service, asked with one key.
 
     Every call raises a `PrivestError` that says what to do. Calls are repeated while the service is busy or
@@ -50,14 +29,38 @@ class Client(_Face, Estimates):
 
     Args:
         url: of the service.
-        key: of an owner or an analyst, or a platform's token.
-        progress: whether to show bars.
+        key: of an owner or an analyst, or a platform's token; or a function that returns one, which is asked
+            before each request, so that tokens may end.
+        progress: whether to show bars in terminals, and lines elsewhere.
+        verify: how the service's certificate is checked: False, or an `ssl.SSLContext`, as httpx takes it.
+        proxy: address of a proxy; by default what the environment says.
     """
 
-    def __init__(self, url: str, key: str, *, progress: bool = True) -> None:
-        super().__init__(url, key, progress=progress)
-        self._http = httpx.Client(**self._options)
+    def __init__(
+        self,
+        url: str,
+        key: str | Callable[[], str],
+        *,
+        progress: bool = True,
+        verify: Any = True,
+        proxy: str | None = None,
+    ) -> None:
+        self._progress = progress
+        self._http = httpx.Client(**options_of(url, key, verify, proxy))
         self.datasets = Datasets(self)
+        self.upload = self.datasets.upload
+
+    @classmethod
+    def from_env(cls, **options: Any) -> Self:
+        """A client of the service at PRIVEST_URL with the key in PRIVEST_KEY.
+
+        Args:
+            options: as of the class.
+
+        Raises:
+            PrivestError: there is no key.
+        """
+        return cls(*from_environment(), **options)
 
     def __enter__(self) -> Self:
         return self
@@ -76,18 +79,20 @@ class Client(_Face, Estimates):
         try:
             step = next(conversation)
             while True:
-                if isinstance(step, Pause):
-                    time.sleep(step.seconds)
-                    step = conversation.send(None)
-                    continue
                 try:
-                    response = self._http.request(step.method, step.path, **_content(step))
-                except httpx.TransportError as error:
+                    response = self._carried(step)
+                except (httpx.TransportError, *STOPS) as error:
                     step = conversation.throw(error)
                 else:
                     step = conversation.send(response)
         except StopIteration as end:
             return cast("T", end.value)
+
+    def _carried(self, step: Request | Pause) -> httpx.Response | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        return self._http.request(step.method, step.path, **content_of(step))
 
     def me(self) -> models.PrincipalView:
         """Return the role and the id of the caller."""
@@ -109,7 +114,7 @@ class Client(_Face, Estimates):
 
         Args:
             kind: name of an estimator, as `robust-pca`: one of `privest_client.estimators.KINDS`.
-            dataset: its id, or a list of several.
+            dataset: what is asked about, as of `estimate`.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
             choices: of the kind, as openapi.yaml has them.
@@ -124,14 +129,15 @@ class Client(_Face, Estimates):
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
-        timeout: float = _WAIT,
+        timeout: float = WAIT,
         **choices: Any,
     ) -> Any:
         """An estimate of any kind, charged to the owners of its datasets.
 
         Args:
             kind: as of `plan`.
-            dataset: its id, or a list of several.
+            dataset: a dataset or its id, or a list of several; or a frame of your own, or a `Table`, whose
+                rows are sent with the question and kept for it alone.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
             key: by which it is charged once, however often it is asked for; by default this call is its own.
@@ -147,16 +153,87 @@ class Client(_Face, Estimates):
         with progress_of_job(kind, self._progress) as told:
             return self.run(operations.estimate(question, key, timeout, told))
 
-    def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
+    def mean(
+        self,
+        data: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> FrechetMean:
+        """Means of columns and shares of categories, each with its interval; see `frechet_mean` for more.
+
+        Args:
+            data: as of `estimate`.
+            columns: names; by default all.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(columns=columns)
+        return self.estimate("frechet-mean", data, epsilon=epsilon, delta=delta, **chosen)
+
+    def pca(
+        self,
+        data: Any,
+        rank: int,
+        columns: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> Subspace:
+        """Directions along which records differ most, with a loading for each column; see `robust_pca`.
+
+        A centre is estimated, too, and taken off, as else directions would lead to where records are.
+
+        Args:
+            data: as of `estimate`.
+            rank: number of directions.
+            columns: names; by default all.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(rank=rank, columns=columns, center=True)
+        return self.estimate("robust-pca", data, epsilon=epsilon, delta=delta, **chosen)
+
+    def classify(
+        self,
+        data: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> LinearClassifier:
+        """A classifier that tells a label by other columns; see `logistic_regression` for more.
+
+        Args:
+            data: as of `estimate`.
+            label: name of the column to be told; not of labelled rows, which have declared theirs.
+            features: names of the columns to tell it by; by default all others.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(label=label, features=features)
+        return self.estimate("logistic-regression", data, epsilon=epsilon, delta=delta, **chosen)
+
+    def model(self, job: Any, format: Literal["json", "onnx", "pmml"] = "json") -> bytes:  # noqa: A002
+        """The answer of a job as a file for other programs, with a card that the service signs.
+
+        Args:
+            job: an answer, or the id of its job.
+            format: `onnx` and `pmml` are for classifiers.
+        """
+        path = f"/v1/jobs/{id_of(job)}/model"
+        found = self.run(operations.call(Request("GET", path, {"params": {"format": format}})))
+        return found.content
+
+    def wait(self, job: Any, *, timeout: float = WAIT) -> Any:
         """The answer of a job that was asked for before, by its id; charges nothing."""
         with progress_of_job(id_of(job), self._progress) as told:
             return self.run(operations.wait(id_of(job), timeout, told))
 
 
-def _grant(dataset: Any, analyst: Any) -> str:
-    return f"/v1/datasets/{id_of(dataset)}/grants/{id_of(analyst)}"
-
-
+@surfaced
 class Datasets:
     """The datasets of a key's holder. One is named by its id, or by what the service told of it."""
 
@@ -168,9 +245,12 @@ class Datasets:
         rows: Any,
         schema: data.Schema | None = None,
         *,
+        columns: dict[str, Column] | None = None,
+        drop: Sequence[str] = (),
+        values_are_public: bool = False,
         name: str | None = None,
         label: str | None = None,
-        confirm: bool | Callable[[data.Schema], bool] | None = None,
+        confirm: bool | Callable[[Any], bool] | None = None,
         header: bool | None = None,
         rows_of: Any = None,
         **declared: Any,
@@ -178,18 +258,23 @@ class Datasets:
         """Register rows under a public schema.
 
         Args:
-            rows: an array, a frame with `to_csv` or `write_csv`, or the path of a file.
-            schema: what everybody may know; without one it is inferred from the form of the rows, shown, and
-                to be confirmed.
+            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file.
+            schema: what everybody may know; without one it is made of a frame's names and dtypes, or of the
+                form of an array. It is shown, and to be confirmed.
+            columns: of a frame without a schema, what its dtypes do not tell, by names of columns: `type`,
+                `low` and `high`, `categories`, `missing` (`refused`, `category` or `filled`) with `fill`.
+            drop: of a frame without a schema, names of columns that stay at home.
+            values_are_public: of a frame without a schema, whether bounds, categories and gaps may be read
+                off the values, as everybody may know these anyway. Then nothing is to be confirmed.
             name: for people.
-            label: of a frame, the column that holds the class.
+            label: of a frame of numbers, the column that holds the class: then it is no table, but labelled.
             confirm: of an inferred schema: True where it needs no look, or what is asked; by default the
                 terminal.
             header: of the path of a csv file, whether its first line names the columns; needed where that
                 line holds numbers.
             rows_of: a dataset of yours, or its id, that holds the same rows: both are counted together, and a
                 cap on either holds for both. The answer's `same_rows` names those that could be.
-            declared: parts that the schema gets besides, as `classes` and `norm_bound`.
+            declared: parts that the schema gets besides, as `unit`, `classes` and `norm_bound`.
 
         Returns:
             What everybody may know of it: look whether `n` is the number of records that you meant.
@@ -199,10 +284,20 @@ class Datasets:
                 other records than there are.
             Problem: the service refuses.
         """
-        whole = (schema or data.infer(rows, label=label)) | declared
-        data.check(rows, whole)
-        if schema is None:
-            confirmed(whole, confirm)
+        if isinstance(rows, Table) or (schema is None and label is None and is_frame(rows)):
+            if not isinstance(rows, Table):
+                unit = declared.pop("unit", None)
+                rows = table(rows, columns=columns, drop=drop, unit=unit, values_are_public=values_are_public)
+                if values_are_public and not callable(confirm):
+                    announced(rows)
+                else:
+                    confirmed(rows, confirm)
+            whole = rows.schema | declared
+        else:
+            whole = (schema or data.infer(rows, label=label)) | declared
+            data.check(rows, whole)
+            if schema is None:
+                confirmed(whole, confirm)
         file = data.opened(rows, whole, header)
         with file.file, progress_of_upload(file, self._client._progress) as sent:
             return self._client.run(operations.upload(file, whole, name, rows_of, sent))
@@ -213,7 +308,23 @@ class Datasets:
 
     def get(self, dataset: Any) -> models.DatasetView:
         """What is public of one."""
-        return self._client.run(operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}"))
+        return self._client.run(
+            operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}")
+        )
+
+    def dummy(self, dataset: Any, n: int = 20) -> Any:
+        """The rows that a question asked of dummies is answered from: made of the schema alone, and free.
+
+        Args:
+            dataset: one of those that the key may ask about.
+            n: number of rows.
+
+        Returns:
+            A frame of a table's columns, or an array.
+        """
+        path = f"/v1/datasets/{id_of(dataset)}/dummy"
+        told = self._client.run(operations.fetch(models.DummyRows, "GET", path, params={"n": n}))
+        return rows_as_told(told.rows)
 
     def delete(self, dataset: Any) -> None:
         """Delete the rows; the ledger keeps what was charged for them."""
@@ -223,126 +334,9 @@ class Datasets:
         self, dataset: Any, analyst: Any, *, epsilon: float | None = None, delta: float | None = None
     ) -> models.GrantView:
         """Let an analyst ask about a dataset, up to (ε, δ) if these are given."""
-        cap = {name: value for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None}
-        path = _grant(dataset, analyst)
+        cap, path = given(epsilon=epsilon, delta=delta), operations.grant_path(dataset, analyst)
         return self._client.run(operations.fetch(models.GrantView, "PUT", path, json=cap))
 
     def revoke(self, dataset: Any, analyst: Any) -> None:
         """Take a grant back."""
-        self._client.run(operations.call(Request("DELETE", _grant(dataset, analyst))))
-
-
-class AsyncClient(_Face, AsyncEstimates):
-    """As `Client`, in an event loop.
-
-    Args:
-        url: of the service.
-        key: of an owner or an analyst, or a platform's token.
-    """
-
-    def __init__(self, url: str, key: str) -> None:
-        super().__init__(url, key, progress=False)
-        self._http = httpx.AsyncClient(**self._options)
-        self.datasets = AsyncDatasets(self)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close connections."""
-        await self._http.aclose()
-
-    async def run(self, conversation: Conversation[T]) -> T:
-        """Hold a conversation to its end."""
-        try:
-            step = next(conversation)
-            while True:
-                if isinstance(step, Pause):
-                    await asyncio.sleep(step.seconds)
-                    step = conversation.send(None)
-                    continue
-                try:
-                    response = await self._http.request(step.method, step.path, **_content(step))
-                except httpx.TransportError as error:
-                    step = conversation.throw(error)
-                else:
-                    step = conversation.send(response)
-        except StopIteration as end:
-            return cast("T", end.value)
-
-    async def me(self) -> models.PrincipalView:
-        """Return the role and the id of the caller."""
-        return await self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
-
-    async def budget(self, owner: str | None = None) -> Budget:
-        """See `Client.budget`."""
-        owner = id_of(owner or await self.me())
-        return Budget(await self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
-
-    async def plan(
-        self, kind: str, dataset: Any, *, epsilon: float, delta: float | None = None, **choices: Any
-    ) -> Plan:
-        """See `Client.plan`."""
-        return Plan(await self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
-
-    async def estimate(
-        self,
-        kind: str,
-        dataset: Any,
-        *,
-        epsilon: float,
-        delta: float | None = None,
-        key: str | None = None,
-        timeout: float = _WAIT,
-        **choices: Any,
-    ) -> Any:
-        """See `Client.estimate`."""
-        question = Question.of(kind, dataset, epsilon, delta, choices)
-        return await self.run(operations.estimate(question, key, timeout, lambda _: None))
-
-    async def wait(self, job: Any, *, timeout: float = _WAIT) -> Any:
-        """See `Client.wait`."""
-        return await self.run(operations.wait(id_of(job), timeout, lambda _: None))
-
-
-class AsyncDatasets:
-    """As `Datasets`, in an event loop."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
-
-    async def upload(
-        self,
-        rows: Any,
-        schema: data.Schema,
-        *,
-        name: str | None = None,
-        header: bool | None = None,
-        rows_of: Any = None,
-        **declared: Any,
-    ) -> models.DatasetView:
-        """See `Datasets.upload`; the schema is to be stated, as nobody is there to confirm one."""
-        whole = schema | declared
-        data.check(rows, whole)
-        file = data.opened(rows, whole, header)
-        with file.file:
-            return await self._client.run(operations.upload(file, whole, name, rows_of, lambda _: None))
-
-    async def list(self) -> list[models.DatasetView]:
-        """See `Datasets.list`."""
-        return await self._client.run(operations.datasets())
-
-    async def get(self, dataset: Any) -> models.DatasetView:
-        """See `Datasets.get`."""
-        return await self._client.run(
-            operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}")
-        )
-
-    async def delete(self, dataset: Any) -> None:
-        """See `Datasets.delete`."""
-        await self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{id_of(dataset)}")))
+        self._client.run(operations.call(Request("DELETE", operations.grant_path(dataset, analyst))))

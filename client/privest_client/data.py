@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from privest_client.errors import SchemaMismatch
+from privest_client.tables import Table
 
 Schema = dict[str, Any]
 
@@ -62,6 +63,10 @@ def infer(data: Any, *, label: str | None = None) -> Schema:
     Raises:
         SchemaMismatch: the form does not tell.
     """
+    if isinstance(data, str | Path):
+        raise SchemaMismatch(
+            "files are not looked into: state the schema, or pass a frame, as of pandas.read_csv"
+        )
     if label is not None:
         names = _names(data)
         if label not in names:
@@ -107,10 +112,10 @@ def check(data: Any, schema: Schema) -> None:
 
 
 def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
-    """Data as a file: arrays as npy, frames as csv with every digit, paths as they are.
+    """Data as a file: arrays as npy, frames and tables as csv with every digit, paths as they are.
 
     Args:
-        data: an array, a frame, or a path.
+        data: an array, a frame, a table, or a path.
         schema: that is declared of them.
         header: whether the first line of a csv file names its columns.
 
@@ -125,6 +130,9 @@ def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
     if header is not None:
         raise SchemaMismatch("header is for the path of a csv file: of arrays and frames it is known")
     file = io.BytesIO()
+    if isinstance(data, Table):
+        file.write(data.csv().encode())
+        return _whole(file, "rows.csv", None if schema.get("unit") else len(data.frame), header=True)
     is_frame = hasattr(data, "columns") and (hasattr(data, "to_csv") or hasattr(data, "write_csv"))
     if is_frame:
         # Names of our own, one line of them whatever the frame calls its columns.
@@ -142,11 +150,17 @@ def opened(data: Any, schema: Schema, header: bool | None = None) -> Upload:
         if not rows.ndim:
             raise SchemaMismatch("a single number is no list of records")
         np.save(file, rows, allow_pickle=False)
-    size = file.tell()
-    file.seek(0)
     # All rows of a unit are one record: how many units there are, the service counts.
     records = None if schema.get("unit") else len(data)
-    return Upload("rows.csv" if is_frame else "rows.npy", file, size, True if is_frame else None, records)
+    if is_frame:
+        return _whole(file, "rows.csv", records, header=True)
+    return _whole(file, "rows.npy", records)
+
+
+def _whole(file: io.BytesIO, name: str, records: int | None, header: bool | None = None) -> Upload:
+    size = file.tell()
+    file.seek(0)
+    return Upload(name, file, size, header, records)
 
 
 def _names(data: Any) -> list[str]:

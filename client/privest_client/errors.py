@@ -1,7 +1,11 @@
 """What can go wrong, as exceptions that say what to do."""
 
-from collections.abc import Sequence
-from typing import Any
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type[Any])
 
 
 class PrivestError(Exception):
@@ -170,3 +174,36 @@ def _place(fault: dict[str, Any]) -> str:
     parts = [f"record {fault['record']}"] if fault.get("record") is not None else []
     parts += [str(fault[name]) for name in ("location", "field") if fault.get(name)]
     return f"{', '.join(parts)}: " if parts else ""
+
+
+def surfaced(owner: C) -> C:
+    """Have errors of a class's public methods end where these were called: they say what to do."""
+    for name in dir(owner):
+        found = inspect.getattr_static(owner, name)
+        if not name.startswith("_") and inspect.isfunction(found):
+            setattr(owner, name, _surface(found))
+    return owner
+
+
+def _surface(call: Callable[..., Any]) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(call):
+
+        @wraps(call)
+        async def later(*args: Any, **choices: Any) -> Any:
+            __tracebackhide__ = True
+            try:
+                return await call(*args, **choices)
+            except PrivestError as error:
+                raise error.with_traceback(None) from None
+
+        return later
+
+    @wraps(call)
+    def now(*args: Any, **choices: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return call(*args, **choices)
+        except PrivestError as error:
+            raise error.with_traceback(None) from None
+
+    return now

@@ -1,7 +1,8 @@
 """What can be estimated: written by `make openapi` from openapi.yaml. Do not edit."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from privest_client import answers, models
 from privest_client.answers import Kind
@@ -56,16 +57,44 @@ class Estimates(ABC):
         """An estimate of any kind."""
 
     def frechet_mean(
-        self, dataset: Any, *, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        start: Any = None,
+        clip: float | None = None,
+        step_size: float | None = None,
+        steps: int | None = None,
+        solver: Literal['rgd', 'rsgd', 'rsvrg'] | None = None,
+        rate: float | None = None,
+        sampling: Literal['poisson', 'fixed'] = 'poisson',
+        epochs: int | None = None,
+        restarts: int | None = None,
+        clip_change: float | None = None,
+        full_noise: Literal['epoch', 'step'] = 'epoch',
+        local_steps: int = 1,
+        diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """The private Fréchet mean of points on a manifold; see `estimate` for the arguments of all.
 
-        Keyword Args:
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            columns: of a table: names of the columns; by default all; a list; optional.
             start: first iterate, as nested lists; the public centre by default; a list; optional.
-            clip: C₀, the distance by which one record pulls at most; the public radius by default;
-                a number above 0 and at most 1e6; optional.
+            clip: C₀, the distance by which one record pulls at most; by default `rgd` finds one in
+                the run, and others take the public radius; a number above 0 and at most 1e6;
+                optional.
             step_size: η of every step; a number above 0 and at most 100; optional.
             steps: number of steps; of `rsvrg` in an epoch; a whole number at least 1; optional.
             solver: full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default
@@ -80,19 +109,70 @@ class Estimates(ABC):
                 epoch, step; by default epoch.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            diagnostics: whether to spend a tenth of the budget or two on how far the answer may be
+                off; without it nothing is told of what the clip cuts off, and no clip is found;
+                True or False; by default True.
         """
         return self.estimate(
-            "frechet-mean", dataset, epsilon=epsilon, **choices
+            "frechet-mean",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            start=start,
+            clip=clip,
+            step_size=step_size,
+            steps=steps,
+            solver=solver,
+            rate=rate,
+            sampling=sampling,
+            epochs=epochs,
+            restarts=restarts,
+            clip_change=clip_change,
+            full_noise=full_noise,
+            local_steps=local_steps,
+            diagnostics=diagnostics,
         )
 
     def robust_pca(
-        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        rank: int,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
+        solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
+        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        consensus: bool | None = None,
+        center: bool = False,
+        steps: int | None = None,
+        step_size: float | None = None,
+        scale: float | None = None,
+        rate: float | None = None,
+        sampling: Literal['poisson', 'fixed'] = 'poisson',
+        local_steps: int = 1,
+        explained: bool = False,
+        adaptive: bool = True,
     ) -> answers.Subspace:
         """The private subspace that most rows lie near; see `estimate` for the arguments of all.
 
-        Keyword Args:
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             loss: of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²),
                 `redescending` like d up to c and flat beyond; one of absolute, squared, bounded,
@@ -116,19 +196,62 @@ class Estimates(ABC):
                 for its drift; a whole number at least 1; by default 1.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
+            adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
+                a subspace stand out from the others; only with the loss `redescending`, up to 1,000
+                columns, and where no solver, start or anything of the descent is chosen; True or
+                False; by default True.
         """
         return self.estimate(
-            "robust-pca", dataset, rank=rank, epsilon=epsilon, **choices
+            "robust-pca",
+            dataset,
+            rank=rank,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            loss=loss,
+            solver=solver,
+            start=start,
+            consensus=consensus,
+            center=center,
+            steps=steps,
+            step_size=step_size,
+            scale=scale,
+            rate=rate,
+            sampling=sampling,
+            local_steps=local_steps,
+            explained=explained,
+            adaptive=adaptive,
         )
 
     def matrix_completion(
-        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        rank: int,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        steps: int | None = None,
+        step_size: float | None = None,
+        local_steps: int = 1,
     ) -> answers.Completion:
         """The private subspace of rows with unknown entries; see `estimate` for the arguments of all.
 
-        Keyword Args:
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             steps: of the descent; a whole number at least 1; optional.
             step_size: of its longest step; a number above 0 and at most 1000; optional.
@@ -136,29 +259,68 @@ class Estimates(ABC):
                 for its drift; a whole number at least 1; by default 1.
         """
         return self.estimate(
-            "matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices
+            "matrix-completion",
+            dataset,
+            rank=rank,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            steps=steps,
+            step_size=step_size,
+            local_steps=local_steps,
         )
 
     def logistic_regression(
-        self, dataset: Any, *, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        penalty: float | None = None,
+        steps: int | None = None,
+        step_scale: float | None = None,
+        batch_size: int | None = None,
+        intercept: bool = True,
+        standardisation: Literal['public', 'private'] = 'public',
+        sampling_errors: bool = False,
+        loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
     ) -> answers.LinearClassifier:
         """A private linear classifier of labelled records; see `estimate` for the arguments of all.
 
-        Keyword Args:
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
-            solver: `newton` (noisy moments, then noisy gradients if there are records enough),
-                `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball),
-                `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and
-                `masg-opt` divide the noise and count the steps by the bound on their error; by
-                default `newton` where there are records enough, else `clipped`. With another loss
-                than `logistic` it is `escape`, or `spider` if it is asked for, which sees each
-                record once and has its guarantee where there are very many; one of newton, clipped,
-                escape, spider or one of gd, hb, nag, nag-opt, masg, masg-opt; optional.
-            penalty: λ of λ|w|², for features in units of the norm bound: by default 0 for `newton`
-                and 0.01 for descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default
-                0.001; not of `clipped` nor of the bounded losses; a number at least 0 and at most
-                1e6; optional.
+            label: of a table: a column of categories, or a boolean one; a text; optional.
+            features: of a table: names of the features; by default all other columns; a list;
+                optional.
+            solver: `newton` (noisy moments, then noisy gradients and Hessians if there are records
+                enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy
+                ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which
+                `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their
+                error; by default `newton` where there are records enough, else `clipped`. With
+                another loss than `logistic` it is `escape`, or `spider` if it is asked for, which
+                sees each record once and has its guarantee where there are very many; one of
+                newton, clipped, escape, spider or one of gd, hb, nag, nag-opt, masg, masg-opt;
+                optional.
+            penalty: λ of λ|w|², for features in units of the norm bound: by default 0.01 for
+                descents, and for `newton` what scikit-learn's default comes to on standardised
+                features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 +
+                w²), by default 0.001; not of `clipped` nor of the bounded losses; a number at least
+                0 and at most 1e6; optional.
             steps: of a descent; with `-opt` the most of them; a whole number at least 1; optional.
             step_scale: c of step lengths c/L; a number above 0 and at most 1; optional.
             batch_size: of a descent's random batches, expected or exact; by default all records; a
@@ -175,17 +337,54 @@ class Estimates(ABC):
                 logistic or one of sigmoid, savage, logistic-nonconvex; by default logistic.
         """
         return self.estimate(
-            "logistic-regression", dataset, epsilon=epsilon, **choices
+            "logistic-regression",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            label=label,
+            features=features,
+            solver=solver,
+            penalty=penalty,
+            steps=steps,
+            step_scale=step_scale,
+            batch_size=batch_size,
+            intercept=intercept,
+            standardisation=standardisation,
+            sampling_errors=sampling_errors,
+            loss=loss,
         )
 
     def classifier_score(
-        self, dataset: Any, *, coefficients: Any, intercept: Any, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        coefficients: Any,
+        intercept: Any,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """The private accuracy, or area under the ROC curve, of a submitted linear classifier; see `estimate` for the arguments of all.
 
-        Keyword Args:
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            label: of a table: a column of categories, or a boolean one; a text; optional.
+            features: of a table: names of the features; by default all other columns; a list;
+                optional.
             coefficients: a number for each feature; with more than two classes a list for each
                 class; a list.
             intercept: a number; with more than two classes one for each class; a number or a list.
@@ -193,7 +392,18 @@ class Estimates(ABC):
                 accuracy, auc; by default accuracy.
         """
         return self.estimate(
-            "classifier-score", dataset, coefficients=coefficients, intercept=intercept, epsilon=epsilon, **choices
+            "classifier-score",
+            dataset,
+            coefficients=coefficients,
+            intercept=intercept,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            label=label,
+            features=features,
+            metric=metric,
         )
 
 
@@ -205,41 +415,206 @@ class AsyncEstimates(ABC):
         """An estimate of any kind."""
 
     async def frechet_mean(
-        self, dataset: Any, *, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        start: Any = None,
+        clip: float | None = None,
+        step_size: float | None = None,
+        steps: int | None = None,
+        solver: Literal['rgd', 'rsgd', 'rsvrg'] | None = None,
+        rate: float | None = None,
+        sampling: Literal['poisson', 'fixed'] = 'poisson',
+        epochs: int | None = None,
+        restarts: int | None = None,
+        clip_change: float | None = None,
+        full_noise: Literal['epoch', 'step'] = 'epoch',
+        local_steps: int = 1,
+        diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """See `Client.frechet_mean`."""
         return await self.estimate(
-            "frechet-mean", dataset, epsilon=epsilon, **choices
+            "frechet-mean",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            start=start,
+            clip=clip,
+            step_size=step_size,
+            steps=steps,
+            solver=solver,
+            rate=rate,
+            sampling=sampling,
+            epochs=epochs,
+            restarts=restarts,
+            clip_change=clip_change,
+            full_noise=full_noise,
+            local_steps=local_steps,
+            diagnostics=diagnostics,
         )
 
     async def robust_pca(
-        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        rank: int,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
+        solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
+        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        consensus: bool | None = None,
+        center: bool = False,
+        steps: int | None = None,
+        step_size: float | None = None,
+        scale: float | None = None,
+        rate: float | None = None,
+        sampling: Literal['poisson', 'fixed'] = 'poisson',
+        local_steps: int = 1,
+        explained: bool = False,
+        adaptive: bool = True,
     ) -> answers.Subspace:
         """See `Client.robust_pca`."""
         return await self.estimate(
-            "robust-pca", dataset, rank=rank, epsilon=epsilon, **choices
+            "robust-pca",
+            dataset,
+            rank=rank,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            loss=loss,
+            solver=solver,
+            start=start,
+            consensus=consensus,
+            center=center,
+            steps=steps,
+            step_size=step_size,
+            scale=scale,
+            rate=rate,
+            sampling=sampling,
+            local_steps=local_steps,
+            explained=explained,
+            adaptive=adaptive,
         )
 
     async def matrix_completion(
-        self, dataset: Any, *, rank: int, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        rank: int,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        steps: int | None = None,
+        step_size: float | None = None,
+        local_steps: int = 1,
     ) -> answers.Completion:
         """See `Client.matrix_completion`."""
         return await self.estimate(
-            "matrix-completion", dataset, rank=rank, epsilon=epsilon, **choices
+            "matrix-completion",
+            dataset,
+            rank=rank,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            steps=steps,
+            step_size=step_size,
+            local_steps=local_steps,
         )
 
     async def logistic_regression(
-        self, dataset: Any, *, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        penalty: float | None = None,
+        steps: int | None = None,
+        step_scale: float | None = None,
+        batch_size: int | None = None,
+        intercept: bool = True,
+        standardisation: Literal['public', 'private'] = 'public',
+        sampling_errors: bool = False,
+        loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
     ) -> answers.LinearClassifier:
         """See `Client.logistic_regression`."""
         return await self.estimate(
-            "logistic-regression", dataset, epsilon=epsilon, **choices
+            "logistic-regression",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            label=label,
+            features=features,
+            solver=solver,
+            penalty=penalty,
+            steps=steps,
+            step_scale=step_scale,
+            batch_size=batch_size,
+            intercept=intercept,
+            standardisation=standardisation,
+            sampling_errors=sampling_errors,
+            loss=loss,
         )
 
     async def classifier_score(
-        self, dataset: Any, *, coefficients: Any, intercept: Any, epsilon: float, **choices: Any
+        self,
+        dataset: Any,
+        *,
+        coefficients: Any,
+        intercept: Any,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """See `Client.classifier_score`."""
         return await self.estimate(
-            "classifier-score", dataset, coefficients=coefficients, intercept=intercept, epsilon=epsilon, **choices
+            "classifier-score",
+            dataset,
+            coefficients=coefficients,
+            intercept=intercept,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            label=label,
+            features=features,
+            metric=metric,
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from privest_client.reading import Model
 from pydantic import (
     AwareDatetime,
-    BaseModel,
     ConfigDict,
     Field,
     RootModel,
@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 
-class Amount(BaseModel):
+class Amount(Model):
     """
     (ε, δ).
     """
@@ -46,7 +46,7 @@ class Replaces(RootModel[int]):
     """
 
 
-class BudgetChange(BaseModel):
+class BudgetChange(Model):
     """
     A higher limit, a freeze, its end, or a new window; what is left out stays as it is.
     """
@@ -67,7 +67,7 @@ class BudgetChange(BaseModel):
     """
 
 
-class CapView(BaseModel):
+class CapView(Model):
     """
     The cap on a dataset, which all datasets share that were declared to hold its rows.
     """
@@ -76,7 +76,7 @@ class CapView(BaseModel):
     cap: Amount | None
 
 
-class ChargeView(BaseModel):
+class ChargeView(Model):
     """
     The charge of one account.
     """
@@ -89,12 +89,236 @@ class ChargeView(BaseModel):
     slack: Annotated[float, Field(title='Slack')]
 
 
-class CompletionForecast(BaseModel):
+class Label(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            max_length=200,
+            min_length=1,
+            pattern='^[^\\x00-\\x1f\\x7f]*$',
+            title='Label',
+        ),
+    ]
+    """
+    of a table: a column of categories, or a boolean one
+    """
+
+
+class Feature(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features(RootModel[list[Feature]]):
+    root: Annotated[
+        list[Feature], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
+class CoefficientForecast(Model):
+    """
+    How far the coefficients of standardised features are expected to be off, all of them together.
+    """
+
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of all coefficients of standardised features together; of a plan, in a favourable case, and of one whose `assumes` is empty, which is older, the noise on a coordinate of its last mean
+    """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
+    radius_95: Annotated[float | None, Field(title='Radius 95')] = None
+    """
+    distance that 95 % of runs do not exceed; of a plan, in a favourable case
+    """
+    accuracy: Annotated[float | None, Field(title='Accuracy')] = None
+    """
+    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    """
+
+
+class CoefficientUncertainty(Model):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of all coefficients of standardised features together; of a plan, in a favourable case, and of one whose `assumes` is empty, which is older, the noise on a coordinate of its last mean
+    """
+    radius_95: Annotated[float | None, Field(title='Radius 95')] = None
+    """
+    distance that 95 % of runs do not exceed; of a plan, in a favourable case
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
+    accuracy: Annotated[float | None, Field(title='Accuracy')] = None
+    """
+    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    """
+
+
+class ColumnMeanView(Model):
+    """
+    The private mean of a column, or the share of records that are of a category.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    """
+    a column, `column=category`, or `column missing`
+    """
+    value: Annotated[float | str, Field(title='Value')]
+    """
+    in the column's own units; an ISO date of a column of dates
+    """
+    low: Annotated[float | str, Field(title='Low')]
+    """
+    lower end of an interval of 95 % for the mean of these records
+    """
+    high: Annotated[float | str, Field(title='High')]
+    """
+    upper end
+    """
+    kind: Annotated[Literal['mean', 'share'], Field(title='Kind')]
+
+
+class Categories1(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Categories(RootModel[list[Categories1 | int | bool]]):
+    root: Annotated[
+        list[Categories1 | int | bool],
+        Field(max_length=1000, min_length=2, title='Categories'),
+    ] = None
+    """
+    all that a column of type category may hold
+    """
+
+
+class ColumnSchemaInput(Model):
+    """
+    One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
+
+    Bounds belong to numbers, integers and dates, which are written as 2007-11-11. `missing` says what a gap
+    is: a fault, a category of its own, or the public value `fill`, with an indicator beside it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    name: Annotated[
+        str,
+        Field(
+            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
+        ),
+    ]
+    type: Annotated[
+        Literal['number', 'integer', 'category', 'boolean', 'date'], Field(title='Type')
+    ]
+    low: Annotated[float | str | None, Field(title='Low')] = None
+    """
+    public lower bound: a number, or an ISO date
+    """
+    high: Annotated[float | str | None, Field(title='High')] = None
+    """
+    public upper bound
+    """
+    categories: Annotated[Categories | None, Field(title='Categories')] = None
+    """
+    all that a column of type category may hold
+    """
+    missing: Annotated[
+        Literal['refused', 'category', 'filled'] | None, Field(title='Missing')
+    ] = 'refused'
+    """
+    what a gap is; `category` is for categories and booleans
+    """
+    fill: Annotated[float | str | bool | None, Field(title='Fill')] = None
+    """
+    the public value in a gap's place, where `missing` is `filled`
+    """
+
+
+class Categories2Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Categories2(RootModel[list[Categories2Item]]):
+    root: Annotated[
+        list[Categories2Item], Field(max_length=1000, min_length=2, title='Categories')
+    ]
+    """
+    all that a column of type category may hold
+    """
+
+
+class ColumnSchemaOutput(Model):
+    """
+    One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
+
+    Bounds belong to numbers, integers and dates, which are written as 2007-11-11. `missing` says what a gap
+    is: a fault, a category of its own, or the public value `fill`, with an indicator beside it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    name: Annotated[
+        str,
+        Field(
+            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
+        ),
+    ]
+    type: Annotated[
+        Literal['number', 'integer', 'category', 'boolean', 'date'], Field(title='Type')
+    ]
+    low: Annotated[float | str | None, Field(title='Low')] = None
+    """
+    public lower bound: a number, or an ISO date
+    """
+    high: Annotated[float | str | None, Field(title='High')] = None
+    """
+    public upper bound
+    """
+    categories: Annotated[Categories2 | None, Field(title='Categories')] = None
+    """
+    all that a column of type category may hold
+    """
+    missing: Annotated[
+        Literal['refused', 'category', 'filled'] | None, Field(title='Missing')
+    ] = 'refused'
+    """
+    what a gap is; `category` is for categories and booleans
+    """
+    fill: Annotated[float | str | bool | None, Field(title='Fill')] = None
+    """
+    the public value in a gap's place, where `missing` is `filled`
+    """
+
+
+class CompletionForecast(Model):
     """
     Length of the vector of principal angles between the answer and the subspace, in radians.
-
-    A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
-    entries is known: public facts do not tell more. Part of it is not noise.
     """
 
     standard_deviation: Annotated[float, Field(title='Standard Deviation')]
@@ -115,7 +339,7 @@ class CompletionForecast(BaseModel):
     """
 
 
-class CompletionUncertainty(BaseModel):
+class CompletionUncertainty(Model):
     """
     How far an answer may be from what it is taken for, by what its run released.
 
@@ -138,7 +362,7 @@ class CompletionUncertainty(BaseModel):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
-class ConnectionView(BaseModel):
+class ConnectionView(Model):
     """
     A connection by its name.
     """
@@ -151,7 +375,7 @@ class ConnectionView(BaseModel):
     """
 
 
-class CreatedAnalyst(BaseModel):
+class CreatedAnalyst(Model):
     """
     A new analyst; the key is shown this once.
     """
@@ -161,7 +385,7 @@ class CreatedAnalyst(BaseModel):
     key: Annotated[str, Field(title='Key')]
 
 
-class DatasetRef(BaseModel):
+class DatasetRef(Model):
     """
     A registered dataset.
     """
@@ -176,7 +400,7 @@ class DatasetRef(BaseModel):
     """
 
 
-class DummyRows(BaseModel):
+class DummyRows(Model):
     """
     Synthetic records with the dataset's schema: they come from the schema alone.
     """
@@ -184,7 +408,7 @@ class DummyRows(BaseModel):
     rows: Annotated[list[Any], Field(title='Rows')]
 
 
-class EntryView(BaseModel):
+class EntryView(Model):
     """
     One movement of budget.
     """
@@ -205,7 +429,7 @@ class EntryView(BaseModel):
     hash: Annotated[str, Field(title='Hash')]
 
 
-class EuclideanSpace(BaseModel):
+class EuclideanSpace(Model):
     """
     Vectors of R^size with the usual metric.
     """
@@ -220,7 +444,7 @@ class EuclideanSpace(BaseModel):
     """
 
 
-class FramesSpace(BaseModel):
+class FramesSpace(Model):
     """
     `stiefel`: Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2). `grassmann`: Subspaces of dimension `rank`, each represented by any frame that spans it.
     """
@@ -239,7 +463,7 @@ class FramesSpace(BaseModel):
     """
 
 
-class FrechetMeanEstimate(BaseModel):
+class FrechetMeanEstimate(Model):
     """
     The private mean.
     """
@@ -248,12 +472,29 @@ class FrechetMeanEstimate(BaseModel):
     """
     a point of the manifold, as nested lists
     """
+    columns: Annotated[list[ColumnMeanView] | None, Field(title='Columns')] = None
+    """
+    of a table: the mean of each column, in its own units, and the share of each category
+    """
+
+
+class Column(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns(RootModel[list[Column]]):
+    root: Annotated[list[Column], Field(max_length=2000, min_length=1, title='Columns')]
+    """
+    of a table: names of the columns; by default all
+    """
 
 
 class Clip(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip')]
     """
-    C₀, the distance by which one record pulls at most; the public radius by default
+    C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and others take the public radius
     """
 
 
@@ -299,7 +540,7 @@ class ClipChange(RootModel[float]):
     """
 
 
-class GrantView(BaseModel):
+class GrantView(Model):
     """
     A grant as it stands.
     """
@@ -309,7 +550,7 @@ class GrantView(BaseModel):
     cap: Amount | None
 
 
-class Head(BaseModel):
+class Head(Model):
     """
     The end of an account's chain.
     """
@@ -319,7 +560,7 @@ class Head(BaseModel):
     hash: Annotated[str, Field(title='Hash')]
 
 
-class Heads(BaseModel):
+class Heads(Model):
     """
     The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten.
     """
@@ -331,7 +572,7 @@ class Heads(BaseModel):
     signature: Annotated[str, Field(title='Signature')]
 
 
-class Health(BaseModel):
+class Health(Model):
     """
     The answer to a probe.
     """
@@ -339,7 +580,7 @@ class Health(BaseModel):
     status: Annotated[str | None, Field(title='Status')] = 'ok'
 
 
-class ImagesToDescriptors(BaseModel):
+class ImagesToDescriptors(Model):
     """
     Raw images, of which each becomes its covariance descriptor: 7 rows, and one for each channel.
     """
@@ -373,7 +614,7 @@ class RowsOf(RootModel[str]):
     """
 
 
-class IssuedKey(BaseModel):
+class IssuedKey(Model):
     """
     A further key; shown this once.
     """
@@ -389,7 +630,7 @@ class IssuedKey(BaseModel):
     expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
 
 
-class KeyView(BaseModel):
+class KeyView(Model):
     """
     The facts about a key; not the key itself.
     """
@@ -403,19 +644,13 @@ class KeyView(BaseModel):
     revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
 
 
-class Feature(RootModel[str]):
-    root: Annotated[
-        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
-    ]
-
-
 class Classes(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Categories(RootModel[str]):
+class Categories3(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
@@ -445,7 +680,7 @@ class NormBound1(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')]
 
 
-class LedgerPage(BaseModel):
+class LedgerPage(Model):
     """
     Entries, newest first, and the cursor of the next page.
     """
@@ -454,10 +689,40 @@ class LedgerPage(BaseModel):
     next: Annotated[str | None, Field(title='Next')]
 
 
+class LoadingsView(Model):
+    """
+    How a feature points along each direction of a subspace.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    """
+    a column, `column=category`, or `column missing`
+    """
+    loadings: Annotated[list[float], Field(title='Loadings')]
+    """
+    a number for each direction
+    """
+
+
+class Features1Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features1(RootModel[list[Features1Item]]):
+    root: Annotated[
+        list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
 class Penalty(RootModel[float]):
     root: Annotated[float, Field(ge=0.0, le=1000000.0, title='Penalty')]
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
 
 
@@ -482,7 +747,7 @@ class BatchSize(RootModel[int]):
     """
 
 
-class LorentzSpace(BaseModel):
+class LorentzSpace(Model):
     """
     Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
     """
@@ -497,7 +762,7 @@ class LorentzSpace(BaseModel):
     """
 
 
-class MatrixCompletionEstimate(BaseModel):
+class MatrixCompletionEstimate(Model):
     """
     The private subspace.
     """
@@ -505,6 +770,29 @@ class MatrixCompletionEstimate(BaseModel):
     basis: Annotated[list[list[float]], Field(title='Basis')]
     """
     rows of a matrix with orthonormal columns
+    """
+    columns: Annotated[list[str] | None, Field(title='Columns')] = None
+    """
+    of a table: the columns and categories that the rows stand for
+    """
+    loadings: Annotated[list[LoadingsView] | None, Field(title='Loadings')] = None
+    """
+    of a table: the rows of the basis by these names
+    """
+
+
+class Columns1Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns1(RootModel[list[Columns1Item]]):
+    root: Annotated[
+        list[Columns1Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    """
+    of a table: names of the columns; by default all
     """
 
 
@@ -522,7 +810,7 @@ class StepSize1(RootModel[float]):
     """
 
 
-class MeanForecast(BaseModel):
+class MeanForecast(Model):
     """
     Geodesic distance by which the noise alone moves the answer, where the clip does not bind.
     """
@@ -545,7 +833,7 @@ class MeanForecast(BaseModel):
     """
 
 
-class MeanUncertainty(BaseModel):
+class MeanUncertainty(Model):
     """
     How far an answer may be from what it is taken for, by what its run released.
 
@@ -568,7 +856,7 @@ class MeanUncertainty(BaseModel):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
-class NewAnalyst(BaseModel):
+class NewAnalyst(Model):
     """
     An analyst to be made.
     """
@@ -584,7 +872,7 @@ class NewAnalyst(BaseModel):
     ]
 
 
-class NewBudget(BaseModel):
+class NewBudget(Model):
     """
     All that may ever be spent: (ε, δ) under replacement of one record.
     """
@@ -605,7 +893,7 @@ class NewBudget(BaseModel):
     ] = 'gdp'
 
 
-class NewCap(BaseModel):
+class NewCap(Model):
     """
     A cap of (ε, δ), of which all counts that was spent before; or none.
     """
@@ -617,7 +905,7 @@ class NewCap(BaseModel):
     delta: Annotated[Delta | None, Field(title='Delta')] = None
 
 
-class NewDatabase(BaseModel):
+class NewDatabase(Model):
     """
     A database, by an SQLAlchemy URL with a role that may only read.
     """
@@ -630,7 +918,7 @@ class NewDatabase(BaseModel):
     url: Annotated[SecretStr, Field(max_length=4000, title='Url')]
 
 
-class NewFiles(BaseModel):
+class NewFiles(Model):
     """
     A directory of this machine, or mounted on it; links below it are not followed.
     """
@@ -659,7 +947,7 @@ class ExpiresIn(RootModel[int]):
     """
 
 
-class NewKey(BaseModel):
+class NewKey(Model):
     """
     A key to be issued: by default for as much, and for as long, as the key that issues it.
     """
@@ -675,7 +963,7 @@ class NewKey(BaseModel):
     """
 
 
-class NewObjectStore(BaseModel):
+class NewObjectStore(Model):
     """
     A bucket or a folder in one; options are those of obstore for this kind of URL.
     """
@@ -691,7 +979,7 @@ class NewObjectStore(BaseModel):
     ] = {}
 
 
-class NewOwner(BaseModel):
+class NewOwner(Model):
     """
     An owner to be made.
     """
@@ -708,7 +996,7 @@ class NewOwner(BaseModel):
     budget: NewBudget
 
 
-class ObliqueSpace(BaseModel):
+class ObliqueSpace(Model):
     """
     Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
     """
@@ -727,7 +1015,7 @@ class ObliqueSpace(BaseModel):
     """
 
 
-class PoincareBallSpace(BaseModel):
+class PoincareBallSpace(Model):
     """
     The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
@@ -746,7 +1034,7 @@ class Radius(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Radius')]
 
 
-class PrincipalView(BaseModel):
+class PrincipalView(Model):
     """
     The holder of a key.
     """
@@ -755,7 +1043,7 @@ class PrincipalView(BaseModel):
     id: Annotated[str, Field(title='Id')]
 
 
-class Privacy(BaseModel):
+class Privacy(Model):
     """
     The privacy that a run guarantees: the cost that its releases are certified for.
     """
@@ -770,7 +1058,7 @@ class Privacy(BaseModel):
     mechanism: Annotated[str, Field(title='Mechanism')]
 
 
-class ReceiptEntry(BaseModel):
+class ReceiptEntry(Model):
     """
     The place of one debit in its account's chain, and the salt of the analyst's commitment to it.
     """
@@ -781,54 +1069,7 @@ class ReceiptEntry(BaseModel):
     salt: Annotated[str | None, Field(title='Salt')] = None
 
 
-class ReleaseForecast(BaseModel):
-    """
-    What is known of the error before any row is read; errors of coefficients come with them.
-    """
-
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    of the noise on a coordinate of the last mean, features at most one long
-    """
-    assumes: Annotated[str | None, Field(title='Assumes')] = ''
-    """
-    what the forecast takes for granted of the records, in words
-    """
-    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
-    """
-    `radius_95` for records that are unlike that; null where nobody worked it out
-    """
-    accuracy: Annotated[float | None, Field(title='Accuracy')] = None
-    """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
-    """
-
-
-class ReleaseUncertainty(BaseModel):
-    """
-    How far an answer may be from what it is taken for, by what its run released.
-
-    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
-    """
-
-    of: Annotated[str | None, Field(title='Of')] = None
-    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
-    """
-    of the noise on a coordinate of the last mean, features at most one long
-    """
-    radius_95: Annotated[float | None, Field(title='Radius 95')] = None
-    noise: Annotated[float | None, Field(title='Noise')] = None
-    moved: Annotated[float | None, Field(title='Moved')] = None
-    sampling: Annotated[float | None, Field(title='Sampling')] = None
-    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
-    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
-    accuracy: Annotated[float | None, Field(title='Accuracy')] = None
-    """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
-    """
-
-
-class ReleaseView(BaseModel):
+class ReleaseView(Model):
     """
     Noisy sums of one kind that the gate will release.
     """
@@ -852,7 +1093,7 @@ class ReleaseView(BaseModel):
     sampling: Annotated[str | None, Field(title='Sampling')]
 
 
-class RequestedPrivacy(BaseModel):
+class RequestedPrivacy(Model):
     """
     (ε, δ) of this query, under replacement of one record.
     """
@@ -870,7 +1111,7 @@ class RequestedPrivacy(BaseModel):
     """
 
 
-class RobustPCAEstimate(BaseModel):
+class RobustPCAEstimate(Model):
     """
     The private subspace.
     """
@@ -879,13 +1120,36 @@ class RobustPCAEstimate(BaseModel):
     """
     rows of a matrix with orthonormal columns
     """
+    columns: Annotated[list[str] | None, Field(title='Columns')] = None
+    """
+    of a table: the columns and categories that the rows stand for
+    """
+    loadings: Annotated[list[LoadingsView] | None, Field(title='Loadings')] = None
+    """
+    of a table: the rows of the basis by these names
+    """
     center: Annotated[list[float] | None, Field(title='Center')]
     """
-    of the affine subspace, where one was asked for
+    of the affine subspace, where one was asked for: a noisy mean in which no row pulls by more than half the norm bound
     """
     explained: Annotated[list[float] | None, Field(title='Explained')]
     """
-    shares of the spherical rows' variance along the columns, where they were asked for
+    where they were asked for: the mean squares of the rows along the columns, each row less the centre and divided by its length; noisy, and of all rows, near and far
+    """
+
+
+class Columns2Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns2(RootModel[list[Columns2Item]]):
+    root: Annotated[
+        list[Columns2Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    """
+    of a table: names of the columns; by default all
     """
 
 
@@ -903,7 +1167,7 @@ class Scale2(RootModel[float]):
     """
 
 
-class SPDSpace(BaseModel):
+class SPDSpace(Model):
     """
     Symmetric positive definite matrices with `size` rows.
     """
@@ -925,7 +1189,7 @@ class SPDSpace(BaseModel):
     """
 
 
-class ScoreForecast(BaseModel):
+class ScoreForecast(Model):
     """
     How far the noise alone moves the score: exact for accuracy, a forecast for the area.
 
@@ -948,7 +1212,7 @@ class ScoreForecast(BaseModel):
     """
 
 
-class ScoreUncertainty(BaseModel):
+class ScoreUncertainty(Model):
     """
     How far an answer may be from what it is taken for, by what its run released.
 
@@ -968,7 +1232,7 @@ class ScoreUncertainty(BaseModel):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
-class ScoreView(BaseModel):
+class ScoreView(Model):
     """
     A private score between 0 and 1.
     """
@@ -984,7 +1248,7 @@ class ScoreView(BaseModel):
     """
 
 
-class SecondOpinion(BaseModel):
+class SecondOpinion(Model):
     """
     Another accountant's view of the same noise. Its bounds are looser as a rule, and never charged.
     """
@@ -997,7 +1261,7 @@ class SecondOpinion(BaseModel):
     delta: Annotated[float, Field(title='Delta')]
 
 
-class SigningKey(BaseModel):
+class SigningKey(Model):
     """
     A public key in base64, and the name by which entries call it.
     """
@@ -1006,7 +1270,7 @@ class SigningKey(BaseModel):
     public_key: Annotated[str, Field(title='Public Key')]
 
 
-class SigningKeys(BaseModel):
+class SigningKeys(Model):
     """
     The keys that this service signs with.
     """
@@ -1014,7 +1278,7 @@ class SigningKeys(BaseModel):
     keys: Annotated[list[SigningKey], Field(title='Keys')]
 
 
-class Spent(BaseModel):
+class Spent(Model):
     """
     (ε, δ) that all charges together guarantee; for gdp budgets with μ and slack behind it.
     """
@@ -1025,7 +1289,7 @@ class Spent(BaseModel):
     slack: Annotated[float, Field(title='Slack')]
 
 
-class SphereSpace(BaseModel):
+class SphereSpace(Model):
     """
     Unit vectors of R^size, with the coordinates of R^size for tangent vectors.
     """
@@ -1040,7 +1304,7 @@ class SphereSpace(BaseModel):
     """
 
 
-class SpreadView(BaseModel):
+class SpreadView(Model):
     """
     How far the coefficients and, last, the intercept may be off.
 
@@ -1058,7 +1322,7 @@ class SpreadView(BaseModel):
     """
 
 
-class Statement(BaseModel):
+class Statement(Model):
     """
     The signed content of a receipt. Digests are SHA-256 of the stored plan and answer.
 
@@ -1081,12 +1345,9 @@ class Statement(BaseModel):
     at: Annotated[str, Field(title='At')]
 
 
-class SubspaceForecast(BaseModel):
+class SubspaceForecast(Model):
     """
     Length of the vector of principal angles by which the noise turns the answer, in radians.
-
-    A forecast for half of the rows about the subspace, off it by a tenth of their length, and the others in
-    no direction: public facts do not tell more.
     """
 
     standard_deviation: Annotated[float, Field(title='Standard Deviation')]
@@ -1107,7 +1368,7 @@ class SubspaceForecast(BaseModel):
     """
 
 
-class SubspaceUncertainty(BaseModel):
+class SubspaceUncertainty(Model):
     """
     How far an answer may be from what it is taken for, by what its run released.
 
@@ -1130,7 +1391,7 @@ class SubspaceUncertainty(BaseModel):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
-class Unit(BaseModel):
+class Unit(Model):
     """
     The person or other unit that a row belongs to.
 
@@ -1157,7 +1418,7 @@ class Unit(BaseModel):
     """
 
 
-class VectorsSchema(BaseModel):
+class VectorsSchema(Model):
     """
     Vectors of `dim` numbers; a table's columns in file order.
 
@@ -1175,7 +1436,7 @@ class VectorsSchema(BaseModel):
     unit: Unit | None = None
 
 
-class WindowsToCovariances(BaseModel):
+class WindowsToCovariances(Model):
     """
     Raw windows of a time series, of which each becomes the covariance of its channels.
     """
@@ -1197,7 +1458,7 @@ class WindowsToCovariances(BaseModel):
     ] = 0.01
 
 
-class Fault(BaseModel):
+class Fault(Model):
     """
     The place where a request or an upload is wrong, and the rule that it breaks; never a value.
     """
@@ -1217,7 +1478,7 @@ class Fault(BaseModel):
     rule: Annotated[str, Field(title='Rule')]
 
 
-class ProblemDocument(BaseModel):
+class ProblemDocument(Model):
     """
     A problem document as in RFC 9457.
     """
@@ -1261,7 +1522,7 @@ class Sha256(RootModel[str]):
     """
 
 
-class NewUpload(BaseModel):
+class NewUpload(Model):
     """
     A form with a file of records.
     """
@@ -1298,7 +1559,7 @@ class NewUpload(BaseModel):
     """
 
 
-class EuclideanSpaceInput(BaseModel):
+class EuclideanSpaceInput(Model):
     """
     Vectors of R^size with the usual metric.
     """
@@ -1313,7 +1574,7 @@ class EuclideanSpaceInput(BaseModel):
     """
 
 
-class FramesSpaceInput(BaseModel):
+class FramesSpaceInput(Model):
     """
     `stiefel`: Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2). `grassmann`: Subspaces of dimension `rank`, each represented by any frame that spans it.
     """
@@ -1332,7 +1593,7 @@ class FramesSpaceInput(BaseModel):
     """
 
 
-class ImagesToDescriptorsInput(BaseModel):
+class ImagesToDescriptorsInput(Model):
     """
     Raw images, of which each becomes its covariance descriptor: 7 rows, and one for each channel.
     """
@@ -1359,7 +1620,7 @@ class ImagesToDescriptorsInput(BaseModel):
     """
 
 
-class LorentzSpaceInput(BaseModel):
+class LorentzSpaceInput(Model):
     """
     Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
     """
@@ -1374,7 +1635,7 @@ class LorentzSpaceInput(BaseModel):
     """
 
 
-class ObliqueSpaceInput(BaseModel):
+class ObliqueSpaceInput(Model):
     """
     Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
     """
@@ -1393,7 +1654,7 @@ class ObliqueSpaceInput(BaseModel):
     """
 
 
-class PoincareBallSpaceInput(BaseModel):
+class PoincareBallSpaceInput(Model):
     """
     The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
     """
@@ -1412,7 +1673,7 @@ class Radius1(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Radius')] = None
 
 
-class SPDSpaceInput(BaseModel):
+class SPDSpaceInput(Model):
     """
     Symmetric positive definite matrices with `size` rows.
     """
@@ -1434,7 +1695,7 @@ class SPDSpaceInput(BaseModel):
     """
 
 
-class SphereSpaceInput(BaseModel):
+class SphereSpaceInput(Model):
     """
     Unit vectors of R^size, with the coordinates of R^size for tangent vectors.
     """
@@ -1449,7 +1710,7 @@ class SphereSpaceInput(BaseModel):
     """
 
 
-class UnitInput(BaseModel):
+class UnitInput(Model):
     """
     The person or other unit that a row belongs to.
 
@@ -1476,7 +1737,7 @@ class UnitInput(BaseModel):
     """
 
 
-class VectorsSchemaInput(BaseModel):
+class VectorsSchemaInput(Model):
     """
     Vectors of `dim` numbers; a table's columns in file order.
 
@@ -1494,7 +1755,7 @@ class VectorsSchemaInput(BaseModel):
     unit: UnitInput | None = None
 
 
-class WindowsToCovariancesInput(BaseModel):
+class WindowsToCovariancesInput(Model):
     """
     Raw windows of a time series, of which each becomes the covariance of its channels.
     """
@@ -1516,7 +1777,7 @@ class WindowsToCovariancesInput(BaseModel):
     ] = 0.01
 
 
-class Budget(BaseModel):
+class Budget(Model):
     """
     The state of a budget.
     """
@@ -1549,7 +1810,35 @@ class Budget(BaseModel):
     """
 
 
-class ClassifierScoreEstimate(BaseModel):
+class Card(Model):
+    """
+    What goes with a model wherever it goes.
+    """
+
+    kind: Annotated[str, Field(title='Kind')]
+    job: Annotated[str, Field(title='Job')]
+    dataset: Annotated[str | list[str], Field(title='Dataset')]
+    privacy: Privacy
+    unit: Annotated[str, Field(title='Unit')]
+    """
+    what one record is, of which one may be replaced
+    """
+    errors: Annotated[dict[str, Any] | None, Field(title='Errors')]
+    """
+    the answer's `uncertainty`
+    """
+    receipt: Annotated[str, Field(title='Receipt')]
+    """
+    SHA-256 of the receipt's signed statement
+    """
+    model: Annotated[str, Field(title='Model')]
+    """
+    SHA-256 of the answer's `estimate`, as RFC 8785 writes it
+    """
+    software: Annotated[str, Field(title='Software')]
+
+
+class ClassifierScoreEstimate(Model):
     """
     The private score of the classifier.
     """
@@ -1570,7 +1859,7 @@ class ClassifierScoreEstimate(BaseModel):
     """
 
 
-class ConnectionList(BaseModel):
+class ConnectionList(Model):
     """
     All connections, or those of an owner, by name.
     """
@@ -1582,7 +1871,7 @@ class ConnectionList(BaseModel):
     """
 
 
-class CreatedOwner(BaseModel):
+class CreatedOwner(Model):
     """
     A new owner; the key is shown this once.
     """
@@ -1593,7 +1882,7 @@ class CreatedOwner(BaseModel):
     key: Annotated[str, Field(title='Key')]
 
 
-class DatasetPart(BaseModel):
+class DatasetPart(Model):
     """
     One of several datasets that are asked about together.
     """
@@ -1618,7 +1907,7 @@ class Dataset(RootModel[list[DatasetPart]]):
     ]
 
 
-class KeyList(BaseModel):
+class KeyList(Model):
     """
     The keys of a principal, newest first, and the cursor of the next page.
     """
@@ -1627,7 +1916,7 @@ class KeyList(BaseModel):
     next: Annotated[str | None, Field(title='Next')]
 
 
-class LabelledSchemaInput(BaseModel):
+class LabelledSchemaInput(Model):
     """
     Feature vectors with labels; a table's columns by their names, of an array the label last.
 
@@ -1661,7 +1950,7 @@ class LabelledSchemaInput(BaseModel):
     all labels that there may be; whole numbers and truth values by their string form
     """
     categories: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Categories | int | bool]] | None,
+        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Categories3 | int | bool]] | None,
         Field(title='Categories'),
     ] = None
     """
@@ -1673,7 +1962,7 @@ class LabelledSchemaInput(BaseModel):
     unit: UnitInput | None = None
 
 
-class LabelledSchemaOutput(BaseModel):
+class LabelledSchemaOutput(Model):
     """
     Feature vectors with labels; a table's columns by their names, of an array the label last.
 
@@ -1719,17 +2008,16 @@ class LabelledSchemaOutput(BaseModel):
     unit: Unit | None = None
 
 
-class LogisticRegressionEstimate(BaseModel):
+class LogisticRegressionEstimate(Model):
     """
     The private classifier, for features in the units in which they were uploaded.
 
-    Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
-    plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
-    moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
-    of `clipped` is a bound; of `escape` and `spider` it is what the steps added, of the latter those since it
-    last left a saddle point, which curvature may since have made more of. The small batches of `spider` err
-    by sampling more than all records do, which is in no error. Scores of the losses `sigmoid` and `savage`
-    tell sides and no chances.
+    Its errors are about what `uncertainty.of` names. Of `newton` they cover the noise, rows that have less
+    weight, and steps that did not arrive, by what was released; of `clipped` the noise, and beside it an
+    assumption in place of a measurement; of descents bounds on the noise and on what is left to descend; of
+    `escape` and `spider` what the noise of the steps added, of the latter those since it last left a saddle
+    point. The small batches of `spider` err by sampling more than all records do, which is in no error.
+    Scores of the losses `sigmoid` and `savage` tell sides and no chances.
     """
 
     coefficients: Annotated[
@@ -1745,15 +2033,19 @@ class LogisticRegressionEstimate(BaseModel):
     """
     noise: SpreadView
     """
-    what the noise adds to the errors, to first order
+    how far each may be from what `uncertainty.of` names, by the noise and by what else is known
     """
     sampling: SpreadView | None
     """
     and the sampling of rows, where that is known; the two are independent, and add
     """
+    features: Annotated[list[str] | None, Field(title='Features')] = None
+    """
+    of a table: the columns and categories that coefficients are for
+    """
 
 
-class PartView(BaseModel):
+class PartView(Model):
     """
     One of several datasets.
     """
@@ -1766,7 +2058,7 @@ class PartView(BaseModel):
     privacy: Privacy
 
 
-class PartialVectorsSchema(BaseModel):
+class PartialVectorsSchema(Model):
     """
     Vectors of `dim` numbers of which some are not known; a table's columns in file order.
 
@@ -1783,7 +2075,7 @@ class PartialVectorsSchema(BaseModel):
     unit: Unit | None = None
 
 
-class PointsSchema(BaseModel):
+class PointsSchema(Model):
     """
     Points of one manifold, or raw records of which each becomes one by a `raw` transform.
 
@@ -1813,7 +2105,7 @@ class PointsSchema(BaseModel):
     unit: Unit | None = None
 
 
-class Receipt(BaseModel):
+class Receipt(Model):
     """
     A statement, its signature over RFC 8785 bytes, and the key that verifies it (both base64).
     """
@@ -1823,7 +2115,7 @@ class Receipt(BaseModel):
     public_key: Annotated[str, Field(title='Public Key')]
 
 
-class RobustPCAJob(BaseModel):
+class RobustPCAJob(Model):
     """
     Robust PCA: a job, with its answer once it is committed.
     """
@@ -1836,6 +2128,10 @@ class RobustPCAJob(BaseModel):
     ]
     estimate: RobustPCAEstimate | None = None
     uncertainty: SubspaceUncertainty | None = None
+    forecast: SubspaceForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -1853,7 +2149,7 @@ class RobustPCAJob(BaseModel):
     """
 
 
-class RobustPCAPlanView(BaseModel):
+class RobustPCAPlanView(Model):
     """
     Robust PCA: a plan.
     """
@@ -1887,7 +2183,55 @@ class RobustPCAPlanView(BaseModel):
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
 
 
-class PartialVectorsSchemaInput(BaseModel):
+class SignedModel(Model):
+    """
+    A model with its card, the signature over the card's RFC 8785 bytes, and the key (both base64).
+    """
+
+    model: Annotated[dict[str, Any], Field(title='Model')]
+    """
+    the answer's `estimate`
+    """
+    card: Card
+    signature: Annotated[str, Field(title='Signature')]
+    public_key: Annotated[str, Field(title='Public Key')]
+
+
+class TableSchemaInput(Model):
+    """
+    A table of typed columns, which are found by their names; others of the file are left out.
+
+    One upload serves all estimators: a question names its columns, or a label and features.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['table'], Field(title='Kind')]
+    columns: Annotated[
+        list[ColumnSchemaInput], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    unit: UnitInput | None = None
+
+
+class TableSchemaOutput(Model):
+    """
+    A table of typed columns, which are found by their names; others of the file are left out.
+
+    One upload serves all estimators: a question names its columns, or a label and features.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['table'], Field(title='Kind')]
+    columns: Annotated[
+        list[ColumnSchemaOutput], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    unit: Unit | None = None
+
+
+class PartialVectorsSchemaInput(Model):
     """
     Vectors of `dim` numbers of which some are not known; a table's columns in file order.
 
@@ -1904,7 +2248,7 @@ class PartialVectorsSchemaInput(BaseModel):
     unit: UnitInput | None = None
 
 
-class PointsSchemaInput(BaseModel):
+class PointsSchemaInput(Model):
     """
     Points of one manifold, or raw records of which each becomes one by a `raw` transform.
 
@@ -1934,7 +2278,7 @@ class PointsSchemaInput(BaseModel):
     unit: UnitInput | None = None
 
 
-class NewHandle(BaseModel):
+class NewHandle(Model):
     """
     A handle of data behind a connection that was assigned to the owner. The rows are copied now.
     """
@@ -1961,12 +2305,12 @@ class NewHandle(BaseModel):
     of csv: whether the first line names the columns; needed where it holds numbers
     """
     schema_: Annotated[
-        PointsSchemaInput | VectorsSchemaInput | PartialVectorsSchemaInput | LabelledSchemaInput,
+        PointsSchemaInput | VectorsSchemaInput | PartialVectorsSchemaInput | LabelledSchemaInput | TableSchemaInput,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
 
 
-class ClassifierScoreJob(BaseModel):
+class ClassifierScoreJob(Model):
     """
     Classifier score: a job, with its answer once it is committed.
     """
@@ -1979,6 +2323,10 @@ class ClassifierScoreJob(BaseModel):
     ]
     estimate: ClassifierScoreEstimate | None = None
     uncertainty: ScoreUncertainty | None = None
+    forecast: ScoreForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -1996,7 +2344,7 @@ class ClassifierScoreJob(BaseModel):
     """
 
 
-class ClassifierScorePlanView(BaseModel):
+class ClassifierScorePlanView(Model):
     """
     Classifier score: a plan.
     """
@@ -2022,7 +2370,7 @@ class ClassifierScorePlanView(BaseModel):
     """
 
 
-class DatasetView(BaseModel):
+class DatasetView(Model):
     """
     Public facts; what is said of its rows is for its owner alone.
     """
@@ -2039,7 +2387,7 @@ class DatasetView(BaseModel):
     shape of all records together
     """
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaOutput,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaOutput | TableSchemaOutput,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
@@ -2054,7 +2402,7 @@ class DatasetView(BaseModel):
     """
 
 
-class FrechetMeanJob(BaseModel):
+class FrechetMeanJob(Model):
     """
     Fréchet mean: a job, with its answer once it is committed.
     """
@@ -2067,6 +2415,10 @@ class FrechetMeanJob(BaseModel):
     ]
     estimate: FrechetMeanEstimate | None = None
     uncertainty: MeanUncertainty | None = None
+    forecast: MeanForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -2084,7 +2436,7 @@ class FrechetMeanJob(BaseModel):
     """
 
 
-class FrechetMeanPlanView(BaseModel):
+class FrechetMeanPlanView(Model):
     """
     Fréchet mean: a plan.
     """
@@ -2115,7 +2467,7 @@ class FrechetMeanPlanView(BaseModel):
     """
 
 
-class InlineRows(BaseModel):
+class InlineRows(Model):
     """
     Records that come with the question, as in a JSON file.
     """
@@ -2124,7 +2476,7 @@ class InlineRows(BaseModel):
         extra='forbid',
     )
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaInput,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaInput | TableSchemaInput,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     rows: Annotated[list[Any], Field(min_length=2, title='Rows')]
@@ -2134,9 +2486,9 @@ class InlineRows(BaseModel):
     """
 
 
-class JobView(BaseModel):
+class JobView(Model):
     """
-    A job; each kind's own answer narrows `estimate` and `uncertainty`.
+    A job; each kind's own answer narrows `estimate`, `uncertainty` and `forecast`.
     """
 
     id: Annotated[str, Field(title='Id')]
@@ -2147,6 +2499,7 @@ class JobView(BaseModel):
     ]
     estimate: Annotated[Any | None, Field(title='Estimate')] = None
     uncertainty: Annotated[Any | None, Field(title='Uncertainty')] = None
+    forecast: Annotated[Any | None, Field(title='Forecast')] = None
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -2164,7 +2517,7 @@ class JobView(BaseModel):
     """
 
 
-class LogisticRegressionJob(BaseModel):
+class LogisticRegressionJob(Model):
     """
     Logistic regression: a job, with its answer once it is committed.
     """
@@ -2176,7 +2529,11 @@ class LogisticRegressionJob(BaseModel):
         Field(title='State'),
     ]
     estimate: LogisticRegressionEstimate | None = None
-    uncertainty: ReleaseUncertainty | None = None
+    uncertainty: CoefficientUncertainty | None = None
+    forecast: CoefficientForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -2194,7 +2551,7 @@ class LogisticRegressionJob(BaseModel):
     """
 
 
-class LogisticRegressionPlanView(BaseModel):
+class LogisticRegressionPlanView(Model):
     """
     Logistic regression: a plan.
     """
@@ -2204,7 +2561,7 @@ class LogisticRegressionPlanView(BaseModel):
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
-    expected_error: ReleaseForecast
+    expected_error: CoefficientForecast
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2224,7 +2581,7 @@ class LogisticRegressionPlanView(BaseModel):
     penalty: Annotated[float, Field(title='Penalty')]
 
 
-class MatrixCompletionJob(BaseModel):
+class MatrixCompletionJob(Model):
     """
     Matrix completion: a job, with its answer once it is committed.
     """
@@ -2237,6 +2594,10 @@ class MatrixCompletionJob(BaseModel):
     ]
     estimate: MatrixCompletionEstimate | None = None
     uncertainty: CompletionUncertainty | None = None
+    forecast: CompletionForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
     """
     of the plan, and of what the run found out, for whoever asked
@@ -2254,7 +2615,7 @@ class MatrixCompletionJob(BaseModel):
     """
 
 
-class MatrixCompletionPlanView(BaseModel):
+class MatrixCompletionPlanView(Model):
     """
     Matrix completion: a plan.
     """
@@ -2280,7 +2641,7 @@ class MatrixCompletionPlanView(BaseModel):
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
 
 
-class DatasetList(BaseModel):
+class DatasetList(Model):
     """
     Datasets that the caller may see, newest first.
     """
@@ -2292,7 +2653,7 @@ class DatasetList(BaseModel):
     """
 
 
-class InlineRef(BaseModel):
+class InlineRef(Model):
     """
     Records that are the caller's own, for this question alone.
     """
@@ -2303,7 +2664,7 @@ class InlineRef(BaseModel):
     inline: InlineRows
 
 
-class LogisticRegressionRequest(BaseModel):
+class LogisticRegressionRequest(Model):
     """
     A linear classifier to be estimated; of the choices, what is left out follows from public facts.
     """
@@ -2317,16 +2678,24 @@ class LogisticRegressionRequest(BaseModel):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features1 | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
+    """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
     steps: Annotated[Steps1 | None, Field(title='Steps')] = None
     """
@@ -2363,7 +2732,7 @@ class LogisticRegressionRequest(BaseModel):
     """
 
 
-class MatrixCompletionRequest(BaseModel):
+class MatrixCompletionRequest(Model):
     """
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
@@ -2380,6 +2749,10 @@ class MatrixCompletionRequest(BaseModel):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns1 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
     """
     rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
     """
@@ -2401,7 +2774,7 @@ class MatrixCompletionRequest(BaseModel):
     """
 
 
-class RobustPCARequest(BaseModel):
+class RobustPCARequest(Model):
     """
     A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
 
@@ -2416,6 +2789,10 @@ class RobustPCARequest(BaseModel):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns2 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
     """
     rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
     """
@@ -2481,9 +2858,13 @@ class RobustPCARequest(BaseModel):
     """
     estimate also the share of variance along each direction, for 5 % of the budget
     """
+    adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
+    """
+    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    """
 
 
-class ClassifierScoreRequest(BaseModel):
+class ClassifierScoreRequest(Model):
     """
     A linear classifier to be scored: `coefficients` and `intercept` as a logistic regression answers them.
 
@@ -2498,6 +2879,14 @@ class ClassifierScoreRequest(BaseModel):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
     """
     coefficients: Annotated[list[Any], Field(title='Coefficients')]
     """
@@ -2515,7 +2904,7 @@ class ClassifierScoreRequest(BaseModel):
     """
 
 
-class FrechetMeanRequest(BaseModel):
+class FrechetMeanRequest(Model):
     """
     A Fréchet mean to be estimated; of its choices, what is left out follows from public facts.
     """
@@ -2529,13 +2918,17 @@ class FrechetMeanRequest(BaseModel):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    columns: Annotated[Columns | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
     start: Annotated[list[Any] | None, Field(title='Start')] = None
     """
     first iterate, as nested lists; the public centre by default
     """
     clip: Annotated[Clip | None, Field(title='Clip')] = None
     """
-    C₀, the distance by which one record pulls at most; the public radius by default
+    C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and others take the public radius
     """
     step_size: Annotated[StepSize | None, Field(title='Step Size')] = None
     """
@@ -2584,4 +2977,8 @@ class FrechetMeanRequest(BaseModel):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
+    """
+    whether to spend a tenth of the budget or two on how far the answer may be off; without it nothing is told of what the clip cuts off, and no clip is found
     """

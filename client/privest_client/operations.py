@@ -12,19 +12,28 @@ from pydantic import BaseModel, ValidationError
 
 from privest_client import models
 from privest_client.answers import Estimate, Kind
-from privest_client.calls import Conversation, Pause, Request, call
+from privest_client.calls import STOPS, Conversation, Pause, Request, call
 from privest_client.data import Counted, Schema, Upload
 from privest_client.errors import (
     AnswerWithheld,
+    Forbidden,
     InvalidRequest,
     JobFailed,
+    NotFound,
     SchemaMismatch,
     StillRunning,
     UnexpectedAnswer,
 )
 from privest_client.estimators import KINDS
+from privest_client.tables import Table, is_frame, table
 
 _FINAL = ("committed", "failed", "voided")
+
+WAIT = 600.0
+"""Seconds to wait for an estimate, unless told otherwise."""
+
+_FIRST_WAIT = 2
+"""Seconds until the service tells the id of a job that is not over: an interrupted call names it."""
 
 _NO_CHOICES = {"dataset", "privacy"}
 """Fields of a request that have parameters of their own."""
@@ -44,10 +53,12 @@ class Question:
     Attributes:
         kind: of estimate.
         body: as JSON.
+        schema: of rows that come with it.
     """
 
     kind: Kind
     body: dict[str, Any]
+    schema: Schema | None = None
 
     @classmethod
     def of(
@@ -57,29 +68,63 @@ class Question:
 
         Args:
             kind: name of it.
-            dataset: an id, a dataset, or a list of several.
+            dataset: an id, a dataset, a list of several, a table or a frame.
             epsilon: ε.
             delta: δ; the service's default if it is None.
-            choices: of the kind.
+            choices: of the kind; what is as it is by default is left to the service.
 
         Raises:
+            SchemaMismatch: the dtypes of a frame do not tell what its columns are.
             InvalidRequest: there is no such kind, it has no such choice, or JSON cannot hold one.
         """
         if kind not in KINDS:
             raise _invalid([{"rule": f"there is no {kind}: the kinds are {', '.join(KINDS)}"}])
-        known = [field.alias or name for name, field in KINDS[kind].request.model_fields.items()]
-        if unknown := choices.keys() - set(known):
-            rule = f"{kind} has no such choice: its choices are {', '.join(sorted(set(known) - _NO_CHOICES))}"
+        usual = {
+            field.alias or name: field.default for name, field in KINDS[kind].request.model_fields.items()
+        }
+        if unknown := choices.keys() - usual.keys():
+            rule = (
+                f"{kind} has no such choice: its choices are {', '.join(sorted(usual.keys() - _NO_CHOICES))}"
+            )
             raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
         privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
-        body = {"dataset": _about(dataset), "privacy": privacy} | choices
+        chosen = {name: value for name, value in choices.items() if not _same(value, usual[name])}
+        if is_frame(dataset):
+            dataset = _asked_columns(dataset, chosen)
+        schema = dataset.schema if isinstance(dataset, Table) else None
+        body = {"dataset": _about(dataset), "privacy": privacy} | chosen
         try:
-            return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain, allow_nan=False)))
+            return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain, allow_nan=False)), schema)
         except (TypeError, ValueError) as error:
             raise _invalid([{"rule": f"a choice cannot be sent: {error}"}]) from None
 
 
+def _same(value: Any, usual: Any) -> bool:
+    return type(value) is type(usual) and not hasattr(value, "shape") and value == usual
+
+
+def _asked_columns(frame: Any, choices: dict[str, Any]) -> Table:
+    """A frame as a table of those columns alone that a question names; of all where it names none."""
+    named = choices.get("columns")
+    if choices.get("features") is not None and choices.get("label") is not None:
+        named = [*choices["features"], choices["label"]]
+    others = [] if named is None else [name for name in frame.columns if name not in named]
+    return table(frame, drop=[str(name) for name in others])
+
+
+def given(**choices: Any) -> dict[str, Any]:
+    """Choices without those that were not made."""
+    return {name: value for name, value in choices.items() if value is not None}
+
+
+def grant_path(dataset: Any, analyst: Any) -> str:
+    """Where the grant of an analyst on a dataset is."""
+    return f"/v1/datasets/{id_of(dataset)}/grants/{id_of(analyst)}"
+
+
 def _about(dataset: Any) -> Any:
+    if isinstance(dataset, Table):
+        return {"inline": {"schema": dataset.schema, "rows": dataset.rows()}}
     if isinstance(dataset, list | tuple):
         return [_about(each) for each in dataset]
     return dataset if isinstance(dataset, dict) else {"id": id_of(dataset)}
@@ -205,13 +250,19 @@ def estimate(question: Question, key: str | None, timeout: float, told: Told) ->
         StillRunning: the time is over.
         PrivestError: see `call`.
     """
-    headers = {"Idempotency-Key": key or uuid4().hex, "Prefer": f"wait={_wait(timeout)}"}
+    key = key or uuid4().hex
+    headers = {"Idempotency-Key": key, "Prefer": f"wait={max(0, min(_FIRST_WAIT, int(timeout)))}"}
     path = f"/v1/estimates/{question.kind.name}"
     begun = time.monotonic()
     told("asked")
-    response = yield from call(Request("POST", path, {"json": question.body, "headers": headers}))
+    try:
+        response = yield from call(Request("POST", path, {"json": question.body, "headers": headers}))
+    except STOPS as stop:
+        stop.add_note(f"the question may be charged: the same call with key={key!r} is charged once")
+        raise
     job = _read(question.kind.job, response)
-    return (yield from _ended(question.kind, job, timeout - (time.monotonic() - begun), told))
+    left = timeout - (time.monotonic() - begun)
+    return (yield from _ended(question.kind, job, left, told, question.schema))
 
 
 def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
@@ -229,15 +280,21 @@ def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
     return (yield from _ended(kind, job, timeout, told))
 
 
-def _ended(kind: Kind, job: Any, timeout: float, told: Told) -> Conversation[Estimate]:
-    deadline, pause = time.monotonic() + timeout, 0.1
-    while job.state not in _FINAL:
-        told(job.state)
-        if time.monotonic() >= deadline:
-            raise StillRunning(f"job {job.id} still runs: client.wait({job.id!r}) waits on", job.id)
-        yield Pause(pause)
-        pause = min(1.5 * pause, 2.0)
-        job = yield from fetch(kind.job, "GET", f"/v1/jobs/{job.id}")
+def _ended(
+    kind: Kind, job: Any, timeout: float, told: Told, schema: Schema | None = None
+) -> Conversation[Estimate]:
+    """The answer of a job, once that is over.
+
+    Raises:
+        JobFailed: it came to no end.
+        StillRunning: the time is over.
+        AnswerWithheld: another one asked.
+    """
+    try:
+        job = yield from _over(kind, job, timeout, told)
+    except STOPS as stop:
+        stop.add_note(f"job {job.id} goes on, and is charged once: client.wait({job.id!r}) has its answer")
+        raise
     if job.state != "committed":
         why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
@@ -247,8 +304,28 @@ def _ended(kind: Kind, job: Any, timeout: float, told: Told) -> Conversation[Est
             "in `charges` of this error's job",
             job,
         )
-    return kind.answer(job)
+    return kind.answer(job, schema or (yield from _schema_of(job)))
 
 
-def _wait(timeout: float) -> int:
-    return max(0, min(30, int(timeout)))
+def _schema_of(job: Any) -> Conversation[Schema | None]:
+    """The schema of the one dataset that a job is about, where there is one that the caller may look at."""
+    about = job.receipt.statement.dataset if job.receipt else None
+    if not isinstance(about, str):
+        return None
+    try:
+        response = yield from call(Request("GET", f"/v1/datasets/{about}"))
+    except (NotFound, Forbidden):
+        return None
+    return response.json()["schema"]
+
+
+def _over(kind: Kind, job: Any, timeout: float, told: Told) -> Conversation[Any]:
+    deadline, pause = time.monotonic() + timeout, 0.1
+    while job.state not in _FINAL:
+        told(job.state)
+        if time.monotonic() >= deadline:
+            raise StillRunning(f"job {job.id} still runs: client.wait({job.id!r}) waits on", job.id)
+        yield Pause(pause)
+        pause = min(1.5 * pause, 2.0)
+        job = yield from fetch(kind.job, "GET", f"/v1/jobs/{job.id}")
+    return job

@@ -1,41 +1,55 @@
-"""What people see: bars, tables, and the schema before it is sent."""
+"""What people see: bars, budgets and plans, and the schema before it is sent."""
 
 import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
-from io import StringIO
 from typing import Any
 
-import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.prompt import Confirm
-from rich.table import Table
 
 from privest_client import models
 from privest_client.data import Schema, Upload
 from privest_client.errors import SchemaMismatch
+from privest_client.reading import Shown
 
 _WORDS = {"asked": "asking", "reserved": "charged, waiting for a worker", "claimed": "running"}
 
 
 @contextmanager
 def progress_of_job(what: str, shown: bool) -> Iterator[Callable[[str], None]]:
-    """A line that tells how far a job is and for how long it has been."""
+    """A line that tells how far a job is and for how long it has been; outside terminals one a state."""
     columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bars:
+    with _bars(shown, *columns) as bars:
         task = bars.add_task(what, total=None)
-        yield lambda state: bars.update(task, description=f"{what}: {_WORDS.get(state, state)}")
+        seen = set[str]()
+
+        def told(state: str) -> None:
+            line = f"{what}: {_WORDS.get(state, state)}"
+            bars.update(task, description=line)
+            if shown and state not in seen and not bars.console.is_terminal:
+                print(line, file=sys.stderr)
+            seen.add(state)
+
+        yield told
 
 
 @contextmanager
 def progress_of_upload(file: Upload, shown: bool) -> Iterator[Callable[[int], None]]:
     """A bar of bytes sent; then the service checks them."""
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not shown) as bars:
+    with _bars(shown, *columns) as bars:
         task = bars.add_task(f"uploading {file.name}", total=file.size)
 
         def sent(count: int) -> None:
@@ -46,7 +60,19 @@ def progress_of_upload(file: Upload, shown: bool) -> Iterator[Callable[[int], No
         yield sent
 
 
-def confirmed(schema: Schema, how: bool | Callable[[Schema], bool] | None) -> None:
+def _bars(shown: bool, *columns: ProgressColumn) -> Progress:
+    """Bars in terminals alone: in notebooks they would need ipywidgets, and warn where these are not."""
+    console = Console(stderr=True, force_jupyter=False)
+    return Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal))
+
+
+def announced(schema: Schema | Shown) -> None:
+    """Show a schema that was inferred."""
+    shown = repr(schema) if isinstance(schema, Shown) else json.dumps(schema, indent=2)
+    print(f"Everybody who may ask will see this schema:\n{shown}", file=sys.stderr)
+
+
+def confirmed(schema: Schema | Shown, how: bool | Callable[[Any], bool] | None) -> None:
     """Show an inferred schema, and go on only if it is confirmed.
 
     Raises:
@@ -54,43 +80,17 @@ def confirmed(schema: Schema, how: bool | Callable[[Schema], bool] | None) -> No
     """
     if how is True:
         return
-    console = Console(stderr=True)
-    console.print("[bold]Everybody who may ask will see this schema:[/bold]")
-    console.print_json(json.dumps(schema))
+    announced(schema)
     if callable(how):
         yes = how(schema)
     elif how is None and sys.stdin.isatty():
-        yes = Confirm.ask("Is that what may be known?", console=console)
+        yes = Confirm.ask("Is that what may be known?", console=Console(stderr=True))
     else:
         raise SchemaMismatch(
             "nobody confirmed the schema, which was inferred: state it, or pass confirm=True"
         )
     if not yes:
         raise SchemaMismatch("the schema was not confirmed; nothing was sent")
-
-
-class Shown:
-    """A table in terminals and in notebooks."""
-
-    def __rich__(self) -> Table:
-        title, rows = self._table()
-        table = Table("", "", title=title, show_header=False, title_justify="left")
-        for row in rows:
-            table.add_row(*row)
-        return table
-
-    def __repr__(self) -> str:
-        text = StringIO()
-        Console(file=text, width=100, force_jupyter=False, color_system=None).print(self)
-        return text.getvalue()
-
-    def _repr_html_(self) -> str:
-        title, rows = self._table()
-        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows)
-        return f"<table><caption>{escape(title)}</caption>{cells}</table>"
-
-    def _table(self) -> tuple[str, list[tuple[str, str]]]:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,17 +108,20 @@ class Budget(Shown):
         """The largest single further query."""
         return self.told.remaining
 
-    def _table(self) -> tuple[str, list[tuple[str, str]]]:
+    def _title(self) -> str:
+        return f"Privacy budget ({self.told.composition}), window {self.told.window}"
+
+    def _said(self) -> list[tuple[str, str]]:
         told = self.told
         rows = [
-            ("limit", _amount(told.limit)),
-            ("spent", _amount(told.spent)),
-            ("left for one query", _amount(told.remaining)),
+            ("limit", amount(told.limit)),
+            ("spent", amount(told.spent)),
+            ("left for one query", amount(told.remaining)),
             ("queries", str(told.queries)),
         ]
         if told.frozen:
             rows.append(("frozen", "yes: nothing can be charged"))
-        return f"Privacy budget ({told.composition}), window {told.window}", rows
+        return rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,47 +144,67 @@ class Plan(Shown):
         """What the analyst should know."""
         return self.told.warnings
 
-    def _table(self) -> tuple[str, list[tuple[str, str]]]:
+    def _title(self) -> str:
+        return f"Plan of {self.told.kind}"
+
+    def _said(self) -> list[tuple[str, str]]:
         told = self.told
-        rows = [("cost", _amount(told.privacy)), ("noise", told.privacy.mechanism)]
-        errors = told.expected_error.model_dump(exclude_none=True)
-        rows += [
-            (_words(name), value if isinstance(value, str) else f"{value:.4g}")
-            for name, value in errors.items()
-            if value != ""
-        ]
+        rows = [("cost", amount(told.privacy)), ("noise", told.privacy.mechanism)]
+        rows += _rows_of_forecast(told.expected_error)
         rows += [("warning", warning) for warning in told.warnings]
-        return f"Plan of {told.kind}", rows
+        return rows
 
 
-def rows_of_answer(job: Any) -> list[tuple[str, str]]:
-    """An answer, how far off it may be and from what, and its price, line by line."""
-    numbers: dict[str, Any] = {} if job.estimate is None else job.estimate.model_dump(exclude_none=True)
-    rows = [(_words(name), _short(value)) for name, value in numbers.items()]
-    found = job.uncertainty
-    if found is not None and found.of:
-        rows.append(("off by at most", f"{found.radius_95:.4g} in 95 of 100 runs, from {found.of}"))
-        rows.append(("by the noise alone", f"{found.noise:.4g}"))
-        moved, sampling = ("unknown" if x is None else f"{x:.4g}" for x in (found.moved, found.sampling))
-        rows += [("by clipping and unfinished steps", moved), ("standard error of few records", sampling)]
-        rows += [("in no figure", each) for each in found.unknown]
-    elif found is not None:
-        rows.append(("error foretold", f"{found.standard_deviation:.4g}"))
+def lines_of_answer(job: Any, unit: str = "") -> list[tuple[str, str]]:
+    """How far off an answer may be and from what, its price, and its job, line by line.
+
+    Args:
+        job: as the service tells it.
+        unit: of distances, with a space before it.
+    """
+    rows = list[tuple[str, str]]()
+    if job.uncertainty is not None and job.uncertainty.of:
+        rows += _rows_of_error(job.uncertainty, unit)
+    if job.forecast is not None:
+        rows += _rows_of_forecast(job.forecast, unit)
     rows += [("warning", warning) for warning in job.warnings]
-    return [*rows, ("cost", _amount(job.privacy)), ("job", f"{job.id}, {job.state}")]
+    free = " (free: synthetic rows)" if job.dummy else " (free: answered before)" if job.reused else ""
+    return [*rows, ("cost", amount(job.privacy) + free), ("job", f"{job.id}, {job.state}")]
+
+
+def _rows_of_error(found: Any, unit: str) -> Iterator[tuple[str, str]]:
+    """How far off an answer may be, by what its run found out."""
+
+    def distance(value: float | None, besides: str = "") -> str:
+        return "unknown" if value is None else f"{value:.4g}{unit}{besides}"
+
+    yield "off by at most", f"{distance(found.radius_95)} in 95 of 100 runs, from {found.of}"
+    yield "by the noise alone", distance(found.noise)
+    yield "by clipping and unfinished steps", distance(found.moved)
+    yield "standard error of few records", distance(found.sampling, ", in no other figure")
+    for each in found.unknown:
+        yield "in no figure", each
+
+
+def _rows_of_forecast(foretold: Any, unit: str = "") -> Iterator[tuple[str, str]]:
+    """How far off an answer is expected to be, by its plan."""
+    numbers = foretold.model_dump(exclude_none=True)
+    told = f"{numbers.pop('standard_deviation'):.4g}{unit} root mean square"
+    if (radius := numbers.pop("radius_95", None)) is not None:
+        told += f", at most {radius:.4g}{unit} in 95 of 100 runs"
+    if (worse := numbers.pop("unfavourable", None)) is not None:
+        told += f", {worse:.4g}{unit} in an unfavourable case"
+    yield "error foretold", told
+    if assumed := numbers.pop("assumes", ""):
+        yield "which assumes", assumed
+    for name, value in numbers.items():
+        yield _words(name), f"{value:.4g}"
 
 
 def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _short(value: Any) -> str:
-    """A number, or the beginning and the end of many."""
-    if isinstance(value, dict):
-        return ", ".join(f"{_words(name)} {_short(each)}" for name, each in value.items())
-    shown = np.asarray(value)
-    return np.array2string(shown, precision=4, threshold=24, edgeitems=2) if shown.size else "none"
-
-
-def _amount(amount: Any) -> str:
-    return f"ε = {amount.epsilon:.6g}, δ = {amount.delta:.3g}"
+def amount(told: Any) -> str:
+    """An (ε, δ) in words."""
+    return f"ε = {told.epsilon:.6g}, δ = {told.delta:.3g}"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from typing import Any, ClassVar
@@ -12,13 +12,20 @@ import numpy as np
 from privest import manifolds
 from privest.arrays import Array, NestedList
 from privest.manifolds import Manifold
+from privest.tables.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class DatasetMetadata(ABC):
-    """Public facts about `n` records. They come from the owner's schema, never from the rows."""
+    """Public facts about `n` records. They come from the owner's schema, never from the rows.
+
+    Attributes:
+        n: number of records.
+        recipe: what makes records of the stored rows; None where these are the records.
+    """
 
     n: int
+    recipe: Recipe | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str]
     """The type of such datasets in a schema."""

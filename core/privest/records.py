@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.tables.recipe import Recipe
 
 CHUNK = 4096
 """Largest number of records in a chunk. It is public, and the same for every worker."""
@@ -59,13 +60,22 @@ class Records:
         rows: (n, ...) array, memory-mapped or not, or `Repeated` rows.
         threads: largest number of chunks processed at a time; one per processor by default.
         grouped: whether `rows` is (n, rows of a record, ...), where each record counts by its rows' mean.
+        recipe: what makes records of rows, chunk by chunk, as they are read; None where they are the records.
     """
 
-    def __init__(self, rows: Array | Repeated, threads: int | None = None, *, grouped: bool = False) -> None:
+    def __init__(
+        self,
+        rows: Array | Repeated,
+        threads: int | None = None,
+        *,
+        grouped: bool = False,
+        recipe: Recipe | None = None,
+    ) -> None:
         # An array not in C order is copied once here, otherwise each batch would copy it again.
         self._rows = np.asarray(rows, order="C") if isinstance(rows, np.ndarray) else rows
         self._threads = threads or os.cpu_count() or 1
         self.grouped = grouped
+        self.recipe = recipe
 
     def __len__(self) -> int:
         return self._rows.shape[0]
@@ -79,6 +89,8 @@ class Records:
     def _size(self) -> int:
         """Number of records in a chunk."""
         record_bytes = 8 * prod(self._rows.shape[1:])
+        if self.recipe is not None:  # an image may be wider than its row
+            record_bytes = max(record_bytes, record_bytes // self._rows.shape[-1] * self.recipe.width)
         return min(CHUNK, max(1, _CHUNK_BYTES // max(1, record_bytes)))
 
     def sum(self, of_chunk: OfChunk, part: range | None = None) -> NDArray[np.int64]:
@@ -91,7 +103,11 @@ class Records:
         size, part = self._size, range(self.chunks) if part is None else part
         chunks = (self._rows[at * size : (at + 1) * size] for at in part)
         threaded = self._threads > 1 and len(part) > 1
-        return _total(_pool(self._threads).map(of_chunk, chunks) if threaded else map(of_chunk, chunks))
+
+        def summed(rows: Array) -> NDArray[np.int64]:
+            return of_chunk(self._made(rows))
+
+        return _total(_pool(self._threads).map(summed, chunks) if threaded else map(summed, chunks))
 
     def sum_of(self, indices: NDArray[np.int64], of_pieces: OfPieces) -> NDArray[np.int64]:
         """The exact integer sum of `of_pieces` over the rows at `indices`, `CHUNK` rows at a time.
@@ -105,7 +121,11 @@ class Records:
 
     def _pieces(self, chunk: NDArray[np.int64]) -> Iterator[Array]:
         for start in range(0, len(chunk), self._size):
-            yield self._rows.take(chunk[start : start + self._size], axis=0)
+            yield self._made(self._rows.take(chunk[start : start + self._size], axis=0))
+
+    def _made(self, rows: Array) -> Array:
+        """The records that stored rows stand for."""
+        return rows if self.recipe is None else self.recipe(rows)
 
 
 @cache

@@ -16,6 +16,7 @@ MADE = {
     "index.md": "README.md",
     "reference/client.md": "client/README.md",
     "reference/http.md": "openapi.yaml",
+    "table.md": "examples/table.ipynb",
     "notebook.md": "examples/notebook.ipynb",
     "contributing.md": "CONTRIBUTING.md",
     "security.md": "SECURITY.md",
@@ -31,7 +32,7 @@ _CLIENT = """
 
 ::: privest_client.client.Datasets
 
-::: privest_client.client.AsyncDatasets
+::: privest_client.async_client.AsyncDatasets
 """
 
 _LINK = re.compile(r"(\]\()(?!\w+:|#|<)([^)#\s]*)((?:#[^)\s]*)?\))")
@@ -44,7 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if source.endswith(".yaml"):
             text = http_reference.page(text)
         elif source.endswith(".ipynb"):
-            text, pictures = notebook_page.page(text)
+            text, pictures = notebook_page.page(text, page.removesuffix(".md"))
             for name, content in pictures.items():
                 files.append(File.generated(config, f"examples/{name}", content=content))
         elif page == "reference/client.md":

@@ -98,7 +98,7 @@ def _output(hint: Any, axes: tuple[int, ...] = ()) -> Any:
     if hint == Array:
         return _union(map(_nested, axes)) if axes else list[Any]
     if get_origin(hint) is tuple:
-        return list[get_args(hint)[0]]
+        return list[_output(get_args(hint)[0])]
     return view(hint) if isinstance(hint, type) and is_dataclass(hint) else hint
 
 

@@ -31,7 +31,7 @@ from privest_client import (
     infer,
     operations,
 )
-from privest_client import client as faces
+from privest_client import client as waiting_client
 from privest_client.cli import main
 from testing.server import HANG_GUARD, Caller, Server, slow_rows, spd
 
@@ -173,6 +173,8 @@ def test_nothing_but_the_form_is_inferred() -> None:
     assert infer(ill(5), label="ill") == {"kind": "labelled", "features": ["age"], "label": "ill"}
     with pytest.raises(SchemaMismatch, match="stiefel"):
         infer(np.zeros((3, 4, 2)))
+    with pytest.raises(SchemaMismatch, match="pass a frame"):
+        infer("people.csv")
     with pytest.raises(SchemaMismatch, match="no column 'sick'"):
         infer(ill(5), label="sick")
 
@@ -260,7 +262,11 @@ def test_rows_of_a_unit_and_texts_and_empty_frames(client: Client) -> None:
 
 
 def test_a_file_of_numbers_needs_its_first_line_told(
-    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    owner: Caller,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = tmp_path / "rows.csv"
     pd.DataFrame(NUMBERS).to_csv(file, index=False)
@@ -271,7 +277,7 @@ def test_a_file_of_numbers_needs_its_first_line_told(
     with pytest.raises(SchemaMismatch, match="path of a csv file"):
         client.datasets.upload(NUMBERS, PAIRS, header=True)
     monkeypatch.setenv("PRIVEST_URL", str(client._http.base_url))
-    monkeypatch.setenv("PRIVEST_KEY", client._http.headers["Authorization"].removeprefix("Bearer "))
+    monkeypatch.setenv("PRIVEST_KEY", owner.key)
     command = ["upload", str(file), "--schema", json.dumps(PAIRS)]
     assert main(command) == 1
     assert main([*command, "--header"]) == 0
@@ -297,7 +303,7 @@ def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) 
     with pytest.raises(InvalidRequest, match="rank"):
         client.robust_pca(dataset, rank=9, epsilon=1.0)
     with pytest.raises(InvalidRequest, match="colour"):
-        client.robust_pca(dataset, rank=2, epsilon=1.0, colour="red")
+        client.estimate("robust-pca", dataset, rank=2, epsilon=1.0, colour="red")
     with pytest.raises(InvalidRequest, match="the kinds are"):
         client.plan("mean", dataset, epsilon=1.0)
     assert client.budget().told.queries == 0
@@ -369,7 +375,7 @@ def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
         ({"rank": 0}, "rank: must be at least 1"),
         ({"rank": 2, "solver": "x"}, "solver: must be one of: ggd, "),
         ({"rank": 2, "dataset": [{"id": 5}]}, r"dataset\.0\.id: must be a text"),
-        ({"rnak": 2}, "rnak: robust-pca has no such choice: its choices are center, "),
+        ({"rnak": 2}, "rnak: robust-pca has no such choice: its choices are adaptive, center, "),
         ({"rank": 2, "epsilon": float("nan")}, "a choice cannot be sent: "),
         ({"rank": {2}}, "a choice cannot be sent: set is not JSON"),
     ):
@@ -436,7 +442,7 @@ def test_a_busy_service_is_asked_again_as_it_says(monkeypatch: pytest.MonkeyPatc
     )
     answers = [busy, busy, httpx.Response(200, json={"role": "owner", "id": "own_1"})]
     pauses = []
-    monkeypatch.setattr(faces.time, "sleep", pauses.append)
+    monkeypatch.setattr(waiting_client.time, "sleep", pauses.append)
     with Client("http://127.0.0.1:9", "key") as client:
         client._http = httpx.Client(
             base_url="http://x", transport=httpx.MockTransport(lambda _: answers.pop(0))

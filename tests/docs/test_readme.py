@@ -45,7 +45,7 @@ def test_demo_tells_the_whole_story() -> None:
         demo.split(), cwd=ROOT, capture_output=True, text=True, timeout=HANG_GUARD, check=False
     )
     assert told.returncode == 0, told.stderr
-    for part in ("Private Fréchet means", "expected", "The bill", "budget-exceeded", "HTTP 409"):
+    for part in ("Private Fréchet means", "foretold", "told", "The bill", "budget-exceeded", "HTTP 409"):
         assert part in told.stdout
 
 

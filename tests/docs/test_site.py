@@ -123,7 +123,7 @@ def of_core(inside: griffe.Object) -> Iterator[Name]:
 
 def of_client(client: griffe.Module) -> Iterator[Name]:
     """What the client exports, and the methods of that."""
-    for name in [*(client.exports or ()), "client.Datasets", "client.AsyncDatasets"]:
+    for name in [*(client.exports or ()), "client.Datasets", "async_client.AsyncDatasets"]:
         each = client[str(name)]
         yield each
         if each.is_class:

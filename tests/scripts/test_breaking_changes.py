@@ -139,3 +139,12 @@ def test_nothing_breaks_where_nothing_changed_and_the_script_says_so(tmp_path: P
     assert said()[0] == 1
     git("commit", "-qam", "after")
     assert said()[0] == 1
+
+
+def test_another_kind_of_dataset_breaks_nobody_and_another_shape_of_a_known_kind_does() -> None:
+    kinds = NOW["components"]["schemas"]["DatasetView"]["properties"]["schema"]["oneOf"]
+    before = changed(*SCHEMAS, "DatasetView", "properties", "schema", "oneOf", to=kinds[:-1])
+    assert breaks(before, NOW) == []
+    known = kinds[1]["$ref"].rpartition("/")[2]
+    changed_kind = changed(*SCHEMAS, known, "properties", remove="dim")
+    assert breaks(NOW, changed_kind) != []

@@ -28,7 +28,7 @@ CHECKS = {
     **{name: kind.request.model_validate for name, kind in KINDS.items()},
 }
 MANIFOLDS = ", ".join(manifolds.MANIFOLDS)
-KINDS_OF_DATA = "must be one of: points, vectors, partial-vectors, labelled"
+KINDS_OF_DATA = "must be one of: points, vectors, partial-vectors, labelled, table"
 
 WRONG: list[tuple[str, Any, list[tuple[str | None, str]]]] = [
     (

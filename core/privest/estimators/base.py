@@ -74,6 +74,11 @@ class Estimator(Generic[S, M, P, A]):
     The fields of `spec`, `answer` and `error`, and the shown fields of `plan_type`, may have an `Option` or a
     `Doc` in their annotations. This is the only place that describes them.
 
+    A question on a table becomes one on `metadata`. `tables.metadata.metadata_for` makes these public facts
+    of the table and of the columns that were chosen, with the recipe that makes such records of its rows
+    beside them. Plans keep the recipe with their shape. Whoever reads the rows applies it, and
+    `Answer.in_columns` adds what an answer says of columns. So estimators know nothing of tables.
+
     Attributes:
         name: name in paths, ledgers and messages, such as `robust-pca`.
         schema_name: first part of the names of its schemas, such as `RobustPCA`.
@@ -92,6 +97,7 @@ class Estimator(Generic[S, M, P, A]):
         error_meaning: meaning of the expected error's `standard_deviation`, in words that stand alone, such
             as "distance by which the noise alone moves the mean, root mean square".
         error_title: title of that number in headings.
+        unit: of stated errors, where they have one.
         is_heavy: whether planning with a spec is slow, or imports libraries that a web process avoids.
     """
 
@@ -109,4 +115,5 @@ class Estimator(Generic[S, M, P, A]):
     shown: tuple[str, ...] = ()
     error_meaning: str
     error_title: str = "Error to expect"
+    unit: str = ""
     is_heavy: Callable[[S], bool] = _never

@@ -1,9 +1,10 @@
 """The error of an answer: a plan's forecast, and a run's estimate from its released numbers."""
 
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Self
 
 from privest.options import Doc
+from privest.tables.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,13 @@ class Answer:
     uncertainty: Annotated[
         Uncertainty | None, Doc("what the run found out; None where the plan's forecast is all there is")
     ] = None
+
+    def in_columns(self, recipe: Recipe, expected: ExpectedError) -> Self:
+        """The answer with what it says of a table's columns, by their names and in their units.
+
+        Args:
+            recipe: that made the records of the table's rows.
+            expected: the plan's forecast, for an answer without an uncertainty of its own.
+        """
+        del recipe, expected  # most answers name their features anyhow, or have none
+        return self

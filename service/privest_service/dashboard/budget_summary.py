@@ -132,6 +132,11 @@ def title(kind: str) -> str:
     return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
 
 
+def unit(kind: str) -> str:
+    """The unit of the distances by which answers of a kind may be off, with a space; most have none."""
+    return f" {ESTIMATORS[kind].unit}" if kind in ESTIMATORS and ESTIMATORS[kind].unit else ""
+
+
 def _lasts(history: Sequence[BudgetSnapshot]) -> timedelta | None:
     """How long something is left if it goes on as in the last month; None where that cannot be said."""
     if not history:

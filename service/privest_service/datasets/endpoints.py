@@ -209,13 +209,19 @@ def delete_dataset(dataset_id: str, caller: DataDep, store: StoreDep, database: 
 
 
 @router.get("/{dataset_id}/dummy", responses=documented(NotFound, Unavailable))
-def read_dummy(dataset_id: str, caller: ReadDep, database: DatabaseDep, workers: WorkersDep) -> DummyRows:
+def read_dummy(
+    dataset_id: str,
+    caller: ReadDep,
+    database: DatabaseDep,
+    workers: WorkersDep,
+    n: Annotated[int, Query(ge=1, le=10_000, description="most rows")] = service.DUMMY_ROWS,
+) -> DummyRows:
     """Synthetic records from the schema alone, to try code on: free, and private by construction."""
     with database.read() as session:
         dataset = service.require(session, caller, dataset_id)
     shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
     # Elsewhere: wide records take seconds and memory to make.
-    return DummyRows(rows=workers.call_worker(caller.id, service.dummy_rows, shape))
+    return DummyRows(rows=workers.call_worker(caller.id, service.dummy_rows, shape, n))
 
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))

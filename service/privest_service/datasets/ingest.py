@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Block, Texts, read
+from privest_service.datasets.readers.marks import Tally
 from privest_service.formats import Format
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
@@ -140,10 +141,16 @@ def _checked(
         RefusedUploadError: rules are, at the end of all blocks or once there are many faults.
     """
     faults: list[Fault] = []
+    tally = Tally(intake.layout.columns or ())
     start = 0
     step = max(1, _AT_ONCE // (8 * max(intake.layout.width, prod(intake.shape.record))))
     for block in blocks:
         faults += block.faults
+        if block.marked is not None:
+            tally.add(block.marked, start)
+        if tally.faults():  # of a typed table, all of which is read, so that columns are told at once
+            start += len(block.rows)
+            continue
         for at in range(0, len(block.rows), step):
             rows = block.rows[at : at + step]
             if intake.layout.partial:
@@ -158,6 +165,8 @@ def _checked(
             start += len(rows)
         if len(faults) >= MOST_FAULTS:
             break
+    if told := tally.faults():
+        raise RefusedUploadError(told)
     if faults:
         raise RefusedUploadError(sorted(faults, key=lambda fault: fault.record or 0)[:MOST_FAULTS])
 

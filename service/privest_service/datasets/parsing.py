@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 import sys
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from math import prod
@@ -25,7 +26,7 @@ _SPARE = 2**26
 """Bytes by which a file may be longer than all rows may: small uploads always unpack to 32 MiB."""
 
 _LOADED = (
-    *(f"encodings.{name}" for name in ("cp437", "utf_8_sig")),  # of names in zip files, and of csv
+    *(f"encodings.{name}" for name in ("cp437", "cp1252", "utf_8_sig")),  # of names in zip files, and of csv
     *(f"encodings.utf_{bits}{order}" for bits in (16, 32) for order in ("", "_be", "_le")),  # as JSON may be
     "privest.privacy.noise",
     "privest_service.datasets.readers.tables",
@@ -50,6 +51,8 @@ def prepare() -> None:
     sys.modules["pandas"] = None  # pyright: ignore[reportArgumentType]
     for name in _LOADED:
         import_module(name)
+    with suppress(AttributeError):  # its first look trips over what stands there, later ones are content
+        import_module("pyarrow").scalar("")
     confinement.prepare()
 
 

@@ -9,52 +9,22 @@ from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
 
 from privest.manifolds.spd import SPD
 from privest.metadata import (
-    DatasetMetadata,
     LabelledMetadata,
     PartialVectorsMetadata,
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.records import MOST_PLACES
-from privest.transforms import CovarianceDescriptors, Indicators, Transform, WindowCovariances
+from privest.transforms import CovarianceDescriptors, Indicators, WindowCovariances
+from privest_service.datasets.declared import Category, Label, Unit, import_spec, unit_column
 from privest_service.datasets.import_spec import ImportSpec
-from privest_service.datasets.readers import Layout, string_form
+from privest_service.datasets.readers import Layout
 from privest_service.datasets.spaces import Space
-from privest_service.inputs import Input, Name, Point, like, limit_size
+from privest_service.datasets.table_schema import TableSchema
+from privest_service.inputs import Input, Point, like, limit_size
 from privest_service.ledger.schemas import Delta, Epsilon
 
 _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
-
-
-Label = Name
-"""Name of a column."""
-
-
-def _category(given: object) -> object:
-    if isinstance(given, bool | int):
-        return string_form(given)
-    if isinstance(given, float) and given.is_integer():  # as JSON has it, 1.0 is a whole number
-        return string_form(given)
-    if not isinstance(given, str):
-        raise ValueError("must be a text, a whole number, true or false")
-    return given
-
-
-Category = Annotated[Label, BeforeValidator(_category, json_schema_input_type=Label | int | bool)]
-"""A class, or a category of a feature: a text, or what is taken by its string form."""
-
-
-class Unit(Input):
-    """The person or other unit that a row belongs to.
-
-    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
-
-    A record has as many places for rows, over which those of a unit are spread evenly.
-    """
-
-    column: Label
-    rows: Annotated[int, Field(ge=1, le=MOST_PLACES, description="places for rows of a unit")]
 
 
 class ImagesToDescriptors(Input):
@@ -131,7 +101,7 @@ class PointsSchema(Input):
         """Return the import specification of files under this schema."""
         shape, transform = self.shape(0), self.raw.made() if self.raw else None
         raw = transform.raw if transform else shape.record
-        return _intake(Layout(raw, unit=_column(self.unit)), shape, self.unit, transform)
+        return import_spec(Layout(raw, unit=unit_column(self.unit)), shape, self.unit, transform)
 
 
 class VectorsSchema(Input):
@@ -151,7 +121,7 @@ class VectorsSchema(Input):
 
     def intake(self) -> ImportSpec:
         """Return the import specification of files under this schema."""
-        return _intake(Layout((self.dim,), unit=_column(self.unit)), self.shape(0), self.unit)
+        return import_spec(Layout((self.dim,), unit=unit_column(self.unit)), self.shape(0), self.unit)
 
 
 class PartialVectorsSchema(Input):
@@ -172,8 +142,8 @@ class PartialVectorsSchema(Input):
 
     def intake(self) -> ImportSpec:
         """Return the import specification of files under this schema."""
-        layout = Layout((self.dim,), unit=_column(self.unit), partial=True)
-        return _intake(layout, self.shape(0), self.unit)
+        layout = Layout((self.dim,), unit=unit_column(self.unit), partial=True)
+        return import_spec(layout, self.shape(0), self.unit)
 
 
 class LabelledSchema(Input):
@@ -272,22 +242,12 @@ class LabelledSchema(Input):
         known = {name: tuple(known) for name, known in {**self.categories, self.label: self.classes}.items()}
         counts = tuple(len(self.categories.get(name, ())) for name in names)
         transform = Indicators(counts) if self.categories else None
-        layout = Layout((len(names),), names, known, _column(self.unit))
-        return _intake(layout, self.shape(0), self.unit, transform)
-
-
-def _column(unit: Unit | None) -> str | None:
-    return unit.column if unit else None
-
-
-def _intake(
-    layout: Layout, shape: DatasetMetadata, unit: Unit | None, transform: Transform | None = None
-) -> ImportSpec:
-    return ImportSpec(layout, shape, transform, unit.rows if unit else None)
+        layout = Layout((len(names),), names, known, unit_column(self.unit))
+        return import_spec(layout, self.shape(0), self.unit, transform)
 
 
 DatasetSchema = Annotated[
-    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema,
+    PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
     Field(discriminator="kind"),
     like({"kind": "vectors", "dim": 5}),
 ]

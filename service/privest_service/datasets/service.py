@@ -9,6 +9,7 @@ from sqlalchemy import and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
+from privest.tables.metadata import TableMetadata
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.store import Store
@@ -22,7 +23,7 @@ from privest_service.problems import (
 )
 from privest_service.security.principals import Principal
 
-_DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
+DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
 """Most synthetic rows of a dataset, and most numbers in them.
 
 Wide records have fewer rows: two at least, or none.
@@ -189,8 +190,10 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
     charges.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
 
 
-def dummy_rows(shape: DatasetMetadata) -> list[object]:
-    """Synthetic records; these public facts are all they know.
+def dummy_rows(shape: DatasetMetadata, most: int = DUMMY_ROWS) -> list[object]:
+    """Synthetic records, those of a dummy run; these public facts are all they know.
+
+    Those of a table are objects by the names of its columns, with values of the columns' types.
 
     Raises:
         Invalid: records are so wide that two of them are more than an answer should hold.
@@ -201,6 +204,11 @@ def dummy_rows(shape: DatasetMetadata) -> list[object]:
             f"Records of {width} numbers are too wide to be shown: the most is {_DUMMY_NUMBERS // 2}. "
             'Ask for an estimate with "dummy": true instead.'
         )
-    count = min(_DUMMY_ROWS, _DUMMY_NUMBERS // width)
+    count = min(most, _DUMMY_NUMBERS // width)
     rows = shape.dummy(count, np.random.default_rng(0))
+    if isinstance(shape, TableMetadata):
+        return [
+            {c.name: c.cell(value) for c, value in zip(shape.columns, row, strict=True)}
+            for row in rows.tolist()
+        ]
     return np.where(np.isnan(rows), np.array(None), rows).tolist()  # JSON has no NaN

@@ -54,7 +54,7 @@ class Story:
         self._owner_id = ""
         self._datasets: dict[int, str] = {}
         self._rows: dict[int, Array] = {}
-        self._steps: dict[tuple[int, float], int] = {}
+        self._plans: dict[tuple[int, float], dict[str, Any]] = {}
         self._answers: dict[tuple[int, float], dict[str, Any]] = {}
 
     def register_owner(self) -> None:
@@ -94,7 +94,7 @@ class Story:
     def ask(self, digit: int, epsilon: float) -> None:
         """One private mean, after a look at its plan."""
         plan = self._owner.post("/v1/estimates/frechet-mean/plan", json=self._request(digit, epsilon))
-        self._steps[digit, epsilon] = _ok(plan)["steps"]
+        self._plans[digit, epsilon] = _ok(plan)
         self._answers[digit, epsilon] = _ok(self._estimate(digit, epsilon))
 
     def ask_too_much(self) -> httpx.Response:
@@ -117,11 +117,11 @@ class Story:
             f"(covariance descriptors, SPD {space.shape[0]}×{space.shape[1]})",
             caption=f"The two classes' own means are {apart:.2f} apart.",
         )
-        for column in ("ε", "digit", "records", "steps", "expected", "off by", "nearest class mean"):
+        for column in ("ε", "digit", "records", "steps", "foretold", "told", "off by", "nearest class mean"):
             means.add_column(column, justify="right")
         for epsilon in EPSILONS:
             for digit in descriptors.DIGITS:
-                answer = self._answers[digit, epsilon]
+                plan, answer = self._plans[digit, epsilon], self._answers[digit, epsilon]
                 point = np.array(answer["estimate"]["point"])
                 distances = {other: float(space.dist(point, exact[other])) for other in exact}
                 nearest = min(distances, key=lambda other: distances[other])
@@ -129,17 +129,19 @@ class Story:
                     f"{epsilon:g}",
                     str(digit),
                     str(len(self._rows[digit])),
-                    str(self._steps[digit, epsilon]),
-                    f"{answer['uncertainty']['standard_deviation']:.2f}",
+                    str(plan["steps"]),
+                    f"{plan['expected_error']['radius_95']:.2f}",
+                    f"{answer['uncertainty']['radius_95']:.2f}",
                     f"{distances[digit]:.2f}",
                     f"{nearest} {'✓' if nearest == digit else '✗'}",
                 )
             means.add_section()
         console.print(means)
         console.print(
-            "“expected” is the error that the plan foretold before any record was read; “off by” is the\n"
-            "true one, which only the owner can know. The larger ε, the closer the answer, and the less\n"
-            "it protects. At ε = 0.1 so few records give next to nothing: which mean is nearest is chance.\n"
+            "“foretold” is how far off the answer is at most, in 95 of 100 runs, by the plan alone; “told” "
+            "is the same by what the run found out, clipping included; “off by” is the true distance, which "
+            "only the owner can know. The larger ε, the closer the answer, and the less it protects. At "
+            "ε = 0.1 so few records give next to nothing: which mean is nearest is chance.\n"
         )
 
         bill = Table(title="The bill")

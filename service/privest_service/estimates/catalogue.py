@@ -1,16 +1,36 @@
 """Every estimator as the interface has it: requests, jobs and plans, made from its declaration in core."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.estimators.uncertainty import Uncertainty
+from privest.metadata import DatasetMetadata, LabelledMetadata
+from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 from privest_service.declarations import about, content, model, options, shown, view
 from privest_service.estimates.plans import AnyEstimator, Subjects, plan_for, stored_plans
-from privest_service.estimates.schemas import EstimateRequest, JobView, PlanView
+from privest_service.estimates.schemas import (
+    ColumnsRequest,
+    EstimateRequest,
+    JobView,
+    LabelRequest,
+    PlanView,
+)
+
+
+def _frozen(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else given
+
+
+def of_all(request: type[EstimateRequest]) -> set[str]:
+    """The fields of a request that are no options of its estimator: those that choose columns among them."""
+    return {name for base in request.__mro__[1:] for name in getattr(base, "model_fields", ())}
+
+
+_FORECAST = "the plan's `expected_error`, to be held against `uncertainty`"
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,28 @@ class Kind:
 
     def options(self, request: EstimateRequest) -> dict[str, Any]:
         """The choices of a request that are this kind's own."""
-        return request.model_dump(exclude=set(EstimateRequest.model_fields))
+        return request.model_dump(exclude=of_all(type(request)))
+
+    def metadata_of(self, shape: DatasetMetadata, request: EstimateRequest) -> DatasetMetadata:
+        """What this kind takes of a dataset: the columns that a request chooses of a table, else all of it.
+
+        Raises:
+            ValueError: the dataset is of another kind, or has no such columns.
+        """
+        given = request.model_dump(include=of_all(type(request)) - set(EstimateRequest.model_fields))
+        if isinstance(shape, TableMetadata):
+            choice = TableChoice(**{name: _frozen(value) for name, value in given.items()})
+            return metadata_for(self.estimator.metadata, shape, choice)
+        if not isinstance(shape, self.estimator.metadata):
+            raise ValueError(
+                f"{self.name} needs a dataset of kind {self.dataset_kind} or a table. "
+                f"This one is of kind {shape.kind}."
+            )
+        if chosen := [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"{' and '.join(chosen)} choose of a table. This dataset is of kind {shape.kind}."
+            )
+        return shape
 
     def is_heavy(self, options: dict[str, Any]) -> bool:
         """Whether a plan with these options takes long, or libraries that the web process does without.
@@ -71,11 +112,15 @@ def kind_of(estimator: AnyEstimator) -> Kind:
     answer = model(f"{name}Estimate", about(estimator.answer), _without(estimator.answer, "uncertainty"))
     return Kind(
         estimator,
-        request=model(f"{name}Request", about(spec), options(spec), EstimateRequest),
+        request=model(f"{name}Request", about(spec), options(spec), _base(estimator)),
         job=model(
             f"{name}Job",
             f"{title}: a job, with its answer once it is committed.",
-            {"estimate": (answer | None, None), "uncertainty": (uncertainty | None, None)},
+            {
+                "estimate": (answer | None, None),
+                "uncertainty": (uncertainty | None, None),
+                "forecast": (Annotated[forecast | None, Field(description=_FORECAST)], None),
+            },
             JobView,
         ),
         plan_view=model(
@@ -86,6 +131,11 @@ def kind_of(estimator: AnyEstimator) -> Kind:
             PlanView,
         ),
     )
+
+
+def _base(estimator: AnyEstimator) -> type[EstimateRequest]:
+    """The base of an estimator's requests, by what they may choose of a table."""
+    return LabelRequest if estimator.metadata is LabelledMetadata else ColumnsRequest
 
 
 def _without(owner: type[Any], *names: str) -> dict[str, Any]:

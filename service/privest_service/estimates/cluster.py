@@ -76,14 +76,18 @@ def attempt(seconds: float, function: Callable[..., str], *args: str) -> str | N
         return None
 
 
-def part_of_sum(path: str, start: int, stop: int, of_chunk: bytes) -> NDArray[np.int64] | None:
-    """The exact sum over some chunks of the rows in a file; None if it failed."""
+def part_of_sum(path: str, start: int, stop: int, summed: bytes) -> NDArray[np.int64] | None:
+    """The exact sum over some chunks of the rows in a file; None if it failed.
+
+    What sums a chunk comes pickled, with the recipe of its records.
+    """
     try:
         _keep_quiet()
         keep_freed()
         # Opened anew each time, which takes no time: a deleted dataset's rows are not held on to.
         rows = np.load(path, mmap_mode="r", allow_pickle=False)
-        return Records(rows, 1).sum(pickle.loads(of_chunk), range(start, stop))  # noqa: S301 - of this cluster
+        of_chunk, recipe = pickle.loads(summed)  # noqa: S301 - of this cluster
+        return Records(rows, 1, recipe=recipe).sum(of_chunk, range(start, stop))
     except BaseException:
         return None
 
@@ -106,7 +110,7 @@ class ClusterRecords(Records):
         from privest_service.estimates import worker  # noqa: PLC0415 - heavy, and for workers alone
 
         rows = worker.rows_in(path, shape)
-        super().__init__(rows, 1, grouped=worker.is_grouped(rows, shape))
+        super().__init__(rows, 1, grouped=worker.is_grouped(rows, shape), recipe=shape.recipe)
         self._path = path
         self._run = run
         # Synthetic rows are made here, and stay here however many they stand for.
@@ -140,7 +144,7 @@ class ClusterRecords(Records):
             [self._path] * count,
             self._ends[:-1],
             self._ends[1:],
-            [pickle.dumps(of_chunk)] * count,
+            [pickle.dumps((of_chunk, self.recipe))] * count,
             pure=False,
             retries=0,
             priority=1,  # before jobs that have not begun

@@ -5,12 +5,12 @@ import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.datasets.dependencies import RegistrarDep
-from privest_service.estimates import service, views
+from privest_service.estimates import exported, service, views
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.questions import resolve, resolve_inline
@@ -224,6 +224,27 @@ def read_receipt(job_id: str, caller: ReadDep, database: DatabaseDep) -> Receipt
         if receipt is None:
             raise NotFound("The receipt exists once the job is committed. Ask again then.")
         return receipt
+
+
+@router.get(
+    "/jobs/{job_id}/model",
+    response_model=exported.SignedModel,
+    responses=documented(NotFound)
+    | {200: {"content": {"application/octet-stream": {}, "application/xml": {}}}},
+)
+def read_model(
+    job_id: str,
+    caller: ReadDep,
+    database: DatabaseDep,
+    form: Annotated[
+        exported.Format, Query(alias="format", description="onnx and pmml of classifiers")
+    ] = "json",
+) -> Response:
+    """The answer of a committed job as a model for other programs, with a signed card, for its submitter."""
+    with database.read() as session:
+        job = service.require_job(session, caller, job_id)
+        content, media = exported.written(job, exported.signed_model(session, caller, job), form)
+    return Response(content, media_type=media)
 
 
 async def _with_room(

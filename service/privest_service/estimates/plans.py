@@ -56,12 +56,18 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
 def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
     """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
     if isinstance(plan, Federated):
-        return _plain(federation.run(cast("Federated[BasePlan]", plan), estimator.run, gates))
-    return _plain(estimator.run(plan, *gates))
+        answer = federation.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
+    else:
+        answer = estimator.run(plan, *gates)
+    if recipe := plan.shape.recipe:
+        answer = answer.in_columns(recipe, plan.expected_error)
+    return _plain(answer)
 
 
 def _plain(answer: Any) -> Any:
     """An answer as JSON has it: dataclasses as objects, arrays as nested lists."""
     if is_dataclass(answer):
         return {field.name: _plain(getattr(answer, field.name)) for field in fields(answer)}
+    if isinstance(answer, tuple):
+        return [_plain(part) for part in cast("tuple[Any, ...]", answer)]
     return answer.tolist() if isinstance(answer, np.ndarray | np.generic) else answer

@@ -14,6 +14,7 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.ingest import LEAST_RECORDS
 from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
+from privest_service.datasets.table_schema import TableSchema
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.schemas import (
     DatasetPart,
@@ -26,6 +27,9 @@ from privest_service.estimates.schemas import (
 from privest_service.ledger import service as ledger
 from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
+
+_SHOWN = 10
+"""Differences between two schemas that a refusal lists."""
 
 
 def digest_of(content: Any) -> str:
@@ -45,7 +49,10 @@ class QueryTarget:
     @property
     def facts(self) -> dict[str, Any]:
         """The facts by which the digest tells this dataset and its privacy from others."""
-        return {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
+        recipe = self.shape.recipe
+        chosen = {} if recipe is None else {"columns": list(recipe.chosen), "label": recipe.label}
+        told = {"dataset": self.dataset_id, "epsilon": self.target.epsilon, "delta": self.target.delta}
+        return told | chosen
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,7 @@ def resolve(
         dataset = datasets.require(session, caller, part.id)
         schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
-        about.append(_subject(session, kind, privacy, dataset.kind, dataset.id, dataset.owner_id, shape))
+        about.append(_subject(session, kind, request, privacy, (dataset.id, dataset.owner_id), shape))
     _refuse_unlike(schemas)
     return ResolvedQuery(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
 
@@ -104,11 +111,19 @@ def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
     Raises:
         Invalid: these are not.
     """
-    first, *others = (schema.model_dump() for schema in schemas)
-    unlike = {name for other in others for name in first if other.get(name) != first[name]}
+    first, *others = map(_facts, schemas)
+    unlike = {name for other in others for name in first | other if other.get(name) != first.get(name)}
     if unlike:
-        told = ", ".join(sorted(unlike))
+        told = ", ".join(sorted(unlike)[:_SHOWN]) + (", …" if len(unlike) > _SHOWN else "")
         raise Invalid(f"All datasets of one question must have the same schema. These differ in {told}.")
+
+
+def _facts(schema: DatasetSchema) -> dict[str, Any]:
+    """What a schema says, by names; of a table by those of columns, whose order must be the same too."""
+    if not isinstance(schema, TableSchema):
+        return schema.model_dump()
+    columns = {f"column {column.name}": (at, column) for at, column in enumerate(schema.columns)}
+    return schema.model_dump(exclude={"columns"}) | columns
 
 
 def _named(request: EstimateRequest) -> list[DatasetPart]:
@@ -139,7 +154,7 @@ def resolve_inline(
     shape = given.declared.shape(n)
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {digest_of(facts)}"
-    subject = _subject(session, kind, request.privacy, given.declared.kind, name, caller.id, shape)
+    subject = _subject(session, kind, request, request.privacy, (name, caller.id), shape)
     return ResolvedQuery(caller.id, kind, (subject,), kind.options(request))
 
 
@@ -152,19 +167,24 @@ def inline_rows(request: EstimateRequest) -> InlineRows:
 def _subject(
     session: Session,
     kind: Kind,
+    request: EstimateRequest,
     privacy: RequestedPrivacy,
-    dataset_kind: str,
-    dataset_id: str,
-    owner_id: str,
+    whose: tuple[str, str],
     shape: DatasetMetadata,
 ) -> QueryTarget:
-    if dataset_kind != kind.dataset_kind:
-        raise Invalid(
-            f"{kind.name} needs a dataset of kind {kind.dataset_kind}. This one is of kind {dataset_kind}."
-        )
+    """A dataset, of this id and owner, as a request is about it.
+
+    Raises:
+        Invalid: it is of a kind that the estimator does not take, or has no such columns.
+    """
+    dataset_id, owner_id = whose
+    try:
+        asked = kind.metadata_of(shape, request)
+    except ValueError as error:
+        raise Invalid(str(error)) from None
     delta = privacy.delta
     if delta is None:
         account = ledger.owner_account(session, owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
-    return QueryTarget(dataset_id, owner_id, shape, PrivacyTarget(privacy.epsilon, delta))
+    return QueryTarget(dataset_id, owner_id, asked, PrivacyTarget(privacy.epsilon, delta))

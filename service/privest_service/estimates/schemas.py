@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Id, Input, like
+from privest_service.inputs import Id, Input, Name, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
@@ -117,6 +117,37 @@ class EstimateRequest(Input):
     ] = True
 
 
+def _is_none(given: object) -> bool:
+    return given is None
+
+
+_Columns = Annotated[list[Name], Field(min_length=1, max_length=2_000)]
+
+
+class ColumnsRequest(EstimateRequest):
+    """A request that may choose columns of a table."""
+
+    columns: Annotated[
+        _Columns | None,
+        Field(description="of a table: names of the columns; by default all", exclude_if=_is_none),
+    ] = None
+
+
+class LabelRequest(EstimateRequest):
+    """A request that names a label and features of a table."""
+
+    label: Annotated[
+        Name | None,
+        Field(description="of a table: a column of categories, or a boolean one", exclude_if=_is_none),
+    ] = None
+    features: Annotated[
+        _Columns | None,
+        Field(
+            description="of a table: names of the features; by default all other columns", exclude_if=_is_none
+        ),
+    ] = None
+
+
 class Privacy(BaseModel):
     """The privacy that a run guarantees: the cost that its releases are certified for."""
 
@@ -148,13 +179,14 @@ class ChargeView(BaseModel):
 
 
 class JobView(BaseModel):
-    """A job; each kind's own answer narrows `estimate` and `uncertainty`."""
+    """A job; each kind's own answer narrows `estimate`, `uncertainty` and `forecast`."""
 
     id: str
     kind: str
     state: State
     estimate: Any = None
     uncertainty: Any = None
+    forecast: Any = None
     warnings: Annotated[
         list[str], Field(description="of the plan, and of what the run found out, for whoever asked")
     ] = []

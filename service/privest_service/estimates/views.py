@@ -70,13 +70,14 @@ def _view(
 ) -> JobView:
     model = KINDS[job.kind].job if plan else JobView  # without a plan its estimator is not there any more
     answered = caller.id == job.submitter_id and job.result is not None
-    told = read_answer(plan, job.result) if answered and job.result else Answered(None, None, ())
+    told = read_answer(plan, job.result) if answered and job.result else Answered()
     return model(
         id=job.id,
         kind=job.kind,
         state=job.state,  # pyright: ignore[reportArgumentType]
         estimate=told.estimate,
         uncertainty=told.uncertainty,
+        forecast=told.forecast,
         warnings=list(told.warnings),
         privacy=_privacy(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
         charges=[
@@ -104,12 +105,14 @@ class Answered:
     Attributes:
         estimate: without its uncertainty.
         uncertainty: that the run found out; the plan's forecast for an answer that has none.
+        forecast: the plan's; None where nobody can read the plan any more.
         warnings: of the plan, and of what the run found out.
     """
 
-    estimate: dict[str, Any] | None
-    uncertainty: dict[str, Any] | None
-    warnings: tuple[str, ...]
+    estimate: dict[str, Any] | None = None
+    uncertainty: dict[str, Any] | None = None
+    forecast: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def read_answer(plan: Plan | Part | None, result: str) -> Answered:
@@ -122,10 +125,10 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
     estimate: dict[str, Any] = json.loads(result)
     found: dict[str, Any] | None = estimate.pop("uncertainty", None)
     if plan is None or isinstance(plan, Part):
-        return Answered(estimate, found, tuple((found or {}).get("warnings", ())))
+        return Answered(estimate, found, warnings=tuple((found or {}).get("warnings", ())))
     foretold = asdict(plan.expected_error)
     if found is None:
-        return Answered(estimate, foretold, plan.warnings)
+        return Answered(estimate, foretold, foretold, plan.warnings)
     warnings = (*plan.warnings, *found["warnings"])
     radius, expected = found["radius_95"], foretold.get("radius_95")
     if expected and radius > _SURPRISE * expected:
@@ -134,7 +137,7 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
             "the records are not as the forecast assumed"
         )
         warnings += (surprise,)
-    return Answered(estimate, foretold | found, warnings)
+    return Answered(estimate, foretold | found, foretold, warnings)
 
 
 def _in_order(given: Sequence[_Charged]) -> list[_Charged]:

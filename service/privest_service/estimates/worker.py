@@ -73,7 +73,7 @@ def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> 
 def opened(path: str, shape: DatasetMetadata) -> Records:
     """Rows for this process alone, with all of its threads."""
     rows = rows_in(path, shape)
-    return Records(rows, grouped=is_grouped(rows, shape))
+    return Records(rows, grouped=is_grouped(rows, shape), recipe=shape.recipe)
 
 
 def rows_in(path: str, shape: DatasetMetadata) -> Array | Repeated:
@@ -81,7 +81,8 @@ def rows_in(path: str, shape: DatasetMetadata) -> Array | Repeated:
     if path:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     few = min(shape.n, CHUNK, max(1, _DUMMY_BYTES // (8 * prod(shape.record))))
-    return Repeated(shape.dummy(few, np.random.default_rng(0)), shape.n)
+    synthetic = shape.dummy if shape.recipe is None else shape.recipe.dummy  # a recipe makes records of rows
+    return Repeated(synthetic(few, np.random.default_rng(0)), shape.n)
 
 
 def is_grouped(rows: Array | Repeated, shape: DatasetMetadata) -> bool:

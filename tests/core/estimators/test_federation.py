@@ -38,8 +38,8 @@ LABELLED = LabelledMetadata(1, ("a", "b"), "y", ("0", "1"), 1.0)
 ONE_FEATURE = LabelledMetadata(1, ("a",), "y", ("0", "1"), 1.0)
 
 GAUSSIAN = [
-    (frechet_mean, FrechetMeanSpec(), SPD),
-    (frechet_mean, FrechetMeanSpec(steps=4, local_steps=3), SPHERE),
+    (frechet_mean, FrechetMeanSpec(diagnostics=False), SPD),
+    (frechet_mean, FrechetMeanSpec(diagnostics=False, steps=4, local_steps=3), SPHERE),
     (robust_pca, RobustPCASpec(2), VECTORS),
     (robust_pca, RobustPCASpec(2, loss="squared"), VECTORS),
     (robust_pca, RobustPCASpec(2, loss="absolute", start="random", steps=3, local_steps=4), VECTORS),
@@ -56,14 +56,18 @@ GAUSSIAN = [
     (classifier_score, ScoreSpec([1.0, -1.0], 0.5, metric="auc"), LABELLED),
 ]
 BATCHES = [
-    (frechet_mean, FrechetMeanSpec(solver="rsgd", rate=0.1, steps=20), SPD),
-    (frechet_mean, FrechetMeanSpec(solver="rsvrg", rate=0.1, steps=4, sampling="fixed"), SPD),
+    (frechet_mean, FrechetMeanSpec(diagnostics=False, solver="rsgd", rate=0.1, steps=20), SPD),
+    (
+        frechet_mean,
+        FrechetMeanSpec(diagnostics=False, solver="rsvrg", rate=0.1, steps=4, sampling="fixed"),
+        SPD,
+    ),
     (robust_pca, RobustPCASpec(2, solver="sggd", rate=0.1, steps=5, local_steps=2), VECTORS),
     (logistic_regression, LogisticSpec(solver="nag-opt", steps=20, batch_size=40), LABELLED),
 ]
 PURE = [
-    (frechet_mean, FrechetMeanSpec(), SPD),
-    (frechet_mean, FrechetMeanSpec(steps=4, local_steps=3), SPHERE),
+    (frechet_mean, FrechetMeanSpec(diagnostics=False), SPD),
+    (frechet_mean, FrechetMeanSpec(diagnostics=False, steps=4, local_steps=3), SPHERE),
     (logistic_regression, LogisticSpec(solver="clipped"), LABELLED),
     (logistic_regression, LogisticSpec(solver="nag", steps=5, batch_size=40), LABELLED),
     (classifier_score, ScoreSpec([1.0, -1.0], 0.5), LABELLED),
@@ -285,7 +289,7 @@ def test_datasets_that_do_not_go_together_are_refused():
     ):
         with pytest.raises(ValueError, match=f"these differ in {fields}"):
             federation.plan(one, [VectorsMetadata(100, 6), VectorsMetadata(80, 6), other], [target] * 3)
-    mean = partial(frechet_mean.plan, FrechetMeanSpec())
+    mean = partial(frechet_mean.plan, FrechetMeanSpec(diagnostics=False))
     with pytest.raises(ValueError, match=r"delta must be 0 for all .* number 2, by default"):
         federation.plan(mean, [SPD, SPD], [target, pure(target)])
 
@@ -360,7 +364,7 @@ def test_answers_are_weighed_as_planned():
     """A mean in a plane with almost no noise is the weighted mean of the owners' means."""
     plane = PointsMetadata(1, {"name": "euclidean", "dim": 2}, radius=4.0)
     targets = [PrivacyTarget(1e4, 1e-6), PrivacyTarget(1e6, 1e-6)]
-    plan = planned((frechet_mean, FrechetMeanSpec(), plane), targets, [100, 300])
+    plan = planned((frechet_mean, FrechetMeanSpec(diagnostics=False), plane), targets, [100, 300])
     rows = [np.tile([1.0, 0.0], (100, 1)), np.tile([0.0, 1.0], (300, 1))]
     found = federation.run(plan, frechet_mean.run, gates_over(plan, rows))
     np.testing.assert_allclose(found, plan.weights, atol=0.01)
@@ -392,8 +396,8 @@ def test_what_float64_cannot_carry_is_refused_in_words():
 @pytest.mark.parametrize(
     ("module", "spec", "shape"),
     [
-        (frechet_mean, FrechetMeanSpec(local_steps=1_000_000), SPHERE),
-        (frechet_mean, FrechetMeanSpec(local_steps=1_000, steps=1_000), SPHERE),
+        (frechet_mean, FrechetMeanSpec(diagnostics=False, local_steps=1_000_000), SPHERE),
+        (frechet_mean, FrechetMeanSpec(diagnostics=False, local_steps=1_000, steps=1_000), SPHERE),
         (robust_pca, RobustPCASpec(2, loss="absolute", local_steps=10_000), VECTORS),
         (robust_pca, RobustPCASpec(2, local_steps=200), VectorsMetadata(10**6, 100)),
         (matrix_completion, MatrixCompletionSpec(2, local_steps=1_000), PARTIAL),
@@ -413,7 +417,12 @@ def test_local_steps_pass_by_no_limit(module, spec, shape):
             40,
             "ask for fewer steps",
         ),
-        ((frechet_mean, FrechetMeanSpec(solver="rsgd", steps=30_000)), 50, 1000, "ask for fewer steps"),
+        (
+            (frechet_mean, FrechetMeanSpec(diagnostics=False, solver="rsgd", steps=30_000)),
+            50,
+            1000,
+            "ask for fewer steps",
+        ),
         (
             (logistic_regression, LogisticSpec(solver="nag-opt", batch_size=256, steps=50)),
             60,
@@ -432,7 +441,11 @@ def test_what_is_quick_for_one_dataset_is_refused_for_too_many(case, owners, n, 
 
 def test_plans_over_many_datasets_stay_small():
     with pytest.raises(ValueError, match="too many noisy sums"):
-        planned((frechet_mean, FrechetMeanSpec(steps=1000), SPHERE), TARGETS[:1] * 11, [300] * 11)
+        planned(
+            (frechet_mean, FrechetMeanSpec(diagnostics=False, steps=1000), SPHERE),
+            TARGETS[:1] * 11,
+            [300] * 11,
+        )
     plan = planned(GAUSSIAN[0], TARGETS[:1] * 100, [300] * 100)
     assert len(plan.parts) == 100
     assert not hasattr(plan.parts[0], "center")

@@ -159,7 +159,7 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
     radius = 8.0 * dim**0.5
     shape = PointsMetadata(n, {"name": "spd", "dim": dim}, radius=radius)
     rows = shape.space.canonical((q * spread) @ np.swapaxes(q, -1, -2))
-    plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(1000.0, delta))
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), shape, PrivacyTarget(1000.0, delta))
     answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases))
     assert shape.space.belongs(answer)
 
@@ -190,7 +190,9 @@ def test_hugely_noisy_runs_return_points(name_dim, delta, radius):
         rng = np.random.default_rng(seed)
         rows = np.stack([shape.space.random_point(rng) for _ in range(2)])
         plan = frechet_mean.plan(
-            FrechetMeanSpec(steps=12 if seed % 2 else None), shape, PrivacyTarget(1e-3, delta)
+            FrechetMeanSpec(diagnostics=False, steps=12 if seed % 2 else None),
+            shape,
+            PrivacyTarget(1e-3, delta),
         )
         answer = frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases))
         assert shape.space.belongs(answer)

@@ -108,7 +108,7 @@ def test_an_entry_is_told_in_words_and_verified(anna: Hospital, at_ledger: Visit
         "when any one of 400 records",
     ):
         assert words in told
-    assert re.search(r"Gaussian noise, σ = [\d.]+.* on the mean gradient, \d+ steps?", told)
+    assert re.search(r"Gaussian noise, σ = [\d.]+.* on the mean gradient, in clips, \d+ steps?", told)
     assert re.search(
         r"Gaussian noise, σ = [\d.]+, on (a sum|\d+ sums) of “\w+” over all records, to which no record adds",
         told,

@@ -111,7 +111,8 @@ def test_an_estimator_of_one_file_and_one_line(toys: Server, owner: Caller, desk
     told = page(desk, f"/answers/{job['id']}")
     assert "Mean." in told
     assert "from the mean of the shortened rows" in told
-    assert "In no figure: what shortening moved" in told
+    assert "<li>what shortening moved</li>" in told
+    assert "Foretold by the plan" in told
     assert "a toy answered" in told
     assert "toy mean" in page(desk, "/ledger")
     entry = max(each["seq"] for each in owner.ledger() if each.get("job") == job["id"])

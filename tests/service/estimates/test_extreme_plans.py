@@ -12,11 +12,10 @@ from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates import views
-from privest_service.estimates.catalogue import KINDS, Kind
+from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
 from privest_service.estimates.reservation import Draft
-from privest_service.estimates.schemas import EstimateRequest
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid
 
@@ -61,7 +60,7 @@ def _choices(kind: Kind) -> st.SearchStrategy[dict[str, Any]]:
     own = {
         name: _values(rule, schema["$defs"])
         for name, rule in schema["properties"].items()
-        if name not in EstimateRequest.model_fields
+        if name not in of_all(kind.request)
     }
     needed = {name: values for name, values in own.items() if name in schema["required"]}
     optional = {name: values for name, values in own.items() if name not in needed}

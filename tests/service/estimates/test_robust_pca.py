@@ -206,7 +206,8 @@ def test_every_solver_answers_at_the_cost_that_its_plan_says(
     job = committed(owner, dataset, solver=solver)
     assert job["privacy"] == plan["privacy"]
     assert (job["privacy"]["epsilon"], job["privacy"]["delta"]) == (2.0, 1e-6)
-    assert job["uncertainty"]["standard_deviation"] == plan["expected_error"]["standard_deviation"]
+    assert "subspace" in job["uncertainty"]["of"]
+    assert job["forecast"] == plan["expected_error"]
     assert 0 < job["uncertainty"]["standard_deviation"] <= job["uncertainty"]["radius_95"] < sqrt(R) * pi
     assert job["estimate"]["center"] is None
     assert job["estimate"]["explained"] is None
@@ -253,7 +254,7 @@ def test_an_affine_plane_is_found_about_its_centre(server: Server) -> None:
     assert 1.0 >= found["explained"][0] >= found["explained"][1] >= 0.0
     assert sum(found["explained"]) > 0.4
     plan = owner.plan(dataset, **ASK, center=True, explained=True).json()
-    assert {release["statistic"] for release in plan["releases"]} >= {"location", "explained", "gradient"}
+    assert {release["statistic"] for release in plan["releases"]} >= {"location", "explained", "look"}
     assert sum(release["count"] for release in plan["releases"]) == plan["steps"]
 
 
@@ -328,7 +329,8 @@ def test_an_analyst_with_a_grant(server: Server) -> None:
     assert len(job["charges"]) == 2
     assert owner.ledger()[0]["submitter"] == analyst.id
     seen = owner.get(f"/v1/jobs/{job['id']}").json()
-    assert seen == job | {"estimate": None, "uncertainty": None, "receipt": seen["receipt"]}
+    told = {"estimate": None, "uncertainty": None, "forecast": None, "warnings": []}
+    assert seen == job | told | {"receipt": seen["receipt"]}
     problem(analyst.estimate(dataset, **ASK, reuse=False), 409, "budget-exceeded")
 
 

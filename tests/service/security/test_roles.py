@@ -80,6 +80,7 @@ def test_an_owner_sees_the_charge_and_not_the_answer(everyone: dict[str, Any]) -
     assert own == asked | {
         "estimate": None,
         "uncertainty": None,
+        "forecast": None,
         "warnings": [],
         "receipt": own["receipt"],
     }

@@ -1,22 +1,26 @@
 """The private Fréchet mean: the point of a manifold with the least mean squared distance to the records."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from math import sqrt
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated
 
 import numpy as np
-from scipy.special import chdtri, gammaincinv
 
 from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, require
-from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.distances import DistanceCounts
+from privest.estimators.frechet_mean.forecast import MeanError, expected_error
+from privest.estimators.frechet_mean.found_clip import descent, stages
+from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
+from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
     Epochs,
     ProblemBounds,
     Solver,
     SolverPlan,
+    diagnosed,
+    found_clip,
     full_gradients,
     random_batches,
     variance_reduced_batches,
@@ -24,7 +28,7 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
-from privest.estimators.uncertainty import Answer, ExpectedError
+from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
@@ -33,9 +37,11 @@ from privest.optim.gradient_descent import gradient_descent
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import certified
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import Release, Scheme
+from privest.privacy.mechanisms import NoisySum, Release, Scheme
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+from privest.tables.answers import ColumnMean, column_means
+from privest.tables.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,10 @@ class FrechetMeanSpec(Options):
     clip: Annotated[
         float | None,
         Option(
-            "C₀, the distance by which one record pulls at most; the public radius by default", gt=0, le=1e6
+            "C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and "
+            "others take the public radius",
+            gt=0,
+            le=1e6,
         ),
     ] = None
     step_size: Annotated[float | None, Option("η of every step", gt=0, le=100)] = None
@@ -75,14 +84,25 @@ class FrechetMeanSpec(Options):
         FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
     ] = "epoch"
     local_steps: LocalSteps = 1
+    diagnostics: Annotated[
+        bool,
+        Option(
+            "whether to spend a tenth of the budget or two on how far the answer may be off; without it "
+            "nothing is told of what the clip cuts off, and no clip is found",
+            omit_default=True,
+        ),
+    ] = True
 
-
-@dataclass(frozen=True)
-class MeanError(ExpectedError):
-    """Geodesic distance by which the noise alone moves the answer, where the clip does not bind."""
-
-    standard_deviation: Annotated[float, Doc("root mean square distance")]
-    radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
+    @property
+    def finds_clip(self) -> bool:
+        """Whether nothing was asked for that a descent which finds its clip would not keep to."""
+        chosen = (self.clip, self.steps, self.step_size)
+        return (
+            self.diagnostics
+            and chosen == (None,) * 3
+            and self.local_steps == 1
+            and self.solver in (None, "rgd")
+        )
 
 
 @dataclass(frozen=True)
@@ -90,6 +110,19 @@ class Mean(Answer):
     """The private mean."""
 
     point: Annotated[Array, Doc("a point of the manifold, as nested lists")]
+    columns: Annotated[
+        tuple[ColumnMean, ...] | None,
+        Doc("of a table: the mean of each column, in its own units, and the share of each category"),
+    ] = None
+
+    def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "Mean":
+        """The mean of each column, with an interval by what the run found out, else by the forecast."""
+        if found := self.uncertainty:
+            told = column_means(self.point, recipe, found.noise, found.moved or 0.0)
+        else:
+            assert isinstance(expected, MeanError)  # noqa: S101 - of every mean's plan
+            told = column_means(self.point, recipe, expected.radius_95, 0.0)
+        return replace(self, columns=told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +132,7 @@ class FrechetMeanPlan(BasePlan):
     Attributes:
         start: first iterate, nested lists.
         center: of the ball in which the mean is sought, nested lists.
-        clip: bound on one record's gradient.
+        clip: bound on one record's gradient; where the run finds one, the radius that the forecast is for.
         step_size: η of every step.
         solver: which runs.
         epochs: the loops of `rsvrg`.
@@ -121,7 +154,13 @@ class FrechetMeanPlan(BasePlan):
     @property
     def steps(self) -> int:
         """Number of steps of the whole run."""
-        return self.epochs.steps if self.epochs else super().steps
+        if self.epochs:
+            return self.epochs.steps
+        return sum(r.count for r in self.releases if r.statistic in ("gradient", "scaled"))
+
+    def named(self, statistic: str) -> tuple[Release, ...]:
+        """The releases of a statistic, in order."""
+        return tuple(release for release in self.releases if release.statistic == statistic)
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -152,10 +191,12 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     _options_fit(spec, space)
     bounds = ProblemBounds(shape.n, space, center, radius, target, distance, clip)
     chosen = _solver_plan(spec, bounds, step_size, clip_change)
+    found = chosen.releases[0].statistic == "distances"
     count = len(chosen.releases)
     long = spec.local_steps > 1 and spec.local_steps * count > most
     require(not long, f"local_steps times {count} steps must be at most {most}")
-    expected = _expected_error(chosen.schedule.noise_error, chosen.releases[-1], space.dim)
+    last = [each for each in chosen.releases if each.statistic not in ("distances", "check")][-1]
+    expected = expected_error(chosen.schedule.noise_error, last, bounds, found=found)
     warnings = _warnings(bounds, shape, chosen, clip_change, expected)
     return FrechetMeanPlan(
         **certified(chosen.releases, _statistics(space), target, shape.n, warnings),
@@ -175,13 +216,37 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
 
 
 def _statistics(space: Manifold) -> dict[str, AnyStatistic]:
-    return {"gradient": SquaredDistance(space), "change": SquaredDistanceChange(space)}
+    return {
+        "gradient": SquaredDistance(space),
+        "change": SquaredDistanceChange(space),
+        "scaled": ScaledGradient(space),
+        "check": SquaredDistance(space, "the mean gradient at the answer"),
+        "distances": DistanceCounts(space),
+    }
 
 
 def _solver_plan(
     spec: FrechetMeanSpec, bounds: ProblemBounds, step_size: float | None, clip_change: float | None
 ) -> SolverPlan:
     """The plan of the solver that was asked for, or else of full gradients.
+
+    Raises:
+        ValueError: an option out of range, or a run that cannot be certified.
+    """
+    if spec.finds_clip and bounds.target.delta > 0:
+        return found_clip(bounds)
+    told: tuple[NoisySum, ...] = ()
+    if spec.diagnostics:
+        batches = spec.solver in ("rsgd", "rsvrg")
+        bounds, told = diagnosed(bounds, batches=batches, check=batches or spec.local_steps > 1)
+    chosen = _given_clip(spec, bounds, step_size, clip_change)
+    return replace(chosen, releases=(*chosen.releases, *told))
+
+
+def _given_clip(
+    spec: FrechetMeanSpec, bounds: ProblemBounds, step_size: float | None, clip_change: float | None
+) -> SolverPlan:
+    """The plan of a solver with this clip, by what of the budget it may spend.
 
     Raises:
         ValueError: an option out of range, or a run that cannot be certified.
@@ -230,12 +295,33 @@ def _warnings(
 
 def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     """The private mean, (*shape): sees the plan and the gate's noisy answers, never a row."""
+    return _estimate(planned, gate)[0]
+
+
+def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertainty | None]:
+    """The private mean, and what its run found out of how far it is off."""
     start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
-    ball = Ball(planned.shape.space, center, planned.radius)
+    ball, looks = Ball(planned.shape.space, center, planned.radius), planned.named("distances")
+    curvature = (0.0, 0.0) if ball.manifold.dim == 1 else ball.manifold.curvature
+    if scaled := planned.named("scaled"):
+        return descent(ball, gate, start=start, curvature=curvature, stages=stages(looks, scaled))
+    if not looks:
+        return _descended(planned, gate, ball, start), None
+    noise = planned.expected_error.each_direction(ball.manifold.dim)
+    facts = Facts(ball, planned.clip, noise, curvature, looks[0])
+    if check := planned.named("check"):
+        point = _descended(planned, gate, ball, start, kept=2)
+        return point, checked(facts, gate, point, check=check[0])
+    point = _descended(planned, gate, ball, start, kept=2)
+    return last_step(facts, gate, point, step_size=planned.step_size, last=planned.named("gradient")[-1])
+
+
+def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array, *, kept: int = 0) -> Array:
+    """Where the solver ends, with so many answers left."""
     if planned.local_steps > 1:
         space = planned.shape.space
         assert isinstance(space, Embedded)  # noqa: S101 - others are refused
-        rounds = [planned.step_size] * len(planned.releases)
+        rounds = [planned.step_size] * len(planned.named("gradient"))
         return owners_descent(
             space,
             gate,
@@ -246,7 +332,7 @@ def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
             within=lambda point: ball.nearest(point)[0],
         )
     if planned.epochs is None:
-        return gradient_descent(ball, gate, start=start, step_size=planned.step_size)
+        return gradient_descent(ball, gate, start=start, step_size=planned.step_size, kept=kept)
     return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
 
 
@@ -281,17 +367,9 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
     )
 
 
-def _expected_error(deviation: float, last: Release, dim: int) -> MeanError:
-    """The quantile by the law of the last step's noise."""
-    if last.noise == "gaussian":
-        ratio = sqrt(float(chdtri(dim, 0.05)) / dim)
-    else:
-        ratio = float(gammaincinv(last.size, 0.95)) / sqrt(last.size * (last.size + 1))
-    return MeanError(deviation, ratio * deviation)
-
-
 def _answer(planned: FrechetMeanPlan, gate: Oracle) -> Mean:
-    return Mean(run(planned, gate))
+    point, uncertainty = _estimate(planned, gate)
+    return Mean(point, uncertainty=uncertainty)
 
 
 FRECHET_MEAN = Estimator(

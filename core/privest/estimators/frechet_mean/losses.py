@@ -40,6 +40,29 @@ class SquaredDistance(Opposable):
 
 
 @dataclass(frozen=True)
+class ScaledGradient(Opposable):
+    """The gradient of `SquaredDistance`, clipped at a length that is asked for and then divided by it.
+
+    A record so adds a vector of length 1 at most whatever the clip, and the noise that hides it is a fixed
+    multiple of a clip that released answers may choose. It asks about (point, clip).
+    """
+
+    manifold: Manifold
+    description: str = "the mean gradient, in clips"
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.manifold.coordinate_size
+
+    @any_floats
+    def clipped_sum(self, query: tuple[Array, float], rows: Array, clip: float) -> Array:
+        """Σ of the scaled gradients, of length `clip` at most each; else as `SquaredDistance`."""
+        point, unit = query
+        return clipped_sum(self.manifold.log_coordinates(point, without_axis(rows)) * (clip / unit), clip)
+
+
+@dataclass(frozen=True)
 class SquaredDistanceChange(Opposable):
     """The change of the negative gradient of ½ dist(·, x)² from an anchor to a point near it.
 

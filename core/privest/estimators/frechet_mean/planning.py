@@ -1,12 +1,13 @@
 """Plans of the gradient solvers: their releases, cost and the error to expect, from public facts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import sqrt
 from typing import Literal
 
 from privest.arrays import Array
-from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.distances import DistanceCounts
+from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.schedule import (
     TYPICAL,
     Schedule,
@@ -16,6 +17,7 @@ from privest.estimators.frechet_mean.schedule import (
 )
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
 from privest.manifolds import Manifold
+from privest.optim.ball import Ball
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
@@ -30,6 +32,24 @@ _MOST_PASSES = 30
 """Most passes over the data by batches whose number nobody chose (Utpala et al. 2023, Appendix C, has 30)."""
 
 
+_FOUND_SHARES = 0.81, (0.05, 0.06, 0.08)
+"""Shares of the budget for the gradients, and for each histogram, of a descent that finds its clip."""
+
+_FLAT_STEPS, _CURVED_STEPS, _GROWTH = 3, 10, 1.6
+"""Steps of a descent that finds its clip, and growth of the share from one to the next."""
+
+_LOOK, _CHECK = 0.1, 0.1
+"""Shares of the budget for a histogram at the end of a run, and for a gradient there."""
+
+
+def mean_curvature(ball: Ball) -> tuple[float, float]:
+    """Lower bound of the sectional curvature, which keeps steps stable, and a mean for forecasts."""
+    space = ball.manifold
+    if space.dim == 1:
+        return (0.0, 0.0)
+    return space.curvature[0], space.mean_curvature(ball.center, ball.radius)
+
+
 @dataclass(frozen=True)
 class ProblemBounds:
     """The public facts of a minimisation of ½ dist².
@@ -42,6 +62,7 @@ class ProblemBounds:
         target: (ε, δ).
         distance: bound on the distance from the start to the minimiser.
         clip: C₀, bound on one record's gradient.
+        spared: share of the budget that the steps leave for the diagnosis of their answer.
     """
 
     n: int
@@ -51,6 +72,12 @@ class ProblemBounds:
     target: PrivacyTarget
     distance: float
     clip: float
+    spared: float = 0.0
+
+    def budget(self, *, batches: bool = False) -> PrivacyBudget:
+        """What the steps may spend."""
+        of = PrivacyBudget.for_gaussian_batches if batches else PrivacyBudget.of
+        return of(self.target, self.n).part(1 - self.spared)
 
     @cached_property
     def gradient(self) -> SquaredDistance:
@@ -68,10 +95,8 @@ class ProblemBounds:
 
     @property
     def curvature(self) -> tuple[float, float]:
-        """Lower bound of the sectional curvature, which keeps steps stable, and a mean for forecasts."""
-        if self.space.dim == 1:
-            return (0.0, 0.0)
-        return self.space.curvature[0], self.space.mean_curvature(self.center, self.radius)
+        """Curvature of the public ball."""
+        return mean_curvature(Ball(self.space, self.center, self.radius))
 
     @property
     def hessian(self) -> float:
@@ -129,7 +154,7 @@ def full_gradients(
     Raises:
         ValueError: this privacy cannot be certified in float64.
     """
-    budget = PrivacyBudget.of(bounds.target, bounds.n)
+    budget = bounds.budget()
 
     def release(share: float, count: int = 1) -> NoisySum:
         return budget.release(bounds.gradient, "gradient", bounds.clip, share=share, count=count)
@@ -145,6 +170,49 @@ def full_gradients(
     )
     releases = tuple(release(share, local_steps) for share in chosen.shares)
     return SolverPlan("rgd", releases, chosen)
+
+
+def found_clip(bounds: ProblemBounds) -> SolverPlan:
+    """DP-RGD with a clip that histograms of distances choose on the way.
+
+    Gradients are released in clips, so that their noise is fixed before the clip is.
+
+    Raises:
+        ValueError: this privacy cannot be certified in float64.
+    """
+    budget, (whole, looks) = bounds.budget(), _FOUND_SHARES
+    scaled, counts = ScaledGradient(bounds.space), DistanceCounts(bounds.space)
+    alone = budget.release(scaled, "scaled", 1.0, share=whole)
+    chosen = schedule(
+        bounds.space.dim * (bounds.clip * alone.deviation) ** 2,
+        power=1,
+        curvature=bounds.curvature,
+        distance=bounds.distance,
+        clip=bounds.clip,
+    )
+    growing = [_GROWTH**step for step in range(_FLAT_STEPS if bounds.curvature == (0, 0) else _CURVED_STEPS)]
+    shares = [each / sum(growing) for each in growing]
+    gradients = (budget.release(scaled, "scaled", 1.0, share=whole * share) for share in shares)
+    histograms = (budget.release(counts, "distances", 1.0, share=share) for share in looks)
+    return SolverPlan("rgd", (*histograms, *gradients), chosen)
+
+
+def diagnosed(
+    bounds: ProblemBounds, *, batches: bool, check: bool
+) -> tuple[ProblemBounds, tuple[NoisySum, ...]]:
+    """What the steps may spend, and what tells of their answer how far it may be off.
+
+    That is a histogram of distances and, if asked for, a gradient at the answer.
+
+    Raises:
+        ValueError: this privacy cannot be certified in float64.
+    """
+    budget = bounds.budget(batches=batches)
+    look = budget.release(DistanceCounts(bounds.space), "distances", 1.0, share=_LOOK)
+    if not check:
+        return replace(bounds, spared=_LOOK), (look,)
+    gradient = budget.release(bounds.gradient, "check", bounds.clip, share=_CHECK)
+    return replace(bounds, spared=_LOOK + _CHECK), (look, gradient)
 
 
 def why_full_gradients(bounds: ProblemBounds, chosen: SolverPlan) -> str:
@@ -178,7 +246,7 @@ def random_batches(
     Raises:
         ValueError: the rate is not in (0, 1], or the run cannot be certified.
     """
-    budget = PrivacyBudget.for_gaussian_batches(bounds.target, bounds.n)
+    budget = bounds.budget(batches=True)
     rate = budget.rate(rate, scheme)
     sampling = (1 - rate) * (TYPICAL * bounds.clip) ** 2 / (rate * bounds.n)
     chosen = stochastic_schedule(
@@ -217,7 +285,7 @@ def variance_reduced_batches(
     Raises:
         ValueError: an option out of range, or the run cannot be certified.
     """
-    budget = PrivacyBudget.for_gaussian_batches(bounds.target, bounds.n)
+    budget = bounds.budget(batches=True)
     rate = budget.rate(rate, scheme)
     fulls = loops.full_gradients
     clip = clip_change if clip_change is not None else bounds.clip

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from math import log
+from math import log, sqrt
 from typing import Literal, get_args
 
 import numpy as np
@@ -169,18 +169,41 @@ class Descent:
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The last iterate."""
-        loss = self.loss
-        variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in releases])
-        schedule = self.schedule(len(variances))
+        loss, size = self.loss, feature_map.size
+        schedule = self.schedule(sum(r.count for r in releases))
         fitted = descend(
             schedule,
             np.zeros(loss.shape),
             lambda at: 2 * self.penalty * at - gate.mean(Classifier(feature_map, at)).reshape(loss.shape),
         )
-        # By Theorems 4.1 and 4.3 and strong convexity; plain and heavy-ball steps are taken for as noisy.
-        variance = float(schedule.weights @ variances) / self.curvature.least
-        size = feature_map.size
-        return Fit(feature_map, fitted.reshape(-1, size), lambda _: variance * np.eye(size), None)
+        variance, left = self.bounds(releases)
+        bounded, batches = schedule.method != "hb", self.batch_size is not None
+        return Fit(
+            feature_map,
+            fitted.reshape(-1, size),
+            error=lambda _: variance * np.eye(size),
+            noise=lambda _: variance * np.eye(size),
+            sampling=None,
+            of="the logistic regression of these records without noise, each shortened to the norm bound, "
+            f"with the penalty λ = {self.penalty:.3g}",
+            covers=bounded,
+            left=sqrt(left),
+            unknown=(
+                "what the penalty and shortening move from a plain fit",
+                *(() if bounded else ("what the steps left undone",)),
+                *(("what random batches add",) if batches else ()),
+            ),
+        )
+
+    def bounds(self, releases: Sequence[Release]) -> tuple[float, float]:
+        """Variance of a weight by the noise, and square of the way that steps leave; of `hb` none is known.
+
+        By Theorems 4.1 and 4.3 and strong convexity; plain and heavy-ball steps are taken for as noisy.
+        """
+        variances = np.concatenate([np.full(r.count, r.variance / r.divisor**2) for r in releases])
+        schedule, least = self.schedule(len(variances)), self.curvature.least
+        left = 0.0 if schedule.method == "hb" else schedule.left_of_start
+        return float(schedule.weights @ variances) / least, 2 * left * self._start / least
 
 
 def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[SubsampledRun]:

@@ -68,6 +68,16 @@ class Schedule:
         return np.cumsum(kept, dtype=np.float64)
 
     @property
+    def left_of_start(self) -> float:
+        """Bound on the loss at the end over that at the start, without noise; of `hb` none is known.
+
+        Plain steps go slower than `logarithms` say.
+        """
+        if self.method == "gd":
+            return float(np.exp(np.sum(np.log1p(-self.lengths * self.curvature.least))))
+        return float(np.exp(self.logarithms[-1]))
+
+    @property
     def entering(self) -> Array:
         """(T,) α(1 + αL): what half the variance of a step's noise adds to the error after that step."""
         return self.lengths * (1 + self.lengths * self.curvature.most)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import log
+from math import hypot, log
 from typing import Annotated, Literal
 
 import numpy as np
@@ -14,10 +14,12 @@ from privest.estimators.linear_model.noisy_scores import (
     Score,
     accuracy,
     area_under_curve,
+    drawn_by_bins,
+    hardly_any,
     share,
     usual_counts,
 )
-from privest.estimators.uncertainty import Answer, ExpectedError
+from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.metadata import LabelledMetadata
 from privest.options import Doc, Option, Options
 from privest.privacy.budget import PrivacyBudget, certified
@@ -31,6 +33,9 @@ Metric = Literal["accuracy", "auc"]
 _FEWEST_BINS, _MOST_BINS = 4, 200
 
 _NORMAL_95 = 1.96
+
+_NOTHING = 0.4
+"""Radius from which on a score that lies between 0 and 1 says nothing."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +145,17 @@ def _expected_error(release: NoisySum) -> ScoreError:
     """The error that public facts foretell."""
     if release.statistic == "histogram":
         deviation = area_under_curve(usual_counts(release.size // 2, release.n), release).standard_error
-        return ScoreError(deviation, _NORMAL_95 * deviation)
+        return ScoreError(
+            deviation,
+            _NORMAL_95 * deviation,
+            assumes="two classes of one size, whose scores spread as the schema has it and overlap",
+            unfavourable=_NORMAL_95 * 0.5,
+        )
     deviation = release.deviation
-    if release.noise == "laplace":  # in one dimension the density is exp(−|z|/scale)/(2·scale)
-        return ScoreError(deviation, log(20) * release.scale / release.n)
-    return ScoreError(deviation, _NORMAL_95 * deviation)
+    # In one dimension the density of Laplace noise is exp(−|z|/scale)/(2·scale).
+    laplace = log(20) * release.scale / release.n
+    radius = laplace if release.noise == "laplace" else _NORMAL_95 * deviation
+    return ScoreError(deviation, radius, assumes="nothing of the records", unfavourable=radius)
 
 
 def _warnings(spec: ScoreSpec, shape: LabelledMetadata) -> Iterator[str]:
@@ -163,23 +174,48 @@ def run(planned: ScorePlan, gate: Oracle) -> ClassifierScore:
     counted, kept = planned.statistics[release.statistic], gate.share
     if not isinstance(counted, ScoreHistogram):
         deviation = planned.expected_error.standard_deviation
-        return _answer(planned, share(float(noisy[0]), deviation, kept * release.n))
+        score = share(float(noisy[0]), deviation, kept * release.n)
+        return _answer(planned, score, _uncertainty(planned, score, 0.0))
     counts = release.n * noisy
     # n is public. What noise adds to the whole is taken off all bins alike: a projection, in least squares.
     # Counts below 0 stay. Cut off, or on the simplex, what noise leaves in empty bins would no longer cancel,
     # and draw the area towards 1/2 by as much as its standard error.
     counts += (release.n - counts.sum()) / release.size
     area = area_under_curve(counts, release, kept)
-    return _answer(planned, area, accuracy(counts, counted.edges, release, kept))
+    moved = 0.5 if hardly_any(counts, release) else drawn_by_bins(counts, release)
+    beside = accuracy(counts, counted.edges, release, kept)
+    return _answer(planned, area, _uncertainty(planned, area, moved), beside)
 
 
-def _answer(planned: ScorePlan, score: Score, beside: Score | None = None) -> ClassifierScore:
+def _uncertainty(planned: ScorePlan, score: Score, moved: float) -> Uncertainty:
+    """The uncertainty of a score that bins may have moved so far."""
+    name = "share of right answers" if planned.metric == "accuracy" else "area under the ROC curve"
+    exact = planned.metric == "accuracy"
+    noise = planned.expected_error.radius_95 if exact else _NORMAL_95 * score.standard_error
+    deviation, radius = (min(each, 1.0) for each in (hypot(score.standard_error, moved), noise + moved))
+    useless = radius >= _NOTHING
+    return Uncertainty(
+        of=f"the {name} of this classifier on these records",
+        standard_deviation=deviation,
+        radius_95=radius,
+        noise=min(noise, 1.0),
+        moved=moved,
+        sampling=score.sampling_error,
+        unknown=("the sampling error of a classifier that was fitted to these very records",),
+        warnings=("the score says next to nothing: it may be anything from 0 to 1",) if useless else (),
+    )
+
+
+def _answer(
+    planned: ScorePlan, score: Score, uncertainty: Uncertainty, beside: Score | None = None
+) -> ClassifierScore:
     return ClassifierScore(
         value=score.value,
         standard_error=score.standard_error,
         sampling_error=score.sampling_error,
         metric=planned.metric,
         accuracy=beside,
+        uncertainty=uncertainty,
     )
 
 

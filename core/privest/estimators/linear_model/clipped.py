@@ -8,9 +8,10 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.fit import SPREAD, Fit
 from privest.estimators.linear_model.losses.logistic import Classifier, LogisticGradient
 from privest.estimators.linear_model.newton_planning import TIGHT
+from privest.estimators.linear_model.newton_start import INTERCEPT_VARIANCE, plain_fit
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -20,7 +21,7 @@ from privest.privacy.statistic import AnyStatistic
 _CLIP = 0.1
 """Clip of gradients: all rows that are wrong, or right by log-odds below 2.2, pull alike."""
 
-_NOISE = 1.4
+NOISE = 1.4
 """Standard deviation that all steps leave on a score: with more, noise decides; with less, the start."""
 
 _STEPS, _MOST_STEPS = 20, 1_000
@@ -70,7 +71,7 @@ class ClippedSolver:
         allowed = self.budget
         if allowed.pure:
             return _PURE_STEPS
-        way = _NOISE / 2 * allowed.n * allowed.whole
+        way = NOISE / 2 * allowed.n * allowed.whole
         return min(max(ceil(way / _LONGEST), _STEPS), _MOST_STEPS)
 
     def releases(self) -> tuple[NoisySum, ...]:
@@ -84,14 +85,33 @@ class ClippedSolver:
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The last iterate; its noise is that of all steps, as none of them spreads what was there before."""
         (release,) = releases
-        step = _NOISE * release.divisor / sqrt(release.count * release.variance)
+        step = NOISE * release.divisor / sqrt(release.count * release.variance)
         weights: Array = np.zeros(self.loss.shape)
         for _ in range(release.count):
             noisy = gate.mean(Classifier(feature_map, weights))
             weights = weights + step * noisy.reshape(weights.shape)
+        found = weights.reshape(-1, feature_map.size)
+        noise = NOISE**2 * np.eye(feature_map.size)
+        unseen = self._unseen(feature_map)
+        # How far the steps went tells sides and no log-odds: the scale may be off by all of itself.
         return Fit(
             feature_map,
-            weights.reshape(-1, feature_map.size),
-            noise=lambda _: _NOISE**2 * np.eye(feature_map.size),
+            found,
+            error=lambda column: noise + unseen + np.outer(found[column], found[column]),
+            noise=lambda _: noise,
             sampling=None,
+            of=plain_fit(0.0),
+            covers=True,
+            unknown=(
+                "the error beside the noise is not measured: standardised coefficients are taken to be of "
+                "the order of one, and the scale of the answer to be unknown",
+            ),
         )
+
+    def _unseen(self, feature_map: FeatureMap) -> Array:
+        """(size, size) covariance of weights before anything is known."""
+        usual = 1.0 if self.shape.scale is not None else self.shape.usual_length / sqrt(self.shape.dim)
+        spread = np.full(feature_map.size, (SPREAD / usual) ** 2)
+        if feature_map.constant:
+            spread[-1] = INTERCEPT_VARIANCE
+        return np.diag(spread / feature_map.units**2)

@@ -9,7 +9,7 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.linear_model.escape import descend, noise_level
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.fit import Fit, same_steps
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian, LinearQuery
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.privacy.budget import PrivacyBudget
@@ -123,8 +123,7 @@ class EscapeSolver(Nonconvex):
         gradients = [release for release in releases if release.statistic == "gradient"]
         hessians = [release for release in releases if release.statistic == "hessian"]
         count = sum(release.count for release in gradients)
-        spread = sqrt(sum(release.count * release.deviation**2 for release in gradients))
-        step = min(self._noise / spread, self._longest)
+        step = self._step(releases)
 
         def gradient(at: Array) -> Array:
             return loss.penalty_gradient(at) - gate.mean(LinearQuery(loss, at))
@@ -143,5 +142,18 @@ class EscapeSolver(Nonconvex):
             hessian_lipschitz=loss.hessian_lipschitz,
             loud=max((noise_level(release.deviation, loss.size) for release in hessians), default=0.0),
         )
-        noise = (step * spread) ** 2
-        return Fit(feature_map, weights[None], noise=lambda _: noise * np.eye(loss.size), sampling=None)
+        return same_steps(feature_map, weights[None], self.noise_variance(releases))
+
+    def _step(self, releases: Sequence[Release]) -> float:
+        """Step of the run."""
+        return min(self._noise / _spread(releases), self._longest)
+
+    def noise_variance(self, releases: Sequence[Release]) -> float:
+        """Variance of a weight, by what the steps add."""
+        return (self._step(releases) * _spread(releases)) ** 2
+
+
+def _spread(releases: Sequence[Release]) -> float:
+    """Standard deviation of the sum of all gradients' noise."""
+    gradients = [release for release in releases if release.statistic == "gradient"]
+    return sqrt(sum(release.count * release.deviation**2 for release in gradients))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array, lengths
 from privest.metadata import LabelledMetadata
 
-_CONSTANT = 0.2
+CONSTANT = 0.2
 """k of a classifier with an intercept: large enough to be learned, and short beside the features."""
 
 
@@ -40,7 +40,7 @@ class FeatureMap:
         mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
         scale = np.ones(shape.dim) if shape.scale is None else np.array(shape.scale)
         length = bound if shape.scale is None else sqrt(shape.dim)
-        return cls(mean, scale, bound, _CONSTANT if intercept else 0.0, max(bound, length))
+        return cls(mean, scale, bound, CONSTANT if intercept else 0.0, max(bound, length))
 
     def shifted(self, mean: Array, scale: Array) -> "FeatureMap":
         """This map with other means and scales, given in units of the present ones."""
@@ -51,8 +51,13 @@ class FeatureMap:
         """Length of a vector."""
         return len(self.mean) + (self.constant > 0)
 
-    def features(self, rows: Array) -> Array:
-        """(n, size) vectors; the features of a row of which float64 holds no length are zero."""
+    def features(self, rows: Array, longest: float = 1.0) -> Array:
+        """(n, size) vectors; the features of a row of which float64 holds no length are zero.
+
+        Args:
+            rows: (n, d + 1) records.
+            longest: length to which standardised vectors are shortened, over the bound.
+        """
         shrink = np.hypot(1.0, self.constant)
         with np.errstate(over="ignore", invalid="ignore"):
             z = (rows[:, :-1] - self.mean) / self.scale
@@ -60,11 +65,22 @@ class FeatureMap:
             z /= self.bound
             length = lengths(z)
             usable = np.isfinite(length)
-            z *= (usable / np.maximum(np.where(usable, length, 0.0), 1.0) / shrink)[:, None]
+            length = np.where(usable, length, 0.0) / longest
+            z *= (usable / np.maximum(length, 1.0) / shrink)[:, None]
         z[~usable] = 0.0
         if not self.constant:
             return z
         return np.hstack([z, np.full((len(z), 1), self.constant / shrink)])
+
+    def widened(self, factor: float) -> "FeatureMap":
+        """This map with a bound so many times as long, for coefficients of vectors as long as they are."""
+        return replace(self, bound=self.bound * factor, usual=self.bound * factor)
+
+    @property
+    def units(self) -> Array:
+        """(size,) coefficients of standardised features, and their intercept, of weights of one."""
+        own = np.full(len(self.mean), 1 / (self.usual * np.hypot(1.0, self.constant)))
+        return np.append(own, self.last) if self.constant else own
 
     @property
     def last(self) -> float:

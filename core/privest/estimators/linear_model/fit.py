@@ -2,9 +2,26 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
+from math import hypot, sqrt
+from typing import NamedTuple
+
+import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.uncertainty import Uncertainty
+
+SPREAD = 0.8
+"""Standard deviation of a standardised coefficient before anything is known, as on real tables."""
+
+_LARGE = 2.0
+"""Standard deviation of one where an answer tells next to nothing, of its size neither."""
+
+_NORMAL_95 = 1.645
+
+_USELESS = 0.6
+"""Share of the variance before anything was known that is left where an answer tells next to nothing."""
 
 
 @dataclass(frozen=True)
@@ -14,11 +31,105 @@ class Fit:
     Attributes:
         feature_map: what was seen of a row.
         weights: (columns, size).
-        noise: a column's covariance by the noise, (size, size).
+        error: a column's covariance by all that is known to move it, (size, size).
+        noise: the part of that which the noise makes.
         sampling: the same by the sampling of rows, where it is known.
+        of: what the error is about, in words.
+        covers: whether the error covers more than the noise.
+        left: length of what steps left to go, in all weights together, beside the error.
+        unknown: what no figure covers, in words.
+        warnings: what the run showed that the plan could not know.
     """
 
     feature_map: FeatureMap
     weights: Array
+    error: Callable[[int], Array]
     noise: Callable[[int], Array]
     sampling: Callable[[int], Array] | None
+    of: str
+    covers: bool
+    left: float = 0.0
+    unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def uncertainty(self) -> Uncertainty:
+        """The uncertainty of all standardised coefficients together, intercepts left out."""
+        error, noise = self._together(self.stated), self._together(self.noise)
+        left = self.left * float(self.feature_map.units[0])
+        moved = left + sqrt(max(error.radius**2 - noise.radius**2, 0.0)) if self.covers else None
+        sampling = None if self.sampling is None else self._together(self.sampling).deviation
+        return Uncertainty(
+            of=f"{self.of}: distance of all coefficients of standardised features together",
+            standard_deviation=hypot(error.deviation, left),
+            radius_95=error.radius + left,
+            noise=noise.radius,
+            moved=moved,
+            sampling=sampling,
+            unknown=self.unknown,
+            warnings=(_WARNING if self._useless else ()) + self.warnings,
+        )
+
+    def stated(self, column: int) -> Array:
+        """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
+        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self._useless else 1.0)
+
+    @cached_property
+    def _useless(self) -> bool:
+        """Whether hardly less is unknown than before anything was known."""
+        count = len(self.weights) * len(self.feature_map.mean)
+        free = count * (1 - 1 / len(self.weights)) if len(self.weights) > 1 else count
+        return self.covers and self._together(self.error).deviation ** 2 > _USELESS * free * SPREAD**2
+
+    def _together(self, covariance: Callable[[int], Array]) -> "Distance":
+        """The distance of all coefficients from where they would be."""
+        own = self.feature_map.units[: len(self.feature_map.mean)]
+        features, total, spread = len(own), 0.0, 0.0
+        for column in range(len(self.weights)):
+            found = covariance(column)[:features, :features] * np.outer(own, own)
+            total += max(float(np.trace(found)), 0.0)
+            # Columns may hang together: lengths add up where squares would be too little.
+            spread += float(np.linalg.norm(found))
+        return distance(total, spread)
+
+
+class Distance(NamedTuple):
+    """Root mean square of a normal vector's length, and what it exceeds with probability .05."""
+
+    deviation: float
+    radius: float
+
+
+def distance(trace: float, frobenius: float) -> Distance:
+    """Length of a normal vector of covariance V, by tr V and |V|.
+
+    Its square has the mean tr V and the variance 2|V|², and is taken for a multiple of a χ² law with as many
+    degrees of freedom as agree with both (Satterthwaite 1946), by its cube root (Wilson and Hilferty 1931).
+    """
+    if trace <= 0:
+        return Distance(0.0, 0.0)
+    spread = 2 * (frobenius / trace) ** 2 / 9
+    return Distance(sqrt(trace), sqrt(trace * (1 - spread + _NORMAL_95 * sqrt(spread)) ** 3))
+
+
+_WARNING = (
+    "the noise leaves the coefficients all but unknown: classify with the answer, and read no coefficient",
+)
+
+
+def same_steps(feature_map: FeatureMap, weights: Array, variance: float) -> Fit:
+    """A fit of which only the noise of its steps is known, in every coordinate alike."""
+    noise = variance * np.eye(feature_map.size)
+    return Fit(
+        feature_map,
+        weights,
+        error=lambda _: noise,
+        noise=lambda _: noise,
+        sampling=None,
+        of="the classifier that the same steps find without noise, curvature left aside",
+        covers=False,
+        unknown=(
+            "how far the steps are from a minimum of the loss, which may have several",
+            "what curvature on the way made of the noise",
+        ),
+    )

@@ -11,11 +11,13 @@ from privest.arrays import Array
 from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.forecast import CoefficientError, forecast
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import ClassMoments
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton import ScoreModel, mean_of
 from privest.estimators.linear_model.newton_planning import released
+from privest.estimators.linear_model.newton_start import usual_penalty
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
@@ -36,6 +38,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+from privest.tables.recipe import Recipe
 
 _PENALTY = 0.01
 """Default λ of descents (Kuru et al. 2022, Section 5)."""
@@ -45,23 +48,6 @@ _BOUNDED_PENALTY = 0.001
 
 _MOST_NUMBERS = 50_000
 """Most numbers of covariances in an answer; where there would be more, it has standard errors alone."""
-
-
-@dataclass(frozen=True)
-class ReleaseError(ExpectedError):
-    """What is known of the error before any row is read; errors of coefficients come with them."""
-
-    standard_deviation: Annotated[
-        float, Doc("of the noise on a coordinate of the last mean, features at most one long")
-    ]
-    accuracy: Annotated[
-        float | None,
-        Doc(
-            "of `spider`: α, where some point of the run is expected to have a gradient no longer than that, "
-            "and no curvature below −√(ρα) for the ρ of the loss",
-            omit_default=True,
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +61,7 @@ class LogisticPlan(BasePlan):
     """
 
     shape: LabelledMetadata
-    expected_error: ReleaseError
+    expected_error: CoefficientError
     solver: Solver
     penalty: float
     spec: LogisticSpec
@@ -119,13 +105,12 @@ class Spread:
 class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
-    Errors are about the minimiser of the loss that was asked for, with its penalty, on rows shortened as the
-    plan has it: what these move it by is in no error. Nor is, with too few records for Newton steps, what
-    moments leave open of features that are far from Gaussian, or of rare classes. The noise of descents and
-    of `clipped` is a bound; of `escape` and `spider` it is what the steps added, of the latter those since it
-    last left a saddle point, which curvature may since have made more of. The small batches of `spider` err
-    by sampling more than all records do, which is in no error. Scores of the losses `sigmoid` and `savage`
-    tell sides and no chances.
+    Its errors are about what `uncertainty.of` names. Of `newton` they cover the noise, rows that have less
+    weight, and steps that did not arrive, by what was released; of `clipped` the noise, and beside it an
+    assumption in place of a measurement; of descents bounds on the noise and on what is left to descend; of
+    `escape` and `spider` what the noise of the steps added, of the latter those since it last left a saddle
+    point. The small batches of `spider` err by sampling more than all records do, which is in no error.
+    Scores of the losses `sigmoid` and `savage` tell sides and no chances.
     """
 
     coefficients: Annotated[
@@ -135,11 +120,22 @@ class LogisticRegression(Answer):
     classes: Annotated[
         tuple[str, ...], Doc("a positive score means the second of two, the highest one of more")
     ]
-    noise: Annotated[Spread, Doc("what the noise adds to the errors, to first order")]
+    noise: Annotated[
+        Spread,
+        Doc("how far each may be from what `uncertainty.of` names, by the noise and by what else is known"),
+    ]
     sampling: Annotated[
         Spread | None,
         Doc("and the sampling of rows, where that is known; the two are independent, and add"),
     ]
+    features: Annotated[
+        tuple[str, ...] | None, Doc("of a table: the columns and categories that coefficients are for")
+    ] = None
+
+    def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "LogisticRegression":
+        """The classifier with the names of its features, in whose own units it is."""
+        del expected
+        return replace(self, features=tuple(feature.name for feature in recipe.features))
 
     def predict_proba(self, features: Array) -> Array:
         """(n, classes) probabilities for (n, d) features."""
@@ -164,14 +160,12 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     require(shape.n >= 1, "a classifier needs at least one record")
     solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
-    usual = _PENALTY if solver in DESCENTS else _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
-    penalty = usual if spec.penalty is None else spec.penalty
+    penalty = _usual_penalty(spec, shape, solver) if spec.penalty is None else spec.penalty
     configured = configured_solver(spec, shape, target, solver, penalty)
     releases: list[Release] = list(configured.releases())
-    expected = ReleaseError(releases[-1].deviation)
+    expected = forecast(configured, releases, len(shape.classes))
     warnings = _warnings(shape)
     if isinstance(configured, SpiderSolver):
-        expected = replace(expected, accuracy=configured.planned.accuracy)
         warnings += configured.planned.warnings
     budget = budget_of(spec, shape, target)
     if spec.standardisation == "private":
@@ -191,6 +185,15 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         expected_error=expected,
         why=_why(spec, solver),
     )
+
+
+def _usual_penalty(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver) -> float:
+    """Default λ."""
+    if solver in DESCENTS:
+        return _PENALTY
+    if solver == "newton":
+        return usual_penalty(shape, intercept=spec.intercept)
+    return _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
 
 
 def _statistics(solver: LinearSolver, shape: LabelledMetadata) -> dict[str, AnyStatistic]:
@@ -274,8 +277,9 @@ def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
         coefficients,
         np.asarray(intercept),
         planned.shape.classes,
-        _spread(fit, fit.noise),
+        _spread(fit, fit.stated),
         None if fit.sampling is None else _spread(fit, fit.sampling),
+        uncertainty=fit.uncertainty,
     )
 
 
@@ -311,13 +315,11 @@ LOGISTIC_REGRESSION = Estimator(
     metadata=LabelledMetadata,
     spec=LogisticSpec,
     plan_type=LogisticPlan,
-    error=ReleaseError,
+    error=CoefficientError,
     answer=LogisticRegression,
     plan=plan,
     run=run,
     shown=("solver", "why", "penalty"),
-    error_title="Noise of the last release",
-    error_meaning="on a coordinate, for features at most one long; errors of the coefficients come with the "
-    "answer",
+    error_meaning="of all coefficients of standardised features together, root mean square; favourable case",
     is_heavy=lambda spec: spec.batch_size is not None,
 )

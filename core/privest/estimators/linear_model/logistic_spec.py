@@ -19,19 +19,21 @@ class LogisticSpec(Options):
     solver: Annotated[
         Solver | None,
         Option(
-            "`newton` (noisy moments, then noisy gradients if there are records enough), `clipped` (descent "
-            "on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in "
-            "stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the "
-            "steps by the bound on their error; by default `newton` where there are records enough, else "
-            "`clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, "
-            "which sees each record once and has its guarantee where there are very many"
+            "`newton` (noisy moments, then noisy gradients and Hessians if there are records enough), "
+            "`clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` "
+            "(Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` "
+            "divide the noise and count the steps by the bound on their error; by default `newton` where "
+            "there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or "
+            "`spider` if it is asked for, which sees each record once and has its guarantee where there are "
+            "very many"
         ),
     ] = None
     penalty: Annotated[
         float | None,
         Option(
-            "λ of λ|w|², for features in units of the norm bound: by default 0 for `newton` and 0.01 for "
-            "descents; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
+            "λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for "
+            "`newton` what scikit-learn's default comes to on standardised features, next to none with many "
+            "records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
             "of the bounded losses",
             ge=0,
             le=1e6,

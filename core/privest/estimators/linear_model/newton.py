@@ -115,10 +115,6 @@ class ScoreModel:
         self._across = _inverse(self.spread, columns)
         self._within = _inverse(whole, columns).reshape(columns, width, columns, width)
 
-    def step(self, gradient: Array) -> Array:
-        """The Hessian's inverse applied to a (columns, size) gradient, as far as scores may move."""
-        return self.white_step(gradient @ self._whitening)
-
     def white_step(self, gradient: Array) -> Array:
         """The step that a whitened gradient gives."""
         inside = gradient @ self._along

@@ -1,48 +1,74 @@
 """Logistic regression by Newton steps: what they see of a row, their releases, and the run."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.linear_model.belief import Belief, Evidence, Prior, concluded
+from privest.estimators.linear_model.far_rows import FarRows, best_bound, most_lacking
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
-from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
+from privest.estimators.linear_model.losses.curved import CurvedGradient
+from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
 from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of
+from privest.estimators.linear_model.newton_start import before_any, first_guess, plain_fit
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
-TIGHT, _WIDE = 0.6, 3.0
-"""Least and largest length to which rows are shortened, over the usual one. With much noise, rows are
-shortened most, as their direction is what tells classes apart."""
+TIGHT = 0.6
+"""Length to which rows are shortened where noise rules, over the usual one: their direction is what tells
+classes apart."""
 
-_LOUD = 0.03
-"""Noise on the moment's eigenvalues from which on rows are shortened most."""
-
-_STEPS = 3
-"""Newton steps on the data, after those on moments; without noise the third was exact to a hundredth."""
-
-_AVERAGED = 2
-"""Number of last steps whose weights are averaged."""
-
-_WORTHWHILE = 0.005
-"""Noise on the moment's eigenvalues below which such steps find more than they lose."""
+_BOUND = 1.2
+"""Length from which on rows have less weight, over the usual one, until far rows are seen to matter."""
 
 _HEAVY = 0.7
 """Noise on the moment's eigenvalues below which two classes' second moment is worth noise of its own."""
 
+_DROWNED, _LOUD, _QUIET = 2.0, 0.4, 0.06
+"""Noise on the moment's eigenvalues, over their mean: from which on a Hessian shows nothing, from which on
+one step is enough, and below which a third pays."""
+
+_SHARES = {0: (1.0,), 1: (0.7, 0.3), 2: (0.15, 0.25, 0.6), 3: (0.1, 0.1, 0.2, 0.6)}
+"""Shares of the moments and of each step, by the number of steps."""
+
+_MOST_COEFFICIENTS = 600
+"""Most coefficients of all classes whose Hessian is released."""
+
+_FAR = 2.0
+"""Bound over the first one from which on far rows are said to matter."""
+
+_FAR_ROWS = (
+    "a few rows far out weigh much in these coefficients, which may be off by more than is stated: take "
+    "logarithms of features with huge values"
+)
+
+_TOGETHER = 0.05
+"""Variance along some direction of standardised features below which they are said to hang together."""
+
+_HANG_TOGETHER = (
+    "features hang together, or the noise hides that they do not: along what they share coefficients may be "
+    "much larger, and further off, than is stated"
+)
+
+_FURTHEST = 1.5
+"""Root mean square by which a step may move scores."""
+
 
 @dataclass(frozen=True)
 class NewtonSolver:
-    """Weights matched to class means and a second moment, which come in one release, and Newton steps.
+    """Weights from class means and a second moment, which come in one release, and Newton steps on the data.
 
-    What is fixed was chosen once, on the benchmark's data and on synthetic rows; all else follows from n, the
-    number of features and of classes, and the requested privacy.
+    A step is a gradient and a Hessian in one release. The first steps begin where the noise leaves them, and
+    the last is the best of all that was seen: see `belief`. With too much noise for a Hessian there are
+    moments alone. What is fixed was chosen once, on benchmarks' data and on synthetic rows; all else follows
+    from n, the number of features and of classes, and the requested privacy.
 
     Attributes:
         shape: public facts of the data.
@@ -63,99 +89,172 @@ class NewtonSolver:
         return 1 if count == 2 else count
 
     @property
+    def _size(self) -> int:
+        """Length of a row's vector."""
+        return self.shape.dim + self.intercept
+
+    @property
     def noise_level(self) -> float:
         """Expected largest eigenvalue of the noise on a second moment that has the whole budget and ρ = ½.
 
         With more than two classes √(K/2) times as much, as their gradients have more coordinates.
         """
-        allowed, size = self.budget, self.shape.dim + self.intercept
+        allowed, size = self.budget, self._size
         coordinates = size * (size + 1) / 2 + self._columns * size
         single = sqrt(8.0) * (sqrt(coordinates + 1) if allowed.pure else 1.0) / (allowed.n * allowed.whole)
         return single * sqrt(2 * size) * sqrt(max(self._columns, 2) / 2)
 
     @property
+    def relative_noise(self) -> float:
+        """The noise level over the mean eigenvalue of a moment."""
+        return self.noise_level * self._size
+
+    @property
     def steps(self) -> int:
         """Number of Newton steps on the data."""
-        return _STEPS if self.noise_level < _WORTHWHILE else 0
+        noise = self.relative_noise
+        if noise > _DROWNED or self._columns * self._size > _MOST_COEFFICIENTS:
+            return 0
+        return 1 if noise > _LOUD else 2 if noise > _QUIET else 3
 
     @property
     def feature_map(self) -> FeatureMap:
-        """The map from a row to the features that the solver sees; less noise shortens less."""
-        shape = self.shape
-        tight = min(max(TIGHT * (_LOUD / self.noise_level) ** 0.3, TIGHT), _WIDE)
-        return FeatureMap.of(
-            shape,
-            bound=shape.usual_length * (tight if shape.norm_bound is None else min(tight, 1.0)),
-            intercept=self.intercept,
-        )
+        """What is seen of a row at first."""
+        shape, bound = self.shape, _BOUND if self.steps else TIGHT
+        if shape.norm_bound is not None:
+            bound = min(bound, 1.0)
+        plain = FeatureMap.of(shape, bound=shape.usual_length * bound, intercept=self.intercept)
+        return plain.widened(1.0) if self.steps else plain
 
     @property
     def moments(self) -> ClassMoments:
-        """The statistic of the moments that weights are matched to."""
+        """What weights are matched to."""
         heavy = self._columns == 1 and self.noise_level * 0.75 < _HEAVY
-        return ClassMoments(self.feature_map.size, len(self.shape.classes), 1.0 if heavy else 0.5)
+        return ClassMoments(self._size, len(self.shape.classes), 1.0 if heavy else 0.5)
 
     @property
-    def loss(self) -> LogisticGradient:
-        """The statistic of gradients."""
-        return LogisticGradient(self.feature_map.size, len(self.shape.classes))
+    def loss(self) -> CurvedGradient:
+        """The statistic of steps."""
+        return CurvedGradient(self._size, len(self.shape.classes))
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
-        """The statistics that the gate may sum, by the names that releases use."""
-        return {"moments": self.moments, "gradient": self.loss}
+        """What the gate may sum."""
+        return {"moments": self.moments, "curved": self.loss}
 
     def releases(self) -> tuple[NoisySum, ...]:
-        """The moments, and the gradients of the steps on half of the budget.
+        """The moments, and the gradients and Hessians of the steps.
 
         Raises:
             ValueError: float64 cannot carry this privacy.
         """
-        allowed, moments, loss, steps = self.budget, self.moments, self.loss, self.steps
-        if not steps:
-            return (allowed.release(moments, "moments", moments.longest),)
+        allowed, moments, loss = self.budget, self.moments, self.loss
+        share, *later = _SHARES[self.steps]
         return (
-            allowed.release(moments, "moments", moments.longest, share=0.5),
-            allowed.release(loss, "gradient", loss.longest, share=0.5, count=steps),
+            allowed.release(moments, "moments", moments.longest, share=share),
+            *(allowed.release(loss, "curved", loss.longest, share=each) for each in later),
         )
 
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The weights of the design's vectors, with what is known of their error."""
-        moments, steps = self.moments, self.steps
+        moments, n = self.moments, gate.share * self.budget.n
         first, moment = released(moments, releases[0], gate, feature_map, self.penalty)
         if self._columns > 1:
             first = first - first.mean(axis=0)
+        if self.steps == 0:
+            return self._by_moments(first, moment, feature_map, releases[0].deviation, n)
+        prior = self._prior(moment, feature_map)
+        deviation, units = releases[0].deviation, feature_map.units
+        if self.steps == 1:
+            start = matched(first, moment, mean_of(moment, feature_map.last), deviation=deviation)[0] * units
+        else:
+            guess = first_guess(first, moment, deviation, feature_map)
+            start = concluded(guess.at, prior, [guess]).mean
+        at, evidence, far = start, list[Evidence](), list[FarRows]()
+        for place, release in enumerate(releases[1:], start=2):
+            evidence.append(self._evidence(at, feature_map, release, gate, far))
+            belief = concluded(start, prior, evidence)
+            if place == len(releases):
+                return self._concluded(belief, feature_map, moment, n)
+            way = (belief.mean - at) / units
+            moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
+            at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
+            bound = best_bound(far, feature_map.bound, releases[place].deviation, self.loss.free)
+            feature_map = feature_map.widened(bound / feature_map.bound)
+        raise ValueError("the plan has no step")
+
+    def _prior(self, moment: Moment, feature_map: FeatureMap) -> Prior:
+        """What is believed before any step; of how large coefficients are, only if more than one follows."""
+        learned = self._columns == 1 and self.steps > 1
+        return before_any(self.shape, self.penalty, moment, feature_map, learned=learned)
+
+    def _evidence(
+        self, at: Array, feature_map: FeatureMap, release: Release, gate: Oracle, far: list[FarRows]
+    ) -> Evidence:
+        """The gate's next gradient and Hessian; adds what it shows of far rows to what was seen of them."""
+        loss, units, bound = self.loss, feature_map.units, feature_map.bound
+        weights = at / units
+        asked = Classifier(feature_map, weights[0] if self._columns == 1 else weights)
+        seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
+        far.append(FarRows.of(seen, loss, deviation, bound))
+        lacking = far[-1].directions * (most_lacking(far, bound) / bound) ** 2 / self._columns
+        return Evidence(at, units, seen, lacking, deviation, deviation / loss.curvature_weight)
+
+    def _concluded(self, belief: Belief, feature_map: FeatureMap, moment: Moment, n: float) -> Fit:
+        """The fit of a belief."""
+        units, size = feature_map.units, self._size
+        sampling = belief.sampling(n)
+
+        def of(covariance: Array) -> Callable[[int], Array]:
+            return lambda column: _block(covariance, column, size) / np.outer(units, units)
+
+        return Fit(
+            feature_map,
+            belief.mean / units,
+            error=of(belief.covariance),
+            noise=of(belief.noise),
+            sampling=of(sampling),
+            of=plain_fit(self.penalty),
+            covers=True,
+            unknown=("rows that are far out and too few to be seen through the noise",),
+            warnings=tuple(self._warnings(feature_map, moment)),
+        )
+
+    def _warnings(self, feature_map: FeatureMap, moment: Moment) -> Iterator[str]:
+        """What the releases show that makes coefficients less certain than is stated."""
+        if feature_map.bound > _FAR * self.feature_map.bound:
+            yield _FAR_ROWS
+        least = float(np.linalg.eigvalsh(moment.noisy)[0]) - moment.deviation
+        if least / float(self.feature_map.units[0]) ** 2 < _TOGETHER:
+            yield _HANG_TOGETHER
+
+    def _by_moments(
+        self, first: Array, moment: Moment, feature_map: FeatureMap, deviation: float, n: float
+    ) -> Fit:
+        """The fit that moments alone give: how far it is from the plain one, nothing released shows."""
         mean = mean_of(moment, feature_map.last)
-        weights, shaken = matched(first, moment, mean, deviation=releases[0].deviation)
-        # With more than two classes a gradient's mean over them is its noise alone, and moves nothing.
-        free = self._columns - (self._columns > 1)
-        passed: list[Array] = []
-        left = 0.0
-        for _ in range(steps):
-            at = Classifier(feature_map, weights.reshape(self.loss.shape))
-            gradient = gate.mean(at).reshape(weights.shape)
-            gradient = gradient - 2 * self.penalty * weights
-            if self._columns > 1:
-                gradient = gradient - gradient.mean(axis=0)
-            model = ScoreModel(weights, moment, mean)
-            weights = weights + model.step(gradient)
-            passed.append(weights)
-            left = float(np.sum(gradient * gradient)) / (free * gradient.shape[1])
-        if passed:
-            # Where the last steps differ by their noise alone, the last gradient is its own noise less that
-            # of the step before. What it is beyond that, steps have not come to the end of, as features are
-            # not Gaussian or noise has turned the steps: errors are larger in proportion (Birge 1932).
-            weights = np.mean(passed[-_AVERAGED:], axis=0)
-            noise = releases[-1].deviation
-            excess = max(1.0, left / (2 * noise**2))
-            shaken = noise * sqrt(excess / _AVERAGED) * np.eye(self._columns)
-        model, n = ScoreModel(weights, moment, mean), gate.share * self.budget.n
+        weights, shaken = matched(first, moment, mean, deviation=deviation)
+        model = ScoreModel(weights, moment, mean)
+        prior = self._prior(moment, feature_map)
+        unseen = np.linalg.inv(prior.precision) / np.outer(feature_map.units, feature_map.units)
         return Fit(
             feature_map,
             weights,
+            error=lambda column: model.squared_inverse(column, shaken) + unseen,
             noise=lambda column: model.squared_inverse(column, shaken),
             sampling=lambda column: model.sampling(column) / n,
+            of=plain_fit(self.penalty),
+            covers=True,
+            unknown=(
+                "the error beside the noise is not measured: coefficients are taken to be near the answer",
+            ),
         )
+
+
+def _block(covariance: Array, column: int, size: int) -> Array:
+    """A column's block on the diagonal."""
+    own = slice(column * size, (column + 1) * size)
+    return covariance[own, own]
 
 
 def released(

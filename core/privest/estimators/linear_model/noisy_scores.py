@@ -63,6 +63,26 @@ def area_under_curve(counts: Array, release: NoisySum, sampled: float = 1.0) -> 
     return Score(value, _by_noise(slope, release), min(sampling, _WIDEST))
 
 
+def drawn_by_bins(counts: Array, release: NoisySum) -> float:
+    """How far the area of noisy counts may be off because pairs of rows share a bin.
+
+    Such a pair counts a half. Where scores spread over the bins as planned, that takes about a twentieth of
+    its weight off the area, seen on 60 kinds of data, and at most a tenth. Of bins that hold more than three
+    times their part nothing is known, and a pair may be off by a half.
+    """
+    first, second = np.maximum(counts, 0.0).reshape(2, -1)
+    n0, n1 = max(float(first.sum()), 1.0), max(float(second.sum()), 1.0)
+    part, noise = (first + second) / release.n, sqrt(2 * release.variance) / release.n
+    crowded = part > 3 / len(first) + 3 * noise
+    return float(np.where(crowded, 0.5, 0.1) @ (first * second)) / (n0 * n1)
+
+
+def hardly_any(counts: Array, release: NoisySum) -> bool:
+    """Whether noise alone could have made all that is seen of one of the two classes."""
+    classes = counts.reshape(2, -1).sum(axis=1)
+    return bool(np.min(classes) < 3 * sqrt(release.variance * release.size / 2))
+
+
 def accuracy(counts: Array, edges: Array, release: NoisySum, sampled: float = 1.0) -> Score:
     """The share of right answers among noisy counts that add up to n; sampling errors of this share of n."""
     positive = np.arange(len(edges) + 1) > np.searchsorted(edges, 0.0)

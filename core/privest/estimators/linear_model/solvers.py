@@ -32,8 +32,9 @@ SPREAD_SHARE = 0.2
 MOMENTS_SHARE = 0.2
 """Share of ε or of μ² for a second moment from which sampling errors follow."""
 
-_QUIET = 0.02
-"""Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants."""
+_QUIET, _QUIET_PAIR = 0.02, 1.5
+"""Noise on the second moment's eigenvalues below which `newton` is the default, chosen like its constants; of
+two classes, where it is the better with more noise too, that noise over the mean eigenvalue."""
 
 LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
 
@@ -48,8 +49,9 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
     """The solver where the analyst names none: it follows from the loss and the expected noise."""
     if spec.loss != "logistic":
         return "escape"
-    noise = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept).noise_level
-    return "newton" if noise < _QUIET and shape.dim <= MOST_FEATURES else "clipped"
+    newton = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept)
+    quiet = newton.noise_level < _QUIET or (len(shape.classes) == 2 and newton.relative_noise < _QUIET_PAIR)
+    return "newton" if quiet and shape.dim <= MOST_FEATURES else "clipped"
 
 
 def informs(spec: LogisticSpec, solver: Solver) -> bool:

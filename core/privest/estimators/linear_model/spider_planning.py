@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 
 from privest.estimators.linear_model.feature_map import FeatureMap
-from privest.estimators.linear_model.fit import Fit
+from privest.estimators.linear_model.fit import Fit, same_steps
 from privest.estimators.linear_model.nonconvex import Nonconvex
 from privest.estimators.linear_model.spider import spider
 from privest.estimators.linear_model.spider_schedule import Problem, SpiderPlan, plan
@@ -48,11 +49,25 @@ class SpiderSolver(Nonconvex):
         """The stream of Hessians, then that of gradients."""
         return self.planned.releases
 
-    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:  # noqa: ARG002
-        """The point of least released gradient. Its noise is what the steps since the last escape added."""
-        schedule, size = self.planned.schedule, self.objective.size
-        found = spider(gate.streams, start=np.zeros(size), schedule=schedule)
+    def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
+        """The point of least released gradient. Its noise is what the steps since the last escape added.
+
+        Where there were none since, that of a whole segment: noise decided which point it is.
+        """
+        schedule = self.planned.schedule
+        found = spider(gate.streams, start=np.zeros(self.objective.size), schedule=schedule)
         gradients = self.planned.releases[1]
         steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
         variance = steps * (schedule.step_size * gradients.scale) ** 2
-        return Fit(feature_map, found.answer[None], noise=lambda _: variance * np.eye(size), sampling=None)
+        return same_steps(feature_map, found.answer[None], variance or self.noise_variance(releases))
+
+    def noise_variance(self, releases: Sequence[Release]) -> float:  # noqa: ARG002
+        """Variance of a weight, by the steps of one whole segment of the run, of which there may be more."""
+        schedule, gradients = self.planned.schedule, self.planned.releases[1]
+        whole = variance_of_total(gradients.factorisation, 1, schedule.leaves)
+        return whole * (schedule.step_size * gradients.scale) ** 2
+
+    @property
+    def segments(self) -> int:
+        """Most segments for which there are records: each begins with a batch."""
+        return max(1, ceil(self.shape.n / self.planned.schedule.batch))

@@ -7,10 +7,11 @@ the basis to its known entries by least squares.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
+from math import sqrt
 from typing import Annotated
 
-from privest.arrays import Array
 from privest.estimators.base import Estimator, require
+from privest.estimators.subspace.completion_error import Heard, Left, completion_uncertainty, pull_left
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
 from privest.estimators.subspace.descent import descent
@@ -18,12 +19,13 @@ from privest.estimators.subspace.hetero_pca import hetero_pca
 from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.plan import (
     AngleError,
+    NamedRows,
     SubspacePlan,
     is_useful,
     require_subspace,
     subspace_warnings,
 )
-from privest.estimators.uncertainty import Answer
+from privest.estimators.subspace.schedule import right_angles
 from privest.metadata import PartialVectorsMetadata
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
@@ -65,20 +67,20 @@ class MatrixCompletionSpec(Options):
     local_steps: LocalSteps = 1
 
 
+_ASSUMES = (
+    "the rows lie in the subspace exactly, evenly spread in it, and about the declared share of their "
+    "entries is known; part of the error is not noise. In the unfavourable case nothing is found"
+)
+
+
 @dataclass(frozen=True)
 class CompletionError(AngleError):
-    """Length of the vector of principal angles between the answer and the subspace, in radians.
-
-    A forecast for rows in the subspace exactly, evenly spread in it, of which about the declared share of
-    entries is known: public facts do not tell more. Part of it is not noise.
-    """
+    """Length of the vector of principal angles between the answer and the subspace, in radians."""
 
 
 @dataclass(frozen=True)
-class Completion(Answer):
+class Completion(NamedRows):
     """The private subspace."""
-
-    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +129,9 @@ def plan(
         rank=rank,
         step_sizes=tuple(step_sizes),
         releases=releases,
-        expected_error=CompletionError.of(error, rank, shape.dim),
+        expected_error=CompletionError.of(
+            error, rank, shape.dim, assumes=_ASSUMES, unfavourable=right_angles(rank)
+        ),
         why=why,
         local_steps=spec.local_steps,
     )
@@ -206,7 +210,16 @@ def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     hollow = OffDiagonalMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
     start = hetero_pca(hollow, planned.rank)
     steps, local_steps = planned.step_sizes, planned.local_steps
-    return Completion(descent(start, gate, asked=lambda at: at, steps=steps, local_steps=local_steps))
+    pulls = list[float]()
+    heard = Heard(gate, pulls) if local_steps == 1 else gate
+    basis = descent(start, heard, asked=lambda at: at, steps=steps, local_steps=local_steps)
+    entry = planned.releases[0].deviation / sqrt(2.0)
+    left = Left(1.0, 0.0)
+    if steps:
+        free = planned.rank * (planned.shape.dim - planned.rank)
+        noises = [r.deviation * sqrt(free) for r in planned.releases[1:] for _ in range(r.count)]
+        left = Left(pull_left(pulls, noises, free), planned.expected_error.standard_deviation)
+    return Completion(basis, uncertainty=completion_uncertainty(hollow, start, entry, left))
 
 
 MATRIX_COMPLETION = Estimator(
@@ -223,4 +236,5 @@ MATRIX_COMPLETION = Estimator(
     run=run,
     shown=("why", "step_sizes"),
     error_meaning="angles between the answer and the subspace, root mean square, for rows in it exactly",
+    unit="rad",
 )

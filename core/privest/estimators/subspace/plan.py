@@ -1,23 +1,45 @@
 """The fields, the limits and the expected error that plans of all subspaces share."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Annotated, Self
 
 from scipy.special import chdtri
 
+from privest.arrays import Array
 from privest.estimators.base import BasePlan, require
 from privest.estimators.subspace.schedule import right_angles
-from privest.estimators.uncertainty import ExpectedError
+from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.options import Doc
 from privest.privacy.cost import PrivacyTarget
+from privest.tables.answers import Loadings, loadings
+from privest.tables.recipe import Recipe
 
 _MOST_RANK = 50
 
 _USEFUL = 0.25
 """Share of a square right angle in every direction; more than that is no use as a start, or as an answer."""
+
+
+@dataclass(frozen=True)
+class NamedRows(Answer):
+    """A subspace that names the rows of its basis where they are columns of a table."""
+
+    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
+    columns: Annotated[
+        tuple[str, ...] | None, Doc("of a table: the columns and categories that the rows stand for")
+    ] = field(default=None, kw_only=True)
+    loadings: Annotated[
+        tuple[Loadings, ...] | None, Doc("of a table: the rows of the basis by these names")
+    ] = field(default=None, kw_only=True)
+
+    def in_columns(self, recipe: Recipe, expected: ExpectedError) -> Self:
+        """The subspace with the names of its rows."""
+        del expected
+        names = tuple(feature.name for feature in recipe.features)
+        return replace(self, columns=names, loadings=loadings(self.basis, recipe))
 
 
 @dataclass(frozen=True)
@@ -28,10 +50,22 @@ class AngleError(ExpectedError):
     radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
     @classmethod
-    def of(cls, square: float, rank: int, dim: int) -> Self:
-        """The error whose expected square is given, evenly spread over all directions of subspaces."""
+    def of(
+        cls, square: float, rank: int, dim: int, *, assumes: str = "", unfavourable: float | None = None
+    ) -> Self:
+        """The error whose expected square is given, evenly spread over all directions of subspaces.
+
+        Args:
+            square: expected.
+            rank: r.
+            dim: D.
+            assumes: what that takes for granted of the rows.
+            unfavourable: the square for rows that are unlike that.
+        """
         free = rank * (dim - rank)
-        return cls(sqrt(square), sqrt(square * float(chdtri(free, 0.05)) / free))
+        spread, most = float(chdtri(free, 0.05)) / free, sqrt(right_angles(min(rank, dim - rank)))
+        worse = None if unfavourable is None else min(most, sqrt(unfavourable * spread))
+        return cls(sqrt(square), sqrt(square * spread), assumes=assumes, unfavourable=worse)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,51 +1,26 @@
 """Private robust PCA: the subspace that most rows lie near, whatever the others do."""
 
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import replace
 
-import numpy as np
-
-from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.base import Estimator, require
-from privest.estimators.subspace.candidates import select_candidate
-from privest.estimators.subspace.descent import descent, principal
-from privest.estimators.subspace.losses import (
-    Absolute,
-    Bounded,
-    Redescending,
-    RobustPenalty,
-    Squared,
-    SubspaceQuery,
-)
-from privest.estimators.subspace.plan import AngleError, SubspacePlan, require_subspace, subspace_warnings
-from privest.estimators.subspace.reaper import reaper
+from privest.estimators.subspace.plan import require_subspace, subspace_warnings
+from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace, SubspaceError
 from privest.estimators.subspace.robust_pca_planning import (
     CENTER_SHARE,
     EXPLAINED_SHARE,
-    MIRROR,
-    REFINEMENTS,
     RELAXED,
     STOCHASTIC,
     WIDEST_MOMENT,
     Planner,
     loss_scale,
-    sketch_columns,
-    statistics_of,
 )
-from privest.estimators.subspace.robust_pca_spec import Loss, RobustPCASpec, Solver, Start
-from privest.estimators.subspace.schedule import right_angles
-from privest.estimators.subspace.second_moment import Frame
-from privest.estimators.uncertainty import Answer
-from privest.manifolds.euclidean import Euclidean
-from privest.manifolds.grassmann import Grassmann
+from privest.estimators.subspace.robust_pca_run import run
+from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
+from privest.estimators.subspace.schedule import right_angles, small_gap_error
 from privest.metadata import VectorsMetadata
-from privest.optim.ball import Ball, Walk
-from privest.options import Doc
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
-from privest.privacy.oracle import Oracle
-from privest.privacy.statistic import AnyStatistic
 
 _MOST_STEPS = 10_000
 _WIDEST_BASIS = 1_000_000
@@ -57,62 +32,14 @@ _LONGEST_RUN = 1e11
 _WIDEST_REAPER = 300
 """Most columns for which an eigendecomposition per REAPER step is affordable."""
 
-_PUBLIC_SEED = int.from_bytes(b"privest")
-"""Seed of what is random and public: the same in every run, and unlike the seeds of tests."""
-
-
-@dataclass(frozen=True)
-class SubspaceError(AngleError):
-    """Length of the vector of principal angles by which the noise turns the answer, in radians.
-
-    A forecast for half of the rows about the subspace, off it by a tenth of their length, and the others in
-    no direction: public facts do not tell more.
-    """
-
-
-@dataclass(frozen=True)
-class Subspace(Answer):
-    """The private subspace."""
-
-    basis: Annotated[Array, Doc("rows of a matrix with orthonormal columns", axes=(2,))]
-    center: Annotated[Array | None, Doc("of the affine subspace, where one was asked for", axes=(1,))]
-    explained: Annotated[
-        Array | None,
-        Doc("shares of the spherical rows' variance along the columns, where they were asked for", axes=(1,)),
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RobustPCAPlan(SubspacePlan):
-    """A plan of a robust PCA.
-
-    Attributes:
-        loss: of a row's distance.
-        scale: c of the loss, where it has one.
-        solver: which runs.
-        start: from where; None for solvers that start in the middle of all subspaces.
-        consensus: whether the start is chosen among candidates.
-        center: whether a centre is estimated.
-        center_step: of the steps towards it.
-        explained: whether shares of variance are estimated.
-    """
-
-    shape: VectorsMetadata
-    expected_error: SubspaceError
-    loss: Loss
-    scale: float
-    solver: Solver
-    start: Start | None
-    consensus: bool
-    center: bool
-    center_step: float
-    explained: bool
-    why: Annotated[str, Doc("this start")]
-
-    @property
-    def statistics(self) -> dict[str, AnyStatistic]:
-        """The statistics that the gate may sum, by the names that releases use."""
-        return statistics_of(self.shape.dim, self.rank, self.solver)
+_ASSUMES_SPREAD = (
+    "half of the variance of the rows, each divided by its length, is in the subspace, as much along every "
+    "direction of it; in the unfavourable case its last direction has .01 more of it than the next one"
+)
+_ASSUMES_POPULATIONS = (
+    "half of the rows lie about the subspace, off it by a tenth of their length, and the others have no "
+    "direction; in the unfavourable case nothing is found"
+)
 
 
 def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> RobustPCAPlan:
@@ -121,6 +48,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
     Raises:
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
+    spec = _resolved(spec, shape)
     _refuse(spec, shape, target)
     planner = Planner(spec, shape, target)
     releases: list[Release] = []
@@ -133,22 +61,23 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         releases += steps
         left -= CENTER_SHARE
     start = None if spec.solver in RELAXED else planner.start(left)
-    error, step_sizes = right_angles(spec.rank), ()
+    error, step_sizes, twice = right_angles(spec.rank), (), False
     if start is not None:
         releases += start.releases
         left, error = left - start.spent, start.error
     if left > 1e-9:
         planned = planner.descent(left, error)
         releases.append(planned.release)
-        step_sizes, error = planned.step_sizes, planned.error
+        step_sizes, error, twice = planned.step_sizes, planned.error, planned.twice
     if spec.local_steps > 1:
         _refuse_long(replace(spec, steps=len(step_sizes)), shape)
     warnings = subspace_warnings(error, spec.rank)
+    plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
     return RobustPCAPlan(
         **certified(releases, planner.statistics, target, shape.n, warnings),
         shape=shape,
         rank=spec.rank,
-        loss=spec.loss,
+        loss="adaptive" if spec.adaptive else spec.loss,
         scale=loss_scale(spec),
         solver=spec.solver,
         start=start.start if start else None,
@@ -157,11 +86,23 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         center_step=center_step,
         step_sizes=step_sizes,
         explained=spec.explained,
+        descends_twice=twice,
         releases=tuple(releases),
-        expected_error=SubspaceError.of(error, spec.rank, shape.dim),
+        expected_error=SubspaceError.of(
+            error,
+            spec.rank,
+            shape.dim,
+            assumes=_ASSUMES_SPREAD if plain else _ASSUMES_POPULATIONS,
+            unfavourable=small_gap_error(error, spec.rank) if plain else right_angles(spec.rank),
+        ),
         why=start.why if start else "solvers that relax the subspace start amid all of them",
         local_steps=spec.local_steps,
     )
+
+
+def _resolved(spec: RobustPCASpec, shape: VectorsMetadata) -> RobustPCASpec:
+    """The choices, adaptive only where nothing of the descent was chosen."""
+    return replace(spec, adaptive=spec.adaptive and leaves_open(spec) and shape.dim <= WIDEST_MOMENT)
 
 
 def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
@@ -222,76 +163,6 @@ def _work(spec: RobustPCASpec, shape: VectorsMetadata) -> float:
     return (spec.steps or 0) * spec.local_steps * shape.dim * (rows + 100.0 * spec.rank)
 
 
-def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
-    """The private subspace: sees the plan and the gate's noisy answers, never a row."""
-    dim, rank = planned.shape.dim, planned.rank
-    center = _located(planned, gate) if planned.center else None
-    if planned.solver in RELAXED:
-        symmetric = SymmetricCoordinates(dim)
-        basis = reaper(
-            lambda p: symmetric.matrix(gate.mean((p, center))),
-            dim=dim,
-            rank=rank,
-            steps=planned.step_sizes,
-            mirror=planned.solver in MIRROR,
-        )
-    else:
-        losses: dict[Loss, RobustPenalty] = {
-            "absolute": Absolute(),
-            "squared": Squared(),
-            "bounded": Bounded(planned.scale),
-            "redescending": Redescending(planned.scale),
-        }
-        basis = descent(
-            _start(planned, gate, center),
-            gate,
-            asked=lambda at: SubspaceQuery(at, losses[planned.loss], center),
-            steps=planned.step_sizes,
-            local_steps=planned.local_steps,
-        )
-    if not planned.explained:
-        return Subspace(basis, center, None)
-    moment = SymmetricCoordinates(rank).matrix(gate.mean(Frame(basis, center), "explained"))
-    shares, turned = np.linalg.eigh(moment)
-    return Subspace(basis @ turned[:, ::-1], center, np.clip(shares[::-1], 0.0, 1.0))
-
-
-def _located(planned: RobustPCAPlan, gate: Oracle) -> Array:
-    """The centre: a mean in which no row pulls by more than half the norm bound."""
-    dim, bound = planned.shape.dim, planned.shape.norm_bound
-    walk = Walk(Ball(Euclidean(dim), np.zeros(dim), bound), np.zeros(dim))
-    for _ in [r for r in planned.releases if r.statistic == "location"]:
-        walk.step(planned.center_step * gate.mean(walk.point, "location"))
-    return walk.point
-
-
-def _start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
-    """The basis from which a descent starts."""
-    dim, rank = planned.shape.dim, planned.rank
-    if planned.start == "random":
-        return Grassmann(dim, rank).random_point(np.random.default_rng(_PUBLIC_SEED))
-    wanted = rank + planned.consensus
-    if planned.start == "analyze-gauss":
-        moment = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
-        frame = principal(moment, wanted)
-    else:
-        columns = sketch_columns(dim, rank)
-        public = np.linalg.qr(np.random.default_rng(_PUBLIC_SEED).standard_normal((dim, columns)))[0]
-        seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
-        frame = np.linalg.svd(seen, full_matrices=False)[0][:, :wanted]
-    if not planned.consensus:
-        return frame
-    scales, steps = zip(*REFINEMENTS, strict=True)
-    return select_candidate(
-        frame,
-        center=center,
-        scales=scales,
-        steps=steps,
-        refine=lambda candidates: gate.mean(candidates, "tilt").reshape(rank + 1, rank + 1),
-        scores=lambda candidates: gate.mean(candidates, "objective"),
-    )
-
-
 ROBUST_PCA = Estimator(
     name="robust-pca",
     schema_name="RobustPCA",
@@ -305,6 +176,7 @@ ROBUST_PCA = Estimator(
     plan=plan,
     run=run,
     shown=("solver", "start", "consensus", "why", "step_sizes"),
-    error_meaning="angles by which the noise alone turns the subspace, root mean square",
+    error_meaning="angles by which the noise turns the subspace, root mean square",
+    unit="rad",
     is_heavy=lambda spec: spec.solver in STOCHASTIC,
 )

@@ -1,6 +1,7 @@
 """Plans of robust PCA: how one budget is divided over the centre, the start and the descent."""
 
 from dataclasses import dataclass
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -8,6 +9,7 @@ import numpy as np
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
+from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import SubspaceDistance
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver, Start
@@ -16,6 +18,7 @@ from privest.estimators.subspace.schedule import (
     descent_count,
     descent_error,
     descent_steps,
+    finds_the_way,
     moment_error,
     pca_error,
     relaxed_count,
@@ -23,7 +26,9 @@ from privest.estimators.subspace.schedule import (
     relaxed_steps,
     right_angles,
     sketch_error,
+    two_descents_steps,
 )
+from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
@@ -56,6 +61,12 @@ EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
 _START_SHARE, _REFINEMENT_SHARE, _SCORES_SHARE = 0.15, 0.15, 0.10
 """Shares for the start and its candidates, of the μ² that is left when the start is planned."""
 
+_DECISIONS = {"tilt": (0.09, 0.05), "objective": (0.06, 0.01), "distances": (0.10, 0.007)}
+"""What an adaptive run decides by: the most of what is left that it may cost, and the noise that suffices."""
+
+_ADAPTIVE_START_SHARE = 0.35
+"""Share for the start of an adaptive run, which sees the moment again or descends far."""
+
 _DOUBTFUL_START_SHARE = 0.5
 """Share for a start from which little is expected, as a descent can then do little more."""
 
@@ -74,6 +85,8 @@ def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic
         "sketch": Sketch(dim, sketch_columns(dim, rank)),
         "tilt": CandidateGradients(rank + 1, rank),
         "objective": CandidateScores(2 * rank + 2),
+        "distances": DistanceHistogram(),
+        "look": SecondLook(dim, rank),
         "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
@@ -120,11 +133,13 @@ class DescentPlan:
         release: its noisy gradients.
         step_sizes: length of each step.
         error: square of the distance to expect at its end.
+        twice: whether the steps are those of two descents.
     """
 
     release: Release
     step_sizes: tuple[float, ...]
     error: float
+    twice: bool = False
 
 
 class Planner:
@@ -184,6 +199,8 @@ class Planner:
             share = 0.0
         elif self._start_suffices(start, left):
             selects, share = False, 1.0
+        elif spec.adaptive:
+            return self._adaptive_start(left, _ADAPTIVE_START_SHARE, selects=selects)
         releases, error = self._basis(start, share * left)
         why = "it was asked for"
         if spec.start is None:
@@ -198,6 +215,22 @@ class Planner:
             releases += (refinement, scores)
             share += _REFINEMENT_SHARE + _SCORES_SHARE
         return StartPlan(start, selects, releases, share * left, error, why)
+
+    def _adaptive_start(self, left: float, share: float, *, selects: bool) -> StartPlan:
+        """The start, for this share of what is left, of a run that looks before it chooses the loss."""
+        clips = {"tilt": sqrt(self._spec.rank + 1), "objective": sqrt(2 * self._spec.rank + 2)}
+        counts = {"tilt": len(REFINEMENTS)}
+        releases, error = self._basis("analyze-gauss", share * left)
+        for name, (most, noise) in _DECISIONS.items():
+            if selects or name == "distances":
+                asked = partial(self.release, name, clip=clips.get(name, 1.0), count=counts.get(name, 1))
+                part = left * min(most, most * (asked(most * left).deviation / noise) ** 2)
+                releases, share = (*releases, asked(part)), share + part / left
+        why = (
+            f"analyze-gauss: {share:.0%} of the budget finds a first subspace. Distances from it decide "
+            "whether a robust loss or plain PCA has the rest"
+        )
+        return StartPlan("analyze-gauss", selects, releases, share * left, error, why)
 
     def descent(self, left: float, error: float) -> DescentPlan:
         """The descent on what is left of the budget.
@@ -214,6 +247,12 @@ class Planner:
             single = self.release("gradient", left).deviation * sqrt(free)
             count = PCA_STEPS if spec.loss == "squared" else descent_count(n * dim)
             count = relaxed_count(single) if relaxed else count
+        if spec.adaptive:
+            look = self.release("look", left, count=count)
+            steps = two_descents_steps(count, error, sqrt(2 * free) * look.deviation, rank)
+            # The moment again tells of it as much as another one would on its share.
+            whole = 1 / (1 / error + 1 / self._basis("analyze-gauss", left)[1])
+            return DescentPlan(look, steps, whole, twice=True)
         block, rate = self._gradients(left, count * spec.local_steps)
         noise = sqrt((free * block.deviation**2 + (1 - rate) / (rate * n)) / spec.local_steps)
         if relaxed:
@@ -223,9 +262,13 @@ class Planner:
         if spec.loss == "squared":
             steps = (1.0 if spec.step_size is None else spec.step_size,) * count
             return DescentPlan(block, steps, pca_error(error, steps, noise, rank))
+        free_choice = (spec.steps, spec.step_size, spec.local_steps) == (None, None, 1)
+        twice = free_choice and spec.solver == "ggd" and spec.start in (None, "analyze-gauss")
         steps = descent_steps(count, error, noise, rank, spec.step_size)
+        if twice:
+            steps = two_descents_steps(count, error, noise, rank)
         smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
-        return DescentPlan(block, steps, descent_error(error, steps, noise, rank, smooth))
+        return DescentPlan(block, steps, descent_error(error, steps, noise, rank, smooth), twice)
 
     def _gradients(self, share: float, count: int) -> tuple[Release, float]:
         """The noisy gradients of a descent, and the share of the records that each of them sees."""
@@ -256,6 +299,10 @@ class Planner:
         spec, rank = self._spec, self._spec.rank
         if (spec.steps, spec.consensus, spec.local_steps) != (None, None, 1):
             return False
-        single = self.release("gradient", left).deviation * sqrt(rank * (self._shape.dim - rank))
+        free = rank * (self._shape.dim - rank)
+        single = self.release("gradient", left).deviation * sqrt(free)
+        if spec.adaptive:
+            count = descent_count(self._shape.n * self._shape.dim)
+            return not finds_the_way(single * sqrt(count / _DOUBTFUL_START_SHARE), rank)
         is_exact = start == "analyze-gauss" and spec.loss == "squared"
         return is_exact or (spec.start is None and single > _NOISY_GRADIENT)

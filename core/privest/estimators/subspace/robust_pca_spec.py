@@ -1,6 +1,6 @@
 """The options of a robust PCA."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
 from privest.optim.federated import LocalSteps
@@ -56,3 +56,21 @@ class RobustPCASpec(Options):
         bool,
         Option("estimate also the share of variance along each direction, for 5 % of the budget"),
     ] = False
+    adaptive: Annotated[
+        bool,
+        Option(
+            "look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand "
+            "out from the others; only with the loss `redescending`, up to 1,000 columns, and where no "
+            "solver, start or anything of the descent is chosen",
+            omit_default=True,
+        ),
+    ] = True
+
+
+_FREE = frozenset({"rank", "center", "explained", "adaptive"})
+"""Options that leave the loss open where they are chosen."""
+
+
+def leaves_open(spec: RobustPCASpec) -> bool:
+    """Whether nothing of the descent was chosen, so that released numbers may choose its loss."""
+    return all(field.name in _FREE or getattr(spec, field.name) == field.default for field in fields(spec))

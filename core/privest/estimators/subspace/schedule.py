@@ -5,7 +5,7 @@ their length, and the others have no direction. Predictions rest on it; no guara
 """
 
 from collections.abc import Sequence
-from math import pi, sqrt
+from math import hypot, inf, log2, pi, sqrt
 
 import numpy as np
 
@@ -33,6 +33,10 @@ def right_angles(rank: int) -> float:
     return rank * (pi / 2) ** 2
 
 
+_SMALL_GAP = 0.01
+"""Share of the variance by which a direction of the subspace exceeds the next one, on many real tables."""
+
+
 def moment_error(deviation: float, dim: int, rank: int) -> float:
     """Square of the angle by which symmetric noise turns the leading subspace of a second moment.
 
@@ -43,6 +47,11 @@ def moment_error(deviation: float, dim: int, rank: int) -> float:
     """
     gap = _INLIERS / rank
     return min(right_angles(rank), rank * (dim - rank) * (deviation / gap) ** 2 / 2)
+
+
+def small_gap_error(error: float, rank: int) -> float:
+    """What `moment_error` would be if no direction of the subspace stood out by more than `_SMALL_GAP`."""
+    return error * max(1.0, _INLIERS / rank / _SMALL_GAP) ** 2
 
 
 def sketch_error(deviation: float, dim: int, rank: int, columns: int) -> float:
@@ -63,7 +72,8 @@ def descent_steps(
     """Lengths of steps that fall geometrically.
 
     Near an exact subspace its rows pull with a force that does not depend on the distance e, α = inliers/√r
-    in root mean square. Against noise of total deviation s the best step is then αe/(α² + s²).
+    in root mean square. Against noise of total deviation s the best step is then αe/(α² + s²), and e falls by
+    √(1 + α²/s²) with each: the lengths fall no faster.
 
     Args:
         count: of steps.
@@ -75,8 +85,53 @@ def descent_steps(
     pull = _INLIERS / sqrt(rank)
     if first is None:
         first = min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
-    halvings = min(_MOST_HALVINGS, count / _SHORTEST_HALF)
+    reached = count * log2(hypot(1.0, pull / noise)) if noise else inf
+    halvings = min(_MOST_HALVINGS, count / _SHORTEST_HALF, reached)
     return tuple((first * 2.0 ** (-halvings * np.arange(count) / count)).tolist())
+
+
+_QUIET = 1.4
+"""Noise of a step over the pull of the picture's rows, up to which each of two descents finds the way."""
+
+_TOGETHER = 0.85
+"""Share of the steps that two descents take together where the noise is larger."""
+
+
+_HOPELESS = 3.9
+"""Noise of a step over the pull of the picture's rows from which on no descent finds the way."""
+
+
+def finds_the_way(noise: float, rank: int) -> bool:
+    """Whether descents with this total standard deviation of a step's noise better a second moment."""
+    return noise <= _HOPELESS * _INLIERS / sqrt(rank)
+
+
+def steps_together(count: int, noise: float, rank: int) -> int:
+    """How many of so many steps two descents take as one, so that each has as many of the others.
+
+    Args:
+        count: of steps.
+        noise: total standard deviation of a step's noise.
+        rank: r.
+    """
+    if noise <= _QUIET * _INLIERS / sqrt(rank):
+        return count % 2
+    return count - 2 * ((count - round(_TOGETHER * count)) // 2)
+
+
+def two_descents_steps(count: int, error: float, noise: float, rank: int) -> tuple[float, ...]:
+    """Lengths of the steps of two descents: those of one, but that two from the start go twice as far.
+
+    Args:
+        count: of all steps.
+        error: square of the distance at the start.
+        noise: total standard deviation of a step's noise.
+        rank: r.
+    """
+    steps = np.array(descent_steps(count, error, noise, rank, None))
+    if steps_together(count, noise, rank) < 2:
+        steps *= (min(_LONGEST, 2 * steps[0]) / steps[0]) ** np.linspace(1.0, 0.0, count)
+    return tuple(steps.tolist())
 
 
 def descent_error(error: float, steps: Sequence[float], noise: float, rank: int, scale: float = 0.0) -> float:

@@ -9,7 +9,9 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from sqlalchemy import and_, or_, select
 
-from privest_service.dashboard.budget_summary import title
+from privest.estimators.federation import Part
+from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
+from privest_service.dashboard.budget_summary import title, unit
 from privest_service.dashboard.charts import (
     ellipse,
     heat_map,
@@ -23,8 +25,6 @@ from privest_service.dashboard.formatting import number
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import OwnerDep
-from privest_service.datasets.models import Dataset
-from privest_service.datasets.schemas import SCHEMA, DatasetSchema, LabelledSchema, PointsSchema
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.service import require_job
 from privest_service.estimates.views import read_answer
@@ -78,7 +78,6 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         if job.submitter_id != visitor.id or job.result is None:
             raise NotFound("answers are for those who asked")
         about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
-        dataset = session.get_one(Dataset, about[0])
         names = names_of_datasets(session, visitor.id)
     plan = stored_plan(job.kind, job.plan)
     told = read_answer(plan, job.result)
@@ -91,8 +90,10 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         plan=plan,
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
-        pictures=picture(answer, SCHEMA.validate_json(dataset.dataset_schema)),
+        pictures=picture(answer, None if plan is None or isinstance(plan, Part) else plan.shape),
         found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
+        foretold=told.forecast,
+        unit=unit(job.kind),
         warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
@@ -102,8 +103,8 @@ Pictures = list[tuple[str, Markup]]
 """Pictures, each with what it shows."""
 
 
-def _mean(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
-    point, space = np.array(answer["point"]), schema.manifold.name if isinstance(schema, PointsSchema) else ""
+def _mean(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
+    point, space = np.array(answer["point"]), shape.space.name if isinstance(shape, PointsMetadata) else ""
     if space == "spd" and point.shape == (2, 2):
         (a, b), (_, d) = point
         told = "The mean P as the ellipse of all x with xᵀP⁻¹x = 1; σ is the length of half an axis. "
@@ -118,10 +119,11 @@ def _mean(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
     return [("The coordinates of the mean.", vector_bars("mean", point))]
 
 
-def _subspace(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+def _subspace(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
     basis = np.array(answer["basis"])
     told = "Loadings: how each feature points along each direction of the subspace."
-    pictures = [(told, loadings("basis", basis, [f"x{i + 1}" for i in range(len(basis))]))]
+    names = answer.get("columns") or [f"x{i + 1}" for i in range(len(basis))]
+    pictures = [(told, loadings("basis", basis, names))]
     if answer.get("center") is not None:
         pictures.append(("The centre of the subspace.", vector_bars("center", np.array(answer["center"]))))
     if answer.get("explained") is not None:
@@ -130,9 +132,8 @@ def _subspace(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
     return pictures
 
 
-def _classifier(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
-    assert isinstance(schema, LabelledSchema)  # noqa: S101 - no other is asked for a classifier
-    shape = schema.shape(2)
+def _classifier(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
+    assert isinstance(shape, LabelledMetadata)  # noqa: S101 - no other is asked for a classifier
     # By the public scales, else features in small units would dwarf all others.
     scale = np.ones(len(shape.features)) if shape.scale is None else np.array(shape.scale)
     rows = np.atleast_2d(answer["coefficients"]) * scale
@@ -155,7 +156,7 @@ def _classifier(answer: dict[str, Any], schema: DatasetSchema) -> Pictures:
     return pictures
 
 
-def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+def _score(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
     names, values, errors = list[str](), list[float](), list[float]()
     for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
         if score:
@@ -167,7 +168,7 @@ def _score(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
     return [(told, intervals("score", names, values, lows, highs))]
 
 
-def _arrays(answer: dict[str, Any], _: DatasetSchema) -> Pictures:
+def _arrays(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
     """The numbers, vectors and matrices of any answer."""
     pictures: Pictures = []
     for name, value in answer.items():

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from privest.estimators.federation import Plan
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
-from privest_service.dashboard.budget_summary import share, share_of_charge, title
+from privest_service.dashboard.budget_summary import share, share_of_charge, title, unit
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
 from privest_service.dashboard.forms import from_json
@@ -51,7 +51,7 @@ _AROUND = 16.0
 
 _POINTS = 9
 
-_USUAL = {kind.dataset_kind: kind.name for kind in reversed(KINDS.values())}
+_USUAL = {each: kind.name for kind in reversed(KINDS.values()) for each in (kind.dataset_kind, "table")}
 """The usual question for each kind of dataset: the first estimator that takes it."""
 
 
@@ -93,11 +93,12 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
         wish=wish,
         chosen=chosen,
         datasets=own,
-        kinds=[kind for kind in KINDS.values() if chosen and kind.dataset_kind == chosen.kind],
+        kinds=[kind for kind in KINDS.values() if chosen and chosen.kind in (kind.dataset_kind, "table")],
         asked=asked,
         usual=_usual_options(KINDS[asked]) if asked in KINDS else {},
         example=_example(KINDS[asked]) if asked in KINDS else "",
         title=title,
+        unit=unit(asked),
         spent=share(limits, account),
         problem=problem,
         **(planned or {"plan": None}),

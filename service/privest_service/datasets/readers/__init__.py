@@ -32,10 +32,10 @@ def read(source: Path, form: Format, layout: Layout, limit: int) -> Generator[Bl
 def _packed(source: Path, form: Format, layout: Layout, room: Room) -> Generator[Block]:
     if form == "json":
         return read_json(source, layout)
-    from privest_service.datasets.readers import tables  # noqa: PLC0415 - pyarrow, for workers alone
+    from privest_service.datasets.readers import tables, typed  # noqa: PLC0415 - pyarrow, for workers alone
 
     if form == "csv":
-        return tables.read_csv(source, layout)
+        return (tables.read_csv if layout.columns is None else typed.read_typed_csv)(source, layout)
     return (tables.read_parquet if form == "parquet" else tables.read_arrow)(source, layout, room)
 
 

@@ -22,6 +22,8 @@ def read_npy(source: Path, layout: Layout) -> Generator[Block]:
         raise refusal(
             "must be a table (csv, parquet or arrow), because the schema names a column as the unit"
         )
+    if layout.columns is not None:
+        raise refusal("must be csv, parquet, arrow or json, whose columns have names and types")
     try:
         # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
         rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)

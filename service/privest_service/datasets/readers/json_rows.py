@@ -107,6 +107,8 @@ def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> 
         if layout.names is None and row.keys() != columns.all:
             raise refusal("must have the columns of the first record", record=start + at)
     units = None if columns.unit is None else _texts([row[columns.unit] for row in rows])
+    if layout.columns is not None:
+        return _typed([[row[name] for row in rows] for name in columns.names], units, layout, start)
     found = [_texts([row[name] for row in rows]) for name in columns.names]
     if layout.partial:  # where null alone is missing
         for name, texts in zip(columns.names, found, strict=True):
@@ -120,8 +122,17 @@ def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
     for at, row in enumerate(rows):
         if not isinstance(row, list) or len(cast("list[Any]", row)) != layout.width:
             raise refusal(f"must be a list of {layout.width} values", record=start + at)
+    if layout.columns is not None:
+        return _typed([[row[place] for row in rows] for place in range(layout.width)], None, layout, start)
     columns = [_texts([row[place] for row in rows]) for place in range(layout.width)]
     return block_of(columns, None, layout, start)
+
+
+def _typed(columns: list[list[Any]], units: Texts | None, layout: Layout, start: int) -> Block:
+    """Columns of a typed table."""
+    from privest_service.datasets.readers import typed  # noqa: PLC0415 - pyarrow, for workers alone
+
+    return typed.typed_block([typed.texts_of(column) for column in columns], units, layout, start)
 
 
 def _texts(values: list[Any]) -> Texts:

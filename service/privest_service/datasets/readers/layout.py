@@ -1,6 +1,7 @@
 """The layout of a file, and how the columns of a table become numbers."""
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan, prod
@@ -10,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.tables.columns import Column
+from privest_service.datasets.readers.marks import Marked
 from privest_service.problems import Fault
-from privest_service.upload_errors import refusal
+from privest_service.upload_errors import RefusedUploadError, refusal
 
 Texts = NDArray[np.object_]
 """Strings, of some formats also numbers and truth values, and None where there is none."""
@@ -31,6 +34,7 @@ class Layout:
         unit: the column that names whose row it is.
         partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
         header: whether the first line of a csv file names its columns; None where nobody said so.
+        columns: of a typed table, whose cells are read as these say; None for other layouts.
     """
 
     raw: tuple[int, ...]
@@ -39,6 +43,7 @@ class Layout:
     unit: str | None = None
     partial: bool = False
     header: bool | None = None
+    columns: tuple[Column, ...] | None = None
 
     @property
     def width(self) -> int:
@@ -58,10 +63,12 @@ class Layout:
         """
         found = {name.strip(): place for place, name in enumerate(header)}
         wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
+        if self.columns is not None:
+            _require_once(header, [*(self.names or ()), *([self.unit] if self.unit else [])])
         if missing := sorted(wanted - found.keys()):
             shown = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
             raise refusal(f"must name every column of the schema; missing: {shown}")
-        if len(found) != len(header):
+        if len(found) != len(header) and self.columns is None:
             raise refusal("must name every column once")
         if self.names is not None:
             chosen = [found[name] for name in self.names]
@@ -95,6 +102,19 @@ class Layout:
         return code
 
 
+def _require_once(header: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a typed table whose header lacks declared columns, or has one of them twice: each is told.
+
+    Raises:
+        RefusedUploadError: it does.
+    """
+    counts = Counter(name.strip() for name in header)
+    rules = {0: "is not in the file", 2: "is in the file more than once"}
+    faults = [Fault(field=name, rule=rules[min(counts[name], 2)]) for name in wanted if counts[name] != 1]
+    if faults:
+        raise RefusedUploadError(faults)
+
+
 @dataclass(frozen=True)
 class Block:
     """Some raw records in a row.
@@ -103,11 +123,13 @@ class Block:
         rows: (k, *raw), with -1 for what is no category and NaN for what is missing.
         units: (k,) names of whose they are.
         faults: what could not be read; NaN stands there.
+        marked: what each cell of a typed table is.
     """
 
     rows: Array
     units: Texts | None = None
     faults: tuple[Fault, ...] = ()
+    marked: Marked | None = None
 
 
 def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layout, start: int) -> Block:
@@ -131,13 +153,19 @@ def block_of(columns: Sequence[Array | Texts], units: Texts | None, layout: Layo
             )
         else:
             rows[:, place] = column
-    if units is not None:
-        known: dict[Any, str] = {}  # a name may be long, and said often
-        names = [known[name] if name in known else known.setdefault(name, unit_of(name)) for name in units]
-        units = np.array([*names, None], dtype=object)[:-1]
-        empty = np.flatnonzero(units == "").tolist()
-        faults.extend(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
-    return Block(rows.reshape(-1, *layout.raw), units, tuple(faults))
+    units, nameless = named_units(units, layout, start)
+    return Block(rows.reshape(-1, *layout.raw), units, (*faults, *nameless))
+
+
+def named_units(units: Texts | None, layout: Layout, start: int) -> tuple[Texts | None, tuple[Fault, ...]]:
+    """The names of units as they are known, and a fault for each row without one."""
+    if units is None:
+        return None, ()
+    known: dict[Any, str] = {}  # a name may be long, and said often
+    names = [known[name] if name in known else known.setdefault(name, unit_of(name)) for name in units]
+    units = np.array([*names, None], dtype=object)[:-1]
+    empty = np.flatnonzero(units == "").tolist()
+    return units, tuple(Fault(record=start + at, field=layout.unit, rule="must not be empty") for at in empty)
 
 
 def coded_rows(rows: Array, layout: Layout) -> Array:

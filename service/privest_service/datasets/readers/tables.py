@@ -16,6 +16,7 @@ from pyarrow import parquet
 from privest.arrays import Array
 from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
 from privest_service.datasets.readers.room import Room
+from privest_service.datasets.readers.typed import typed_block
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
 
@@ -257,6 +258,8 @@ def _is_list(kind: pa.DataType) -> bool:
 
 def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: Layout, start: int) -> Block:
     units = None if unit is None else _texts(batch.column(unit), start)
+    if layout.columns is not None:
+        return typed_block([batch.column(at) for at in chosen], units, layout, start)
     if len(chosen) == 1 and _is_list(batch.column(chosen[0]).type):
         rows = _flattened(batch.column(chosen[0]), layout, start)
         columns: list[Array | Texts] = list(rows.T)

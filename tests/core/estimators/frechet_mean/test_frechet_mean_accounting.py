@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from privest import manifolds
 from privest.estimators.frechet_mean import frechet_mean
-from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
 from privest.metadata import PointsMetadata
 from privest.privacy.calibration import epsilon_for, mu_for
@@ -20,7 +20,7 @@ from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
-from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
+from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart, within_request
 from testing.noise import RecordedNoise, ScriptedNoise
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
@@ -69,7 +69,9 @@ def run(plan, rows):
 )
 def test_the_noise_drawn_pays_for_the_plan(manifold, epsilon, delta, n, radius, steps, clip):
     shape = PointsMetadata(n, manifold, radius=radius)
-    plan = frechet_mean.plan(FrechetMeanSpec(steps=steps, clip=clip), shape, PrivacyTarget(epsilon, delta))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False, steps=steps, clip=clip), shape, PrivacyTarget(epsilon, delta)
+    )
     rng = np.random.default_rng(n)
     answer, drawn = run(plan, np.stack([shape.space.random_point(rng) for _ in range(n)]))
     check(plan, drawn)
@@ -84,9 +86,9 @@ def test_extreme_targets_are_covered_or_refused(epsilon, delta):
     target = PrivacyTarget(epsilon, delta)
     if epsilon < 1e-7 and 0 < delta < 1e-14:
         with pytest.raises(ValueError, match="float64"):
-            frechet_mean.plan(FrechetMeanSpec(), shape, target)
+            frechet_mean.plan(FrechetMeanSpec(diagnostics=False), shape, target)
         return
-    plan = frechet_mean.plan(FrechetMeanSpec(), shape, target)
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), shape, target)
     rows = np.stack([shape.space.random_point(np.random.default_rng(k)) for k in range(7)])
     check(plan, run(plan, rows)[1])
 
@@ -94,7 +96,9 @@ def test_extreme_targets_are_covered_or_refused(epsilon, delta):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 def test_the_budget_is_used_up(delta):
     """Nothing is wasted either: the cost is that of the target within a millionth."""
-    plan = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False), PointsMetadata(1000, MANIFOLDS[0]), PrivacyTarget(1.0, delta)
+    )
     if delta:
         assert plan.cost.mu_squared == pytest.approx(mu_for(1.0, delta) ** 2, rel=1e-6)
         assert epsilon_for(plan.cost.mu_squared**0.5, delta) == pytest.approx(1.0, rel=1e-6)
@@ -104,7 +108,7 @@ def test_the_budget_is_used_up(delta):
 
 def test_a_mutant_that_forgets_the_factor_two_is_caught():
     plan = frechet_mean.plan(
-        FrechetMeanSpec(steps=4), PointsMetadata(9, MANIFOLDS[0]), PrivacyTarget(1.0, 1e-6)
+        FrechetMeanSpec(diagnostics=False, steps=4), PointsMetadata(9, MANIFOLDS[0]), PrivacyTarget(1.0, 1e-6)
     )
     half = [(noise, scale / 2, size) for noise, scale, size in run(plan, np.zeros((9, 3)))[1]]
     with pytest.raises(AssertionError):
@@ -119,7 +123,9 @@ def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(mani
     space, rng = shape.space, np.random.default_rng(8)
     steps = rng.standard_normal((n, space.coordinate_size))
     rows = space.exp_coordinates(space.reference, steps)
-    plan = frechet_mean.plan(FrechetMeanSpec(clip=0.01, steps=1), shape, PrivacyTarget(1.0, 1e-6))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False, clip=0.01, steps=1), shape, PrivacyTarget(1.0, 1e-6)
+    )
     (release,) = plan.releases
 
     def exact(data):
@@ -185,7 +191,9 @@ def check_batches(plan, options, drawn):
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (20.0, 1e-8)])
 def test_the_noise_drawn_over_batches_pays_for_the_plan(options, manifold, epsilon, delta):
     shape = PointsMetadata(300, manifold, radius=1.0)
-    plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, PrivacyTarget(epsilon, delta))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False, **options), shape, PrivacyTarget(epsilon, delta)
+    )
     rng = np.random.default_rng(3)
     answer, drawn = run(plan, np.stack([shape.space.random_point(rng) for _ in range(300)]))
     check_batches(plan, options, drawn)
@@ -197,7 +205,7 @@ def test_the_noise_drawn_over_batches_pays_for_the_plan(options, manifold, epsil
 def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
     """dp-accounting, on its own grid: δ(ε) of full gradients and batches together, within the request."""
     shape, target = PointsMetadata(300, MANIFOLDS[0], radius=1.0), PrivacyTarget(2.0, 1e-5)
-    plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, target)
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False, **options), shape, target)
     full, batches = check_batches(plan, options, run(plan, np.zeros((300, 3)))[1])
     whole = composed(batches, 1e-3)
     if full:
@@ -211,7 +219,7 @@ def test_the_noise_drawn_over_batches_is_private_by_another_accountant(options):
 @each_stochastic
 def test_mutants_that_draw_too_little_noise_are_caught(options):
     shape = PointsMetadata(300, MANIFOLDS[0], radius=1.0)
-    plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, PrivacyTarget(1.0, 1e-6))
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False, **options), shape, PrivacyTarget(1.0, 1e-6))
     drawn = run(plan, np.zeros((300, 3)))[1]
     check_batches(plan, options, drawn)
     less = [(e[0], e[1] * 0.95, e[2]) if isinstance(e[0], str) else e for e in drawn]
@@ -262,3 +270,37 @@ def test_a_change_of_gradients_is_clipped_as_one(manifold):
             worst[kind] = max(before, change_of_one_record(kind(space), release, (at, anchor), rows))
     assert 0.9 * release.clip < worst[SquaredDistanceChange] <= release.sensitivity
     assert worst[Apart] > 1.7 * release.sensitivity
+
+
+class ListeningGate(Gate):
+    """A gate that writes down which statistic was asked for."""
+
+    def mean(self, point, statistic="gradient"):
+        self.asked = [*getattr(self, "asked", []), statistic]
+        return super().mean(point, statistic)
+
+
+@pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m["name"])
+@pytest.mark.parametrize("options", [{}, {"clip": 0.5}, {"clip": 2.0, "steps": 4}])
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifold):
+    """What a record is worth in each sum stands here by hand."""
+    shape, target = PointsMetadata(200, manifold, radius=1.0), PrivacyTarget(1.0, delta)
+    plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, target)
+    spy, rng = RecordedNoise(), np.random.default_rng(5)
+    rows = np.stack([shape.space.random_point(rng) for _ in range(200)])
+    gate = ListeningGate(Records(rows), plan.statistics, plan.releases, spy)
+    assert FRECHET_MEAN.run(plan, gate).uncertainty is not None
+    assert gate.remaining == 0
+    assert "distances" in gate.asked
+    pull = 4 * Fraction(plan.clip) ** 2
+    squares = {"gradient": pull, "check": pull, "scaled": Fraction(4), "distances": Fraction(2)}
+    spent = [
+        squares[name] / Fraction(scale) ** 2
+        for name, (_, scale, _) in zip(gate.asked, spy.drawn, strict=True)
+    ]
+    if delta:
+        assert 0.999 * plan.cost.mu_squared < sum(spent) <= Fraction(plan.cost.mu_squared)
+        within_request(plan)
+    else:
+        assert 0.999 < sum(float(each) ** 0.5 for each in spent) <= 1.0

@@ -21,7 +21,7 @@ SPD = PointsMetadata(1000, {"name": "spd", "dim": 2})
 
 
 def test_the_same_facts_give_the_same_plan():
-    spec = FrechetMeanSpec(clip=0.4, start=[0.0, 0.0, 1.0])
+    spec = FrechetMeanSpec(diagnostics=False, clip=0.4, start=[0.0, 0.0, 1.0])
     plans = [
         frechet_mean.plan(spec, PointsMetadata(1000, {"name": "sphere", "dim": 3}, radius=1.0), TARGET)
         for _ in range(2)
@@ -30,21 +30,23 @@ def test_the_same_facts_give_the_same_plan():
 
 
 def test_defaults_follow_from_public_facts():
-    plan = frechet_mean.plan(FrechetMeanSpec(), SPHERE, TARGET)
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), SPHERE, TARGET)
     assert plan.clip == plan.radius == pytest.approx(np.pi)
     assert plan.start == plan.center == [1.0, 0.0, 0.0]
     assert any("radius" in warning for warning in plan.warnings)
     named = PointsMetadata(10**6, SPHERE.manifold, center=[0.0, 1.0, 0.0], radius=0.25)
-    plan = frechet_mean.plan(FrechetMeanSpec(), named, PrivacyTarget(1.0, 1e-9))
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), named, PrivacyTarget(1.0, 1e-9))
     assert (plan.clip, plan.radius, plan.start) == (0.25, 0.25, [0.0, 1.0, 0.0])
     assert plan.warnings == ()
     assert plan.statistics["gradient"] == SquaredDistance(plan.shape.space)
 
 
 def test_weak_and_hopeless_requests_are_warned_of():
-    weak = frechet_mean.plan(FrechetMeanSpec(), SPHERE, PrivacyTarget(1.0, 0.001))
+    weak = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), SPHERE, PrivacyTarget(1.0, 0.001))
     assert any("delta" in warning for warning in weak.warnings)
-    noisy = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(2, SPHERE.manifold, radius=1.0), TARGET)
+    noisy = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False), PointsMetadata(2, SPHERE.manifold, radius=1.0), TARGET
+    )
     assert any("wider" in warning for warning in noisy.warnings)
 
 
@@ -99,7 +101,7 @@ BAD = [
 @pytest.mark.parametrize(("shape", "options"), BAD)
 def test_bad_options_are_refused_without_echo(shape, options):
     with pytest.raises(ValueError, match=r"must|needs") as refusal:
-        frechet_mean.plan(FrechetMeanSpec(**options), shape, TARGET)
+        frechet_mean.plan(FrechetMeanSpec(diagnostics=False, **options), shape, TARGET)
     assert "23456789" not in str(refusal.value)
     assert "nan" not in str(refusal.value)
 
@@ -108,7 +110,9 @@ def test_bad_options_are_refused_without_echo(shape, options):
 @pytest.mark.parametrize("delta", [0.0, 1e-6])
 @pytest.mark.parametrize("steps", [1, 50, 155, 400, 1000])
 def test_any_allowed_number_of_steps_is_planned(shape, delta, steps):
-    plan = frechet_mean.plan(FrechetMeanSpec(steps=steps), shape, PrivacyTarget(1.0, delta))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False, steps=steps), shape, PrivacyTarget(1.0, delta)
+    )
     assert len(plan.releases) == steps
 
 
@@ -133,7 +137,7 @@ def test_the_error_is_what_the_plan_expects(name, dim, delta):
     stated error may be up to a fifth too large, not too small. On a fresh one it would fail one in 50.
     """
     shape, rows = scene({"name": name, "dim": dim}, 200, 0.5, seed=dim)
-    plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(8.0, delta))
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), shape, PrivacyTarget(8.0, delta))
 
     def answer(source=None):
         return frechet_mean.run(plan, Gate(Records(rows), plan.statistics, plan.releases, source))
@@ -148,7 +152,7 @@ def test_the_error_is_what_the_plan_expects(name, dim, delta):
 def test_excess_risk_on_spd_is_near_that_of_one_release():
     """d·(2C/n)²/μ² is what the whole budget on one exact gradient would leave; 80 runs, deviation 3 %."""
     shape, rows = scene({"name": "spd", "dim": 5}, 500, 0.7, seed=5)
-    plan = frechet_mean.plan(FrechetMeanSpec(), shape, TARGET)
+    plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), shape, TARGET)
     exact = shape.space.reference
     for _ in range(50):
         pull = shape.space.log_coordinates(exact, rows).mean(axis=0)
@@ -164,7 +168,7 @@ def test_excess_risk_on_spd_is_near_that_of_one_release():
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 def test_batches_are_refused_without_delta(solver):
     with pytest.raises(ValueError, match="delta above 0"):
-        frechet_mean.plan(FrechetMeanSpec(solver=solver), SPHERE, PrivacyTarget(1.0, 0.0))
+        frechet_mean.plan(FrechetMeanSpec(diagnostics=False, solver=solver), SPHERE, PrivacyTarget(1.0, 0.0))
 
 
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
@@ -172,7 +176,7 @@ def test_batches_are_refused_without_delta(solver):
 def test_no_rate_makes_planning_long(solver, rate):
     """A plan or a refusal, in seconds: nothing grows with 1/rate."""
     with suppress(ValueError):
-        plan = frechet_mean.plan(FrechetMeanSpec(solver=solver, rate=rate), SPHERE, TARGET)
+        plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False, solver=solver, rate=rate), SPHERE, TARGET)
         assert plan.steps <= 1_000_000
 
 
@@ -181,7 +185,7 @@ def test_no_rate_makes_planning_long(solver, rate):
 )
 def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
     """The size is right even where rate·n is 7.000000000000001."""
-    spec = FrechetMeanSpec(solver="rsgd", sampling="fixed", rate=asked, steps=3)
+    spec = FrechetMeanSpec(diagnostics=False, solver="rsgd", sampling="fixed", rate=asked, steps=3)
     plan = frechet_mean.plan(spec, PointsMetadata(n, SPHERE.manifold), TARGET)
     assert plan.releases[0].divisor == pytest.approx(batch, rel=1e-12)
 
@@ -190,7 +194,7 @@ def test_fixed_batches_have_the_size_that_was_meant(n, asked, batch):
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
 def test_defaults_are_planned_at_the_default_delta(n, solver):
     plan = frechet_mean.plan(
-        FrechetMeanSpec(solver=solver),
+        FrechetMeanSpec(diagnostics=False, solver=solver),
         PointsMetadata(n, SPD.manifold, radius=1.0),
         PrivacyTarget(1.0, n**-1.5),
     )
@@ -199,12 +203,15 @@ def test_defaults_are_planned_at_the_default_delta(n, solver):
 
 
 def test_a_plan_says_why_this_solver():
-    free = frechet_mean.plan(FrechetMeanSpec(), SPHERE, TARGET)
+    free = frechet_mean.plan(FrechetMeanSpec(diagnostics=False), SPHERE, TARGET)
     assert free.solver == "rgd"
     assert "random batches could at best" in free.why
-    assert "no certificate" in frechet_mean.plan(FrechetMeanSpec(), SPHERE, PrivacyTarget(1.0, 0.0)).why
+    assert (
+        "no certificate"
+        in frechet_mean.plan(FrechetMeanSpec(diagnostics=False), SPHERE, PrivacyTarget(1.0, 0.0)).why
+    )
     for solver in ("rgd", "rsgd", "rsvrg"):
-        plan = frechet_mean.plan(FrechetMeanSpec(solver=solver), SPHERE, TARGET)
+        plan = frechet_mean.plan(FrechetMeanSpec(diagnostics=False, solver=solver), SPHERE, TARGET)
         assert plan.solver == solver
         assert "asked" in plan.why
         assert plan.mechanism.startswith("Gaussian noise")

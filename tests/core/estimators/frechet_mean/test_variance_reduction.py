@@ -52,7 +52,7 @@ def test_the_mean_is_found_from_the_edge_of_the_ball(manifold, options):
     space = shape.space
     away = space.log_coordinates(space.reference, rows[0])
     start = space.exp_coordinates(space.reference, away / np.linalg.norm(away))
-    spec = FrechetMeanSpec(start=start.tolist(), **options)
+    spec = FrechetMeanSpec(diagnostics=False, start=start.tolist(), **options)
     plan = frechet_mean.plan(spec, shape, PrivacyTarget(1000.0, 1e-6))
     assert space.dist(start, mean) > 0.95
     assert space.dist(answer(plan, rows), mean) < 0.06
@@ -67,7 +67,9 @@ def test_the_error_is_what_the_plan_expects(manifold, options, epsilon):
     at most three times too large where the sampling of batches matters, half of that elsewhere.
     """
     shape, rows, mean = scene(manifold, n=2000 if manifold["name"] == "sphere" else 600)
-    plan = frechet_mean.plan(FrechetMeanSpec(**options), shape, PrivacyTarget(epsilon, 1e-6))
+    plan = frechet_mean.plan(
+        FrechetMeanSpec(diagnostics=False, **options), shape, PrivacyTarget(epsilon, 1e-6)
+    )
     far = shape.space.dist(mean, np.stack([answer(plan, rows) for _ in range(25)]))
     stated = plan.expected_error
     loose = 3.0 if options["solver"] == "rsgd" and epsilon > 10 else 1.5
@@ -138,10 +140,10 @@ def test_one_run_alone_ends_at_its_last_iterate():
 def test_a_change_clipped_short_runs_past_the_mean_and_is_warned_of(manifold):
     """With C₁ = C₀/4 the full gradient of a far anchor is never taken back: an epoch ends beyond the mean."""
     shape, _, _ = scene(manifold)
-    spec = FrechetMeanSpec(solver="rsvrg", clip_change=0.25)
+    spec = FrechetMeanSpec(diagnostics=False, solver="rsvrg", clip_change=0.25)
     plan = frechet_mean.plan(spec, shape, PrivacyTarget(1000.0, 1e-6))
     assert any("clip_change" in warning for warning in plan.warnings)
     for quiet in ({}, {"clip_change": 1.0}, {"clip_change": 0.25, "step_size": 0.02}):
-        spec = FrechetMeanSpec(solver="rsvrg", **quiet)
+        spec = FrechetMeanSpec(diagnostics=False, solver="rsvrg", **quiet)
         plan = frechet_mean.plan(spec, shape, PrivacyTarget(1000.0, 1e-6))
         assert not any("clip_change" in warning for warning in plan.warnings)

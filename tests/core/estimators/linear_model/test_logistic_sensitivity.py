@@ -7,6 +7,7 @@ import pytest
 
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.metadata import LabelledMetadata
@@ -34,6 +35,37 @@ def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count
         assert widest(loss, at, hostile_records(feature_map, range(count)), clip) <= loss.diameter(clip) * (
             1 + 1e-12
         )
+
+
+@designs
+@classes
+@pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
+def test_no_pair_moves_the_curved_gradient_by_more_than_its_diameter(feature_map, count, size):
+    loss = CurvedGradient(feature_map.size, count)
+    weights = size * np.random.default_rng(1).standard_normal((loss.columns, loss.width))
+    at = Classifier(feature_map, weights[0] if count == 2 else weights)
+    rows = hostile_records(feature_map, range(count))
+    for clip in (loss.longest, 0.3):
+        assert widest(loss, at, rows, clip) <= loss.diameter(clip) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_a_curved_gradient_is_no_longer_than_a_gradient(count):
+    """Chances of all kinds, rows of all lengths: the bound holds, and is nearly reached."""
+    loss, rng = CurvedGradient(D, count), np.random.default_rng(4)
+    free = FEATURE_MAPS["plain"]
+    longest = 0.0
+    for size in (0.1, 1.0, 3.0, 30.0):
+        shape = (D,) if count == 2 else (count, D)
+        at = Classifier(free, size * rng.standard_normal(shape))
+        for reach in (0.5, 1.0, 1.2, 2.0, 50.0):
+            x = rng.standard_normal((40, D))
+            x *= reach / np.linalg.norm(x, axis=1, keepdims=True)
+            rows = np.column_stack([x * free.scale * free.bound + free.mean, np.arange(40) % count])
+            # A clip that shortens nothing, so that what is seen is what rows have by themselves.
+            alone = [loss.clipped_sum(at, row[None], 100.0) for row in rows]
+            longest = max(longest, *(float(np.linalg.norm(each)) for each in alone))
+    assert 0.98 * loss.longest < longest <= loss.longest * (1 + 1e-12)
 
 
 @designs
@@ -105,6 +137,7 @@ def test_the_noise_drawn_pays_for_the_plan(count, solver, delta, n, options):
     worth = {
         "spread": 2 * sqrt(D),
         "moments": sqrt(4.5) if heavy else 2 * sqrt(1 - 1 / count) if count > 2 else 2.0,
+        "curved": 2.0 if count == 2 else 2 * sqrt(2),
         "gradient": 0.2 if solver == "clipped" else 2.0 if count == 2 else 2 * sqrt(2),
     }
     names = [release.statistic for release in planned.releases for _ in range(release.count)]

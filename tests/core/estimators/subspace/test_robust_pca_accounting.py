@@ -26,6 +26,7 @@ TARGET = PrivacyTarget(1.0, 1e-6)
 BATCHES = {"rate": 0.1, "steps": 7}
 FULL = [
     {},
+    {"adaptive": False},
     *({"loss": loss, "steps": 5} for loss in ("absolute", "squared", "bounded", "redescending")),
     *({"start": start} for start in ("random", "analyze-gauss", "sketch")),
     {"start": "analyze-gauss", "consensus": True, "steps": 4},
@@ -65,6 +66,8 @@ def squares_of_pulls(dim, rank):
         ),
         "tilt": (Fraction(4 * (rank + 1)), (rank + 1) ** 2),
         "objective": (Fraction(2 * rank + 2), 2 * rank + 2),
+        "distances": (Fraction(2), 10),
+        "look": (Fraction(2), dim * (dim + 1) // 2),
         "explained": (Fraction(min(rank, 2)), rank * (rank + 1) // 2),
     }
 

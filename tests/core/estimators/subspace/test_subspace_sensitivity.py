@@ -12,6 +12,7 @@ import pytest
 from privest.arrays import lengths
 from privest.estimators.subspace import losses, reaper_losses, sketch
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
+from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import (
     Absolute,
     Bounded,
@@ -21,6 +22,7 @@ from privest.estimators.subspace.losses import (
     SubspaceQuery,
 )
 from privest.estimators.subspace.reaper_losses import Reaper
+from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.estimators.subspace.spherical import on_sphere
@@ -60,7 +62,11 @@ def cases():
             for clip, center in ((1.0, None), (0.3, None), (1.0, away)):
                 at = SubspaceQuery(v, loss, center)
                 yield case(name, SubspaceDistance(dim, rank), at, clip, center=center)
+                yield case("look", SecondLook(dim, rank), at, clip, center=center)
+        yield case("look", SecondLook(dim, rank), Frame(None, away), 1.0, center=away)
         yield case("moment", SecondMoment(dim), Frame(None, away), 1.0, center=away)
+        yield case("distances", DistanceHistogram(), Frame(v, away), 1.0, center=away)
+        yield case("distances", DistanceHistogram(), Frame(v), 0.3)
         yield case("moment-clipped", SecondMoment(dim), Frame(), 0.2)
         yield case("explained", SecondMoment(rank), Frame(v, away), 1.0, center=away)
         # A frame of one column sees no two rows at right angles: 1 is then the most, not √2.
@@ -111,6 +117,8 @@ MUTANTS = [
     ("absolute", SubspaceDistance, "diameter", lambda _, clip: sqrt(2) * clip),
     ("squared", SubspaceDistance, "diameter", lambda _, clip: sqrt(2) * clip),
     ("moment", SecondMoment, "diameter", lambda _, clip: clip),
+    ("look", SecondLook, "diameter", lambda _, clip: clip),
+    ("distances", DistanceHistogram, "diameter", lambda _, clip: clip),
     ("sketch", Sketch, "diameter", lambda _, clip: sqrt(2) * clip),
     ("tilt", CandidateGradients, "diameter", lambda _, clip: sqrt(2) * clip),
     ("objective", CandidateScores, "diameter", lambda _, clip: clip / sqrt(2)),

@@ -1,0 +1,342 @@
+"""The client in an event loop. `make openapi` writes client.py of it, which waits."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, cast
+
+import httpx
+
+from privest_client import data, models, operations
+from privest_client.answers import FrechetMean, LinearClassifier, Subspace
+from privest_client.calls import STOPS, Conversation, Pause, Request, content_of, from_environment, options_of
+from privest_client.errors import surfaced
+from privest_client.estimators import AsyncEstimates
+from privest_client.frames import rows_as_told
+from privest_client.operations import WAIT, Question, given, id_of
+from privest_client.showing import Budget, Plan, announced, confirmed, progress_of_job, progress_of_upload
+from privest_client.tables import Column, Table, is_frame, table
+
+T = TypeVar("T")
+
+
+@surfaced
+class AsyncClient(AsyncEstimates):
+    """A Privest service, asked with one key, in an event loop.
+
+    Every call raises a `PrivestError` that says what to do. Calls are repeated while the service is busy or
+    out of reach, estimates under the same idempotency key, so that nothing is charged twice.
+
+    Args:
+        url: of the service.
+        key: of an owner or an analyst, or a platform's token; or a function that returns one, which is asked
+            before each request, so that tokens may end.
+        progress: whether to show bars in terminals, and lines elsewhere.
+        verify: how the service's certificate is checked: False, or an `ssl.SSLContext`, as httpx takes it.
+        proxy: address of a proxy; by default what the environment says.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str | Callable[[], str],
+        *,
+        progress: bool = False,
+        verify: Any = True,
+        proxy: str | None = None,
+    ) -> None:
+        self._progress = progress
+        self._http = httpx.AsyncClient(**options_of(url, key, verify, proxy))
+        self.datasets = AsyncDatasets(self)
+        self.upload = self.datasets.upload
+
+    @classmethod
+    def from_env(cls, **options: Any) -> Self:
+        """A client of the service at PRIVEST_URL with the key in PRIVEST_KEY.
+
+        Args:
+            options: as of the class.
+
+        Raises:
+            PrivestError: there is no key.
+        """
+        return cls(*from_environment(), **options)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close connections."""
+        await self._http.aclose()
+
+    async def run(self, conversation: Conversation[T]) -> T:
+        """Hold a conversation to its end."""
+        try:
+            step = next(conversation)
+            while True:
+                try:
+                    response = await self._carried(step)
+                except (httpx.TransportError, *STOPS) as error:
+                    step = conversation.throw(error)
+                else:
+                    step = conversation.send(response)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+    async def _carried(self, step: Request | Pause) -> httpx.Response | None:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        return await self._http.request(step.method, step.path, **content_of(step))
+
+    async def me(self) -> models.PrincipalView:
+        """Return the role and the id of the caller."""
+        return await self.run(operations.fetch(models.PrincipalView, "GET", "/v1/me"))
+
+    async def budget(self, owner: str | None = None) -> Budget:
+        """What an owner has spent and has left.
+
+        Args:
+            owner: its id; by default the holder of the key.
+        """
+        owner = id_of(owner or await self.me())
+        return Budget(await self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
+
+    async def plan(
+        self, kind: str, dataset: Any, *, epsilon: float, delta: float | None = None, **choices: Any
+    ) -> Plan:
+        """The exact cost of a question and what to expect of it; free, and reads no record.
+
+        Args:
+            kind: name of an estimator, as `robust-pca`: one of `privest_client.estimators.KINDS`.
+            dataset: what is asked about, as of `estimate`.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+            choices: of the kind, as openapi.yaml has them.
+        """
+        return Plan(await self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
+
+    async def estimate(
+        self,
+        kind: str,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = WAIT,
+        **choices: Any,
+    ) -> Any:
+        """An estimate of any kind, charged to the owners of its datasets.
+
+        Args:
+            kind: as of `plan`.
+            dataset: a dataset or its id, or a list of several; or a frame of your own, or a `Table`, whose
+                rows are sent with the question and kept for it alone.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+            key: by which it is charged once, however often it is asked for; by default this call is its own.
+            timeout: seconds to wait.
+            choices: of the kind.
+
+        Raises:
+            JobFailed: the run came to no end; it stays charged.
+            StillRunning: the time is over.
+            Problem: the service refuses, and charges nothing.
+        """
+        question = Question.of(kind, dataset, epsilon, delta, choices)
+        with progress_of_job(kind, self._progress) as told:
+            return await self.run(operations.estimate(question, key, timeout, told))
+
+    async def mean(
+        self,
+        data: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> FrechetMean:
+        """Means of columns and shares of categories, each with its interval; see `frechet_mean` for more.
+
+        Args:
+            data: as of `estimate`.
+            columns: names; by default all.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(columns=columns)
+        return await self.estimate("frechet-mean", data, epsilon=epsilon, delta=delta, **chosen)
+
+    async def pca(
+        self,
+        data: Any,
+        rank: int,
+        columns: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> Subspace:
+        """Directions along which records differ most, with a loading for each column; see `robust_pca`.
+
+        A centre is estimated, too, and taken off, as else directions would lead to where records are.
+
+        Args:
+            data: as of `estimate`.
+            rank: number of directions.
+            columns: names; by default all.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(rank=rank, columns=columns, center=True)
+        return await self.estimate("robust-pca", data, epsilon=epsilon, delta=delta, **chosen)
+
+    async def classify(
+        self,
+        data: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+    ) -> LinearClassifier:
+        """A classifier that tells a label by other columns; see `logistic_regression` for more.
+
+        Args:
+            data: as of `estimate`.
+            label: name of the column to be told; not of labelled rows, which have declared theirs.
+            features: names of the columns to tell it by; by default all others.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+        """
+        chosen = given(label=label, features=features)
+        return await self.estimate("logistic-regression", data, epsilon=epsilon, delta=delta, **chosen)
+
+    async def model(self, job: Any, format: Literal["json", "onnx", "pmml"] = "json") -> bytes:  # noqa: A002
+        """The answer of a job as a file for other programs, with a card that the service signs.
+
+        Args:
+            job: an answer, or the id of its job.
+            format: `onnx` and `pmml` are for classifiers.
+        """
+        path = f"/v1/jobs/{id_of(job)}/model"
+        found = await self.run(operations.call(Request("GET", path, {"params": {"format": format}})))
+        return found.content
+
+    async def wait(self, job: Any, *, timeout: float = WAIT) -> Any:
+        """The answer of a job that was asked for before, by its id; charges nothing."""
+        with progress_of_job(id_of(job), self._progress) as told:
+            return await self.run(operations.wait(id_of(job), timeout, told))
+
+
+@surfaced
+class AsyncDatasets:
+    """The datasets of a key's holder. One is named by its id, or by what the service told of it."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def upload(
+        self,
+        rows: Any,
+        schema: data.Schema | None = None,
+        *,
+        columns: dict[str, Column] | None = None,
+        drop: Sequence[str] = (),
+        values_are_public: bool = False,
+        name: str | None = None,
+        label: str | None = None,
+        confirm: bool | Callable[[Any], bool] | None = None,
+        header: bool | None = None,
+        rows_of: Any = None,
+        **declared: Any,
+    ) -> models.DatasetView:
+        """Register rows under a public schema.
+
+        Args:
+            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file.
+            schema: what everybody may know; without one it is made of a frame's names and dtypes, or of the
+                form of an array. It is shown, and to be confirmed.
+            columns: of a frame without a schema, what its dtypes do not tell, by names of columns: `type`,
+                `low` and `high`, `categories`, `missing` (`refused`, `category` or `filled`) with `fill`.
+            drop: of a frame without a schema, names of columns that stay at home.
+            values_are_public: of a frame without a schema, whether bounds, categories and gaps may be read
+                off the values, as everybody may know these anyway. Then nothing is to be confirmed.
+            name: for people.
+            label: of a frame of numbers, the column that holds the class: then it is no table, but labelled.
+            confirm: of an inferred schema: True where it needs no look, or what is asked; by default the
+                terminal.
+            header: of the path of a csv file, whether its first line names the columns; needed where that
+                line holds numbers.
+            rows_of: a dataset of yours, or its id, that holds the same rows: both are counted together, and a
+                cap on either holds for both. The answer's `same_rows` names those that could be.
+            declared: parts that the schema gets besides, as `unit`, `classes` and `norm_bound`.
+
+        Returns:
+            What everybody may know of it: look whether `n` is the number of records that you meant.
+
+        Raises:
+            SchemaMismatch: the rows cannot be of that schema, it was not confirmed, or the service counted
+                other records than there are.
+            Problem: the service refuses.
+        """
+        if isinstance(rows, Table) or (schema is None and label is None and is_frame(rows)):
+            if not isinstance(rows, Table):
+                unit = declared.pop("unit", None)
+                rows = table(rows, columns=columns, drop=drop, unit=unit, values_are_public=values_are_public)
+                if values_are_public and not callable(confirm):
+                    announced(rows)
+                else:
+                    confirmed(rows, confirm)
+            whole = rows.schema | declared
+        else:
+            whole = (schema or data.infer(rows, label=label)) | declared
+            data.check(rows, whole)
+            if schema is None:
+                confirmed(whole, confirm)
+        file = data.opened(rows, whole, header)
+        with file.file, progress_of_upload(file, self._client._progress) as sent:
+            return await self._client.run(operations.upload(file, whole, name, rows_of, sent))
+
+    async def list(self) -> list[models.DatasetView]:
+        """All that may be asked about."""
+        return await self._client.run(operations.datasets())
+
+    async def get(self, dataset: Any) -> models.DatasetView:
+        """What is public of one."""
+        return await self._client.run(
+            operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}")
+        )
+
+    async def dummy(self, dataset: Any, n: int = 20) -> Any:
+        """The rows that a question asked of dummies is answered from: made of the schema alone, and free.
+
+        Args:
+            dataset: one of those that the key may ask about.
+            n: number of rows.
+
+        Returns:
+            A frame of a table's columns, or an array.
+        """
+        path = f"/v1/datasets/{id_of(dataset)}/dummy"
+        told = await self._client.run(operations.fetch(models.DummyRows, "GET", path, params={"n": n}))
+        return rows_as_told(told.rows)
+
+    async def delete(self, dataset: Any) -> None:
+        """Delete the rows; the ledger keeps what was charged for them."""
+        await self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{id_of(dataset)}")))
+
+    async def grant(
+        self, dataset: Any, analyst: Any, *, epsilon: float | None = None, delta: float | None = None
+    ) -> models.GrantView:
+        """Let an analyst ask about a dataset, up to (ε, δ) if these are given."""
+        cap, path = given(epsilon=epsilon, delta=delta), operations.grant_path(dataset, analyst)
+        return await self._client.run(operations.fetch(models.GrantView, "PUT", path, json=cap))
+
+    async def revoke(self, dataset: Any, analyst: Any) -> None:
+        """Take a grant back."""
+        await self._client.run(operations.call(Request("DELETE", operations.grant_path(dataset, analyst))))

@@ -1,0 +1,178 @@
+"""Frames as numbers: the features of a model, by their names, as the service makes them of stored rows."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from privest_client.errors import SchemaMismatch
+from privest_client.tables import Column, category_text, is_frame
+
+Array = NDArray[np.float64]
+
+_EPOCH = date(1970, 1, 1)
+_TRUTH = ("false", "true")
+_GAPS = ("", "na", "n/a", "nan", "null", "none")
+"""Texts that the service takes for gaps, too, in any case of letters, unless a category is called so."""
+
+_SHOWN = 3
+"""Values that one complaint lists."""
+
+Image = Callable[[Array], Array]
+"""What makes a feature of the numbers that stand for a column's values."""
+
+
+def columns_of(schema: Mapping[str, Any]) -> list[Column]:
+    """The columns of a table, or those that the features of labelled rows come from."""
+    if schema["kind"] == "table":
+        return list(schema["columns"])
+    categories = schema.get("categories") or {}
+    return [
+        {"name": name, "type": "category", "categories": categories[name]}
+        if name in categories
+        else {"name": name, "type": "number"}
+        for name in schema.get("features") or ()
+    ]
+
+
+def feature_names(schema: Mapping[str, Any]) -> list[str]:
+    """The names of all features that a schema's columns become."""
+    return [name for column in columns_of(schema) for name, _ in _features(column)]
+
+
+def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) -> Array:
+    """The (n, d) features of rows, in the units of a model's coefficients.
+
+    Args:
+        rows: a frame with the columns that the features come from, or (n, d) features as they are.
+        names: of the features, as the model has them.
+        schema: of the columns.
+
+    Raises:
+        SchemaMismatch: columns are missing, or hold what the schema does not declare; it says so of each.
+    """
+    if not is_frame(rows):
+        features = np.asarray(rows, dtype=np.float64)
+        if names and features.shape[-1:] != (len(names),):
+            raise SchemaMismatch(f"rows of {len(names)} features are needed: {', '.join(names[:9])}")
+        return features
+    if schema is None:
+        raise SchemaMismatch("nothing is known of the columns of this model: pass an array of its features")
+    frame = nw.from_native(rows, eager_only=True)
+    images = {name: (column, image) for column in columns_of(schema) for name, image in _features(column)}
+    if unknown := [name for name in names if name not in images]:
+        raise SchemaMismatch(f"the schema has no column for {', '.join(unknown[:_SHOWN])}")
+    used = {column["name"]: column for column, _ in (images[name] for name in names)}
+    if absent := [name for name in used if name not in frame.columns]:
+        raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, absent))}")
+    faults, numbers = list[str](), dict[str, Array]()
+    for name, column in used.items():
+        numbers[name], said = _numbers(frame[name], column)
+        faults += [f"{name}: {each}" for each in said]
+    if faults:
+        raise SchemaMismatch("the rows do not fit the schema:\n  " + "\n  ".join(faults))
+    made = [images[name][1](numbers[images[name][0]["name"]]) for name in names]
+    return np.stack(made, axis=-1) if made else np.empty((len(frame), 0))
+
+
+def _features(column: Column) -> Iterator[tuple[str, Image]]:
+    """Names of a column's features, and what makes each of them of the column's numbers."""
+    name, kind = column["name"], column["type"]
+    values = _TRUTH if kind == "boolean" else column.get("categories") or ()
+    missing = column.get("missing") or "refused"
+    fill = _fill(column)
+    if kind == "category" or (kind == "boolean" and missing == "category"):
+        for level, value in enumerate(values):
+            yield f"{name}={value}", _indicator(level, fill)
+    else:
+        low, high = (0.0, 1.0) if kind == "boolean" else (_number(column, end) for end in ("low", "high"))
+        yield name, _value(low, high, fill)
+    if missing != "refused":
+        yield f"{name} missing", lambda numbers: np.isnan(numbers).astype(float)
+
+
+def _indicator(level: int, fill: float | None) -> Image:
+    return lambda numbers: (_filled(numbers, fill) == level).astype(float)
+
+
+def _value(low: float | None, high: float | None, fill: float | None) -> Image:
+    least, most = -np.inf if low is None else low, np.inf if high is None else high
+    return lambda numbers: np.clip(_filled(numbers, fill), least, most)
+
+
+def _filled(numbers: Array, fill: float | None) -> Array:
+    return numbers if fill is None else np.where(np.isnan(numbers), fill, numbers)
+
+
+def _fill(column: Column) -> float | None:
+    if column.get("missing") != "filled":
+        return None
+    if column["type"] in ("category", "boolean"):
+        values = _TRUTH if column["type"] == "boolean" else [*map(category_text, column["categories"])]
+        return float(values.index(category_text(column["fill"])))
+    return _number(column, "fill")
+
+
+def _number(column: Column, part: str) -> float | None:
+    """A bound or a fill as a number: of a date its days since 1970-01-01."""
+    value = column.get(part)
+    if value is None or column["type"] != "date":
+        return value
+    return float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
+
+
+def _numbers(values: nw.Series[Any], column: Column) -> tuple[Array, Sequence[str]]:
+    """The numbers that stand for a column's values, NaN for a gap, and complaints."""
+    gaps = values.is_null().to_numpy().copy()
+    if values.dtype.is_float():
+        gaps = gaps | values.is_nan().fill_null(value=True).to_numpy()
+    found, strange = np.full(len(values), np.nan), dict[str, None]()
+    if values.dtype.is_numeric() and column["type"] in ("number", "integer"):
+        found[~gaps] = values.to_numpy()[~gaps]
+    else:
+        read = _reader(column)
+        for place, value in enumerate(values.to_list()):
+            if not gaps[place]:
+                try:
+                    found[place] = read(value)
+                except (ValueError, TypeError, KeyError):
+                    gaps[place] = str(value).strip().lower() in _GAPS
+                    if not gaps[place]:
+                        strange[str(value)] = None
+    said = list[str]()
+    if strange:
+        what = {"category": "no declared category", "date": "no date", "boolean": "no truth value"}
+        listed = ", ".join(list(strange)[:_SHOWN]) + (", …" if len(strange) > _SHOWN else "")
+        said.append(f"{what.get(column['type'], 'no number')}: {listed}")
+    if gaps.any() and (column.get("missing") or "refused") == "refused":
+        said.append(f"{int(gaps.sum())} missing, and the schema refuses gaps")
+    return found, said
+
+
+def _reader(column: Column) -> Callable[[Any], float]:
+    """What makes a number of one value."""
+    kind = column["type"]
+    if kind in ("category", "boolean"):
+        texts = _TRUTH if kind == "boolean" else map(category_text, column["categories"])
+        places = {text: float(place) for place, text in enumerate(texts)}
+        if kind == "boolean":
+            places |= {"0": 0.0, "1": 1.0, "False": 0.0, "True": 1.0}
+        return lambda value: places[category_text(value)]
+    if kind == "date":
+        return lambda value: float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
+    return _known
+
+
+def _known(value: Any) -> float:
+    """A number that is one.
+
+    Raises:
+        ValueError: it is none.
+    """
+    number = float(value)
+    if np.isnan(number):
+        raise ValueError("a gap")
+    return number

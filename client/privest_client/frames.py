@@ -1,0 +1,36 @@
+"""Answers and rows as frames of whatever library is there."""
+
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any, cast
+
+import narwhals as nw
+import numpy as np
+
+_KNOWN = ("pandas", "polars", "pyarrow")
+
+
+def framed(numbers: Mapping[str, Sequence[Any]], backend: str | None) -> Any:
+    """Columns as a frame of pandas, polars or pyarrow.
+
+    Raises:
+        ImportError: none of them is installed.
+    """
+    chosen = backend or next((name for name in _KNOWN if find_spec(name)), None)
+    if chosen is None:
+        raise ImportError(f"a frame needs one of {', '.join(_KNOWN)}: pip install pandas")
+    if chosen != "pandas":  # a column of others is of one type: among dates, numbers become texts
+        numbers = {name: _of_one_type(values) for name, values in numbers.items()}
+    return nw.from_dict(numbers, backend=cast("Any", chosen)).to_native()
+
+
+def rows_as_told(rows: Sequence[Any]) -> Any:
+    """Rows as the service tells them: of a table as a frame, others as an array with NaN for a gap."""
+    if not isinstance(rows[0], dict):
+        return np.array(rows, dtype=np.float64)
+    return framed({name: [row[name] for row in rows] for name in rows[0]}, None)
+
+
+def _of_one_type(values: Sequence[Any]) -> Sequence[Any]:
+    mixed = len({type(value) for value in values} - {type(None)}) > 1
+    return [*map(str, values)] if mixed else values

@@ -1,0 +1,97 @@
+"""What people read: a title, a small table and a few lines, in terminals and in notebooks."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from math import floor, isfinite, log10
+from typing import Any
+
+from pydantic import BaseModel
+
+Cells = Mapping[str, Sequence[str | float]]
+"""A small table, by its columns."""
+
+_MOST_ROWS, _MOST_COLUMNS = 12, 7
+"""What is shown of a table; all of it is in `to_frame()`."""
+
+
+class Shown:
+    """What is read by people: a title, a small table, and a few lines, in terminals and in notebooks."""
+
+    def __repr__(self) -> str:
+        head, *rows = self._grid()
+        widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+        lines = [self._title()]
+        for row in (head, *rows) if any(head) else ():
+            cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
+            lines.append(f"  {'  '.join(cells)}".rstrip())
+        return "\n".join([*lines, *(f"{name}: {text}" for name, text in self._said())])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._grid()
+        told = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if any(head) else []
+        told += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
+        wide = f' colspan="{len(head) - 1}"' if len(head) > 2 else ""
+        told += [
+            f"<tr><th>{escape(name)}</th><td{wide}>{escape(text)}</td></tr>" for name, text in self._said()
+        ]
+        return f"<table><caption>{escape(self._title())}</caption>{''.join(told)}</table>"
+
+    def _grid(self) -> list[list[str]]:
+        """The table as texts, its head first; of a large one the beginning."""
+        cells = dict(list(self._cells().items())[:_MOST_COLUMNS])
+        columns = [[_text(value) for value in values] for values in cells.values()]
+        rows = [list(row) for row in zip(*columns, strict=True)]
+        if len(rows) > _MOST_ROWS:
+            more = f"… and {len(rows) - _MOST_ROWS + 1} more"
+            rows = [*rows[: _MOST_ROWS - 1], [more, *[""] * (len(cells) - 1)]]
+        return [list(cells), *rows]
+
+    def _title(self) -> str:
+        raise NotImplementedError
+
+    def _cells(self) -> Cells:
+        return {}
+
+    def _said(self) -> list[tuple[str, str]]:
+        return []
+
+
+def _text(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def with_error(value: str | float, error: str | float) -> tuple[str, str]:
+    """A value and its error as texts, with the digits that the error leaves."""
+    if isinstance(value, str) or isinstance(error, str) or not (isfinite(error) and error > 0):
+        return _text(value), _text(error)
+    digits = 1 - floor(log10(error))
+    if digits < 0:
+        value, error = round(value, digits), round(error, digits)
+    if abs(value) >= 1e9 or digits > 9:
+        return _text(value), _text(error)
+    return f"{value:.{max(digits, 0)}f}", f"{error:.{max(digits, 0)}f}"
+
+
+class Model(BaseModel):
+    """What the service tells of a thing. Printed, it is one line: what is large in it is only named."""
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            if value is not None:
+                yield name, _Brief(value)
+
+
+class _Brief:
+    """A value whose `repr` is short."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        if isinstance(self.value, BaseModel):
+            return f"{type(self.value).__name__}(…)"
+        large = isinstance(self.value, list | dict) and len(repr(self.value)) > _MOST_SIGNS
+        return f"<{len(self.value)} in a {type(self.value).__name__}>" if large else repr(self.value)
+
+
+_MOST_SIGNS = 60

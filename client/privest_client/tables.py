@@ -1,0 +1,323 @@
+"""Frames as tables: a public schema made of dtypes alone, and the rows as a file or with a question."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from math import ceil, floor, isnan, log10
+from typing import Any, cast
+
+import narwhals as nw
+
+from privest_client.errors import SchemaMismatch
+from privest_client.reading import Cells, Shown
+
+Column = dict[str, Any]
+"""What a schema says of one column."""
+
+_NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
+
+_MOST_CATEGORIES = 100
+"""Texts of more different values are no categories that anybody would list."""
+
+_SHOWN = 6
+"""Categories that a line of a schema shows."""
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Shown):
+    """A frame with the schema that everybody who may ask will see.
+
+    Attributes:
+        frame: the declared columns alone.
+        schema: as the service takes it.
+        read: what was read off the values, in words; empty unless their owner said that they are public.
+    """
+
+    frame: nw.DataFrame[Any]
+    schema: dict[str, Any]
+    read: Sequence[str] = field(default=())
+
+    @property
+    def columns(self) -> list[Column]:
+        """What the schema says of each column."""
+        return self.schema["columns"]
+
+    def csv(self) -> str:
+        """The rows as a csv file, with dates in ISO form and nothing for a gap."""
+        written = cast("Any", self._plain().write_csv())
+        return written if isinstance(written, str) else bytes(written).decode()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as JSON has them, by names of columns, with None for a gap."""
+        rows = self._plain().iter_rows(named=True)
+        return [{name: _json(value) for name, value in row.items()} for row in rows]
+
+    def _plain(self) -> nw.DataFrame[Any]:
+        dtypes = self.frame.schema
+        changed = list[nw.Expr]()
+        for column in self.columns:
+            name, value = column["name"], nw.col(column["name"])
+            if column["type"] == "date" and dtypes[name].is_temporal():
+                changed.append(value.dt.to_string("%Y-%m-%d"))
+            elif dtypes[name].is_float():
+                changed.append(value.fill_nan(None))
+        return self.frame.with_columns(*changed) if changed else self.frame
+
+    def _said(self) -> list[tuple[str, str]]:
+        return [("read off the values", each) for each in self.read]
+
+    def _cells(self) -> Cells:
+        return {
+            "column": [column["name"] for column in self.columns],
+            "type": [column["type"] for column in self.columns],
+            "values": [_values(column) for column in self.columns],
+            "a gap": [_gap(column) for column in self.columns],
+        }
+
+    def _title(self) -> str:
+        return f"Schema of a table of {len(self.columns)} columns"
+
+
+def is_frame(data: Any) -> bool:
+    """Whether data are a frame of pandas or polars, a table of pyarrow, or another that narwhals knows."""
+    return nw.dependencies.is_into_dataframe(data)
+
+
+def table(
+    frame: Any,
+    *,
+    columns: Mapping[str, Column] | None = None,
+    drop: Sequence[str] = (),
+    unit: Mapping[str, Any] | None = None,
+    values_are_public: bool = False,
+) -> Table:
+    """A frame as a table whose schema follows from names and dtypes alone, and from what is said of columns.
+
+    Args:
+        frame: of pandas, polars or pyarrow.
+        columns: what dtypes do not tell, by names of columns: `type`, `low` and `high`, `categories`,
+            `missing` (`refused`, `category` or `filled`) with `fill`.
+        drop: names of columns that stay at home.
+        unit: whose rows are one record: `column` and `rows`.
+        values_are_public: whether bounds, categories and gaps may be read off the values, as everybody may
+            know these anyway. Bounds are rounded outwards.
+
+    Raises:
+        SchemaMismatch: it has columns of which dtypes do not tell enough, or an index that holds data; it
+            says so of each.
+    """
+    whole = _framed(frame)
+    said = dict(columns or {})
+    if unknown := [name for name in (*said, *drop) if name not in whole.columns]:
+        raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, unknown))}")
+    keys = [unit["column"]] if unit else []
+    kept = [name for name in whole.columns if name not in drop]
+    found, faults = list[Column](), list[str]()
+    read: dict[str, list[str]] = {"bounds": [], "categories": [], "gaps": []}
+    for name in kept:
+        if name in keys:
+            continue
+        declared = _declared(whole[name], said.get(name, {}))
+        column = _read(whole[name], declared) if values_are_public else declared
+        if fault := _fault(whole[name], column):
+            faults.append(f"{name}: {fault}")
+        found.append({part: _as_text(value) for part, value in column.items()})
+        for part in column.keys() - declared.keys():
+            if name not in (names := read[_LEARNT[part]]):
+                names.append(name)
+    if faults:
+        raise SchemaMismatch("the schema needs a word of yours:\n  " + "\n  ".join(faults))
+    schema = {"kind": "table", "columns": found} | ({"unit": dict(unit)} if unit else {})
+    learnt = [f"{what} of {', '.join(names)}" for what, names in read.items() if names]
+    return Table(whole.select(kept), schema, learnt)
+
+
+_LEARNT = {
+    "low": "bounds",
+    "high": "bounds",
+    "type": "categories",
+    "categories": "categories",
+    "missing": "gaps",
+    "fill": "gaps",
+}
+"""What parts of a column are called, where they were read off its values."""
+
+
+def _framed(frame: Any) -> nw.DataFrame[Any]:
+    """A frame whose columns are called by texts, each on one line.
+
+    Raises:
+        SchemaMismatch: it is no frame, its index holds data, or names are given twice or not at all.
+    """
+    if not is_frame(frame):
+        raise SchemaMismatch(f"a {type(frame).__name__} is no frame: pass one of pandas, polars or pyarrow")
+    faults = [*_index_faults(frame)]
+    given = list(getattr(frame, "column_names", frame.columns))
+    names = ["_".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in given]
+    faults += [f"{name!r}: {names.count(name)} columns have this name" for name in dict.fromkeys(names)
+               if names.count(name) > 1]  # fmt: skip
+    faults += [f"{name!r}: rename it to 1 to 200 characters of one line" for name in names
+               if not _NAME.fullmatch(name)]  # fmt: skip
+    if not names:
+        faults.append("there are no columns")
+    if faults:
+        raise SchemaMismatch("the frame is no table yet:\n  " + "\n  ".join(faults))
+    if names != given:  # only pandas calls columns by anything but texts
+        frame = frame.set_axis(names, axis=1)
+    return nw.from_native(frame, eager_only=True)
+
+
+def _index_faults(frame: Any) -> Sequence[str]:
+    """Words on an index of pandas that holds more than the places of rows."""
+    index = getattr(frame, "index", None)
+    names = [name for name in getattr(index, "names", ()) if name is not None]
+    if index is None or (not names and str(index.dtype).startswith(("int", "uint"))):
+        return ()
+    called = f" {', '.join(map(str, names))}" if names else ""
+    return (
+        f"the index{called} holds data: frame.reset_index() makes columns of it, "
+        "frame.reset_index(drop=True) leaves it out",
+    )
+
+
+def _declared(values: nw.Series[Any], said: Mapping[str, Any]) -> Column:
+    """What dtype and owner tell of a column."""
+    kind, categories = _of_dtype(values)
+    column: Column = {"name": values.name} | ({"type": kind} if kind else {})
+    if "categories" in said:
+        column["type"] = "category"
+    column |= said
+    if column.get("type") == "category" and len(categories):
+        column.setdefault("categories", categories)
+    return column
+
+
+def _fault(values: nw.Series[Any], column: Column) -> str:
+    """Words on what is still to be said of a column, if anything is."""
+    if "type" not in column or (column["type"] == "category" and not column.get("categories")):
+        return _asked(values)
+    if column["type"] == "category" and len(column["categories"]) < 2:
+        return "one category says nothing: drop it, or list all that there may be"
+    if "low" in column and column["low"] == column.get("high"):
+        return (
+            f"its bounds are one value, {column['low']}, which says nothing: drop it, or declare wider ones"
+        )
+    return ""
+
+
+def _as_text(value: Any) -> Any:
+    """A part of a column as JSON has it: dates in ISO form, categories as texts."""
+    if isinstance(value, date):
+        return value.isoformat()[:10]
+    return (
+        [category_text(each) for each in value]
+        if isinstance(value, Sequence) and not isinstance(value, str)
+        else value
+    )
+
+
+def _of_dtype(values: nw.Series[Any]) -> tuple[str | None, Sequence[Any]]:
+    """The type that a dtype stands for, with its categories; None where it tells neither."""
+    dtype = values.dtype
+    if dtype.is_integer():
+        return "integer", ()
+    if dtype.is_numeric():
+        return "number", ()
+    if isinstance(dtype, nw.Boolean):
+        return "boolean", ()
+    if isinstance(dtype, nw.Date | nw.Datetime):
+        return "date", ()
+    if isinstance(dtype, nw.Enum):
+        return "category", dtype.categories
+    # A categorical of pandas lists its categories in its dtype, one of others makes them of the values.
+    listed = getattr(getattr(values.to_native(), "dtype", None), "categories", None)
+    return (None, ()) if listed is None or dtype == nw.String else ("category", [*listed])
+
+
+def _asked(values: nw.Series[Any]) -> str:
+    if isinstance(values.dtype, nw.String | nw.Categorical):
+        return (
+            "text: list what there may be, as columns={"
+            f"{values.name!r}: {{'categories': [...]}}}}, say {{'type': 'date'}} of ISO dates, or drop it"
+        )
+    return f"{values.dtype}: say its type, as columns={{{values.name!r}: {{'type': 'boolean'}}}}, or drop it"
+
+
+def _read(values: nw.Series[Any], column: Column) -> Column:
+    """What is known of a column, with what its values tell beside it."""
+    known = values.fill_nan(None).drop_nulls() if values.dtype.is_float() else values.drop_nulls()
+    gaps, read = len(known) < len(values), dict(column)
+    if "type" not in read and isinstance(values.dtype, nw.String | nw.Categorical):
+        texts = known.unique().to_list()
+        if len(texts) <= _MOST_CATEGORIES:
+            read |= {"type": "category", "categories": sorted(map(str, texts))}
+    kind = read.get("type")
+    if kind in ("number", "integer", "date") and len(known):
+        low, high = known.min(), known.max()
+        if low != high:
+            low, high = _years(low, high) if kind == "date" else _rounded(low, high, whole=kind == "integer")
+        read = read | {end: value for end, value in (("low", low), ("high", high)) if end not in read}
+        if gaps and "missing" not in read:
+            read |= {"missing": "filled", "fill": _between(read["low"], read["high"], kind)}
+    elif gaps and kind:
+        read.setdefault("missing", "category")
+    return read
+
+
+def _rounded(low: Any, high: Any, *, whole: bool) -> tuple[float, float]:
+    """Bounds, outwards to multiples of a half of the power of ten below their distance."""
+    power = floor(log10(float(high) - float(low)))
+    step = 10.0**power / 2
+    ends = (round(floor(low / step) * step, 2 - power), round(ceil(high / step) * step, 2 - power))
+    return (floor(ends[0]), ceil(ends[1])) if whole else ends
+
+
+def _years(low: Any, high: Any) -> tuple[str, str]:
+    return f"{str(low)[:4]}-01-01", f"{str(high)[:4]}-12-31"
+
+
+def _between(low: Any, high: Any, kind: str) -> Any:
+    if kind == "date":
+        first, last = date.fromisoformat(str(low)[:10]), date.fromisoformat(str(high)[:10])
+        return (first + (last - first) / 2).isoformat()
+    return (low + high) // 2 if kind == "integer" else (low + high) / 2
+
+
+def category_text(value: Any) -> str:
+    """The text of a category: of whole numbers without a point, of truth values as JSON has them."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+
+
+def _json(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, date | datetime):
+        return value.isoformat()[:10]
+    # What pandas has for nothing is of none of these types, or NaN.
+    told = isinstance(value, str) or (isinstance(value, int | float) and not isnan(value))
+    return value if told else None
+
+
+def _values(column: Column) -> str:
+    if column["type"] == "category":
+        shown = column["categories"][:6]
+        return ", ".join(shown) + (
+            f", … {len(column['categories'])}" if len(column["categories"]) > 6 else ""
+        )
+    low, high = column.get("low"), column.get("high")
+    if low is not None or high is not None:
+        return f"{_brief(low)} to {_brief(high)}"
+    return "" if column["type"] == "boolean" else "no bounds: means and models need low and high"
+
+
+def _gap(column: Column) -> str:
+    told = column.get("missing", "refused")
+    return f"{_brief(column.get('fill'))} in its place" if told == "filled" else told
+
+
+def _brief(value: Any) -> str:
+    """A bound in few signs: 60 of 60.0, and … where there is none."""
+    return "…" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,202 @@
+"""How far the records are from a point: a noisy histogram of logarithmic distances, and how it is read."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log, sqrt
+
+import numpy as np
+from scipy.special import ndtr
+
+from privest.arrays import Array, lengths
+from privest.manifolds import Manifold
+from privest.privacy.clipping import any_floats
+
+_PER_OCTAVE = 3
+
+NODES = 16 * _PER_OCTAVE
+"""Distances at which the histogram has a node."""
+
+_SPACING = log(2) / _PER_OCTAVE
+"""Logarithm of the ratio of neighbouring nodes."""
+
+_RATIOS = np.exp(-_SPACING * np.arange(NODES))
+"""(NODES,) distances of the nodes over the reach, falling."""
+
+_CLIPS = np.exp(-_SPACING / 3 * np.arange(3 * NODES - 2))
+"""Clips that are considered, over the reach, falling."""
+
+_UNLIKE = 0.6
+"""Relative deviation of a real histogram from the law that fits it best (tables `TUNE` of benchmarks)."""
+
+_LOWER = 0.4
+"""Spread of the logarithm of distances below their middle, which no clip depends on much."""
+
+_Survival = Callable[[Array], Array]
+"""Share of the upper half that is so far above the middle, on the logarithmic scale."""
+
+
+def _bell(width: float) -> _Survival:
+    return lambda above: 2 * ndtr(-above / width)
+
+
+def _bounded(width: float) -> _Survival:
+    return lambda above: np.maximum(0.0, 1 - above / width)
+
+
+def _heavy(index: float) -> _Survival:
+    return lambda above: np.exp(-index * above)
+
+
+def _mixed(share: float, width: float, index: float) -> _Survival:
+    return lambda above: (1 - share) * _bell(width)(above) + share * _heavy(index)(above)
+
+
+_UPPER: tuple[_Survival, ...] = (
+    *map(_bounded, (0.1, 0.2, 0.35, 0.5, 0.8, 1.2)),
+    *map(_bell, (0.1, 0.2, 0.4, 0.7, 1.0)),
+    *map(_heavy, (1.5, 2.5, 4.0, 8.0)),
+    *(_mixed(*law) for law in ((0.1, 0.3, 1.5), (0.1, 0.3, 3.0), (0.02, 0.3, 2.0), (0.05, 0.6, 2.0))),
+)
+"""Laws of distances above their middle, equally likely at first: bounded, normal, Pareto, and mixed ones.
+
+The mixed ones have a bulk, and few records far beyond it. Without them means of savings, of costs and of the
+weather lie outside their regions, however the others are weighed.
+"""
+
+_LEVELS = (np.arange(40) + 0.5) / 40
+"""Probabilities at which quantiles are told."""
+
+_NORMAL = np.array([-1.4, -0.53, 0.0, 0.53, 1.4])
+"""Five values that stand for a normal variate."""
+
+
+@dataclass(frozen=True)
+class DistanceCounts:
+    """How many records are at each distance from a point.
+
+    A record between two nodes counts at both, by how near it is to each on the logarithmic scale, so that
+    rounding cannot move it by a whole count. It asks about (point, reach): the largest distance told apart.
+    """
+
+    manifold: Manifold
+    description: str = "the share of records at each distance"
+
+    @property
+    def size(self) -> int:
+        """Number of nodes."""
+        return NODES
+
+    def diameter(self, clip: float) -> float:
+        """Two records count at different nodes at most: no entry is negative, a record's add to the clip."""
+        return sqrt(2.0) * clip
+
+    @any_floats
+    def clipped_sum(self, query: tuple[Array, float], rows: Array, clip: float) -> Array:
+        """Σ of the records' counts, each of sum `clip`; a record without a finite distance counts nowhere.
+
+        Args:
+            query: the (*shape) point, and the reach.
+            rows: (n, *shape) records.
+            clip: what a record counts.
+
+        Returns:
+            (size,) counts, from the reach downwards.
+        """
+        point, reach = query
+        away = lengths(self.manifold.log_coordinates(point, rows))
+        place = np.clip(-np.log(away[np.isfinite(away)] / reach) / _SPACING, 0.0, NODES - 1.0)
+        below = np.minimum(place.astype(np.int64), NODES - 2)
+        part = place - below
+        counts = np.bincount(below, 1.0 - part, NODES) + np.bincount(below + 1, part, NODES)
+        return np.asarray(clip * counts, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """What a noisy histogram tells of the distances, however little that is.
+
+    Many laws of distances are weighed by how well they explain the histogram, and under each the histogram
+    is read with the law in mind: nodes where records stand out of the noise count as they are, and others as
+    the law has them. With much noise all laws stay possible, and everything that is told is wide.
+
+    Attributes:
+        reach: the largest distance told apart.
+        weights: (laws,) of sum one.
+        shares: (laws, NODES) shares of records at the nodes, under each law.
+        variances: (laws, NODES) of these.
+    """
+
+    reach: float
+    weights: Array
+    shares: Array
+    variances: Array
+
+    @classmethod
+    def read(cls, released: Array, deviation: float, reach: float) -> "Distances":
+        """Read a released histogram.
+
+        Args:
+            released: (NODES,) noisy shares.
+            deviation: standard deviation of the noise on each.
+            reach: as it was asked for.
+        """
+        laws = _laws()
+        nearer = np.pad(laws[:, 1:], ((0, 0), (0, 1)))
+        known = (_UNLIKE * np.maximum(laws, nearer)) ** 2 + 1e-14
+        total = known + deviation**2
+        fit = -0.5 * ((released - laws) ** 2 / total + np.log(total)).sum(axis=1)
+        weights = np.exp(fit - fit.max())
+        kept = weights > 1e-3
+        laws, known, total, weights = laws[kept], known[kept], total[kept], weights[kept]
+        shares = np.maximum(laws + known / total * (released - laws), 0.0)
+        shares /= shares.sum(axis=1, keepdims=True)
+        return cls(reach, weights / weights.sum(), shares, known * deviation**2 / total)
+
+    @property
+    def nodes(self) -> Array:
+        """(NODES,) distances, falling."""
+        return self.reach * _RATIOS
+
+    @property
+    def mean(self) -> float:
+        """Mean distance, by what is known."""
+        return self.average(lambda away: away)
+
+    def average(self, function: Callable[[Array], Array]) -> float:
+        """Mean over the records of a function of their distance, by what is known."""
+        return float(self.weights @ (self.shares @ function(self.nodes)))
+
+    def excess(self, clip: float) -> Array:
+        """(40,) quantiles of the mean over the records of how far they are beyond the clip, rising."""
+        beyond = np.maximum(self.nodes - clip, 0.0)
+        middle, spread = self.shares @ beyond, np.sqrt(self.variances @ beyond**2)
+        values = np.maximum(middle[:, None] + spread[:, None] * _NORMAL, 0.0).ravel()
+        order = np.argsort(values)
+        reached = np.cumsum(np.repeat(self.weights / len(_NORMAL), len(_NORMAL))[order])
+        return values[order][np.minimum(np.searchsorted(reached, _LEVELS), len(values) - 1)]
+
+    def best_clip(self, noise: float) -> float:
+        """The clip that balances noise, so much for each unit of it, and what it cuts off in the mean."""
+        clips = self.reach * _CLIPS
+        beyond = np.maximum(self.nodes[:, None] - clips, 0.0)
+        square = self.weights @ ((self.shares @ beyond) ** 2 + self.variances @ beyond**2)
+        return float(clips[int(np.argmin((noise * clips) ** 2 + square))])
+
+
+@lru_cache(maxsize=1)
+def _laws() -> Array:
+    """Every law at every place: (laws, NODES) shares at the nodes."""
+    fine = 4
+    ends = -_SPACING * (np.arange(fine * (NODES - 1) + 2) - 0.5) / fine
+    places = -np.arange(0.0, _SPACING * (NODES - 3), log(2) / 4)
+    middles = (ends[1:] + ends[:-1]) / 2
+    hats = np.maximum(1 - np.abs(-middles[:, None] / _SPACING - np.arange(NODES)), 0.0)
+    off = ends - places[:, None]
+    lower = ndtr(np.minimum(off, 0.0) / _LOWER)
+    found: list[Array] = []
+    for survival in _UPPER:
+        below = np.where(off < 0, lower, 1 - survival(np.maximum(off, 0.0)) / 2)
+        below[:, 0], below[:, -1] = 1.0, 0.0
+        found.append(-np.diff(below, axis=1) @ hats)
+    return np.concatenate(found)

@@ -1,0 +1,150 @@
+"""A descent that finds its clip: noisy histograms of distances choose it, and tell what it cuts off."""
+
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.frechet_mean.distances import Distances
+from privest.estimators.frechet_mean.uncertainty import REACH, Displacement, MeanHessian, uncertainty
+from privest.estimators.uncertainty import Uncertainty
+from privest.manifolds import Manifold
+from privest.optim.ball import Ball
+from privest.privacy.mechanisms import Release
+from privest.privacy.oracle import Oracle
+
+_SURPRISE = 2.0
+"""Standard deviations beyond which a gradient shows that more is left to go than was thought."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A histogram, and the steps that go by it.
+
+    Attributes:
+        look: the release of the histogram.
+        gradients: the releases of the steps.
+    """
+
+    look: Release
+    gradients: tuple[Release, ...]
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise that the mean of all gradients would have."""
+        return sum(release.deviation**-2 for release in self.gradients) ** -0.5
+
+
+def stages(looks: tuple[Release, ...], gradients: tuple[Release, ...]) -> tuple[Stage, ...]:
+    """Three stages: half of the steps, the others but one, and the last."""
+    half = len(gradients) // 2
+    parts = gradients[:half], gradients[half:-1], gradients[-1:]
+    return tuple(Stage(look, steps) for look, steps in zip(looks, parts, strict=True))
+
+
+@dataclass(frozen=True)
+class _Gradient:
+    """A noisy gradient, and what is known of it.
+
+    Attributes:
+        vector: (size,) in coordinates.
+        noise: variance in each of them.
+        excess: quantiles of the mean that its clip cuts off.
+        hessian: bounds on the mean Hessian.
+    """
+
+    vector: Array
+    noise: float
+    excess: Array
+    hessian: MeanHessian
+
+
+@dataclass(frozen=True)
+class _State:
+    """An iterate, and what is known of how far it is from the mean.
+
+    Attributes:
+        space: where it lives.
+        point: (*shape) the iterate.
+        noise: variance of the noise in it, in each direction.
+        clipped: quantiles of what clipping moved it by at most.
+        unfinished: what is left to go; infinite where nobody knows.
+    """
+
+    space: Manifold
+    point: Array
+    noise: float
+    clipped: Array
+    unfinished: float
+
+    @property
+    def square(self) -> float:
+        """Square of the distance to expect."""
+        return self.space.dim * self.noise + float(np.mean(self.clipped**2)) + self.unfinished**2
+
+    def corrected(self, seen: _Gradient) -> "_State":
+        """The state in view of a gradient: it may show that more is left to go, or less."""
+        size = len(seen.vector)
+        square = float(np.dot(seen.vector, seen.vector)) - size * seen.noise
+        surplus = square - self.square if self.unfinished < inf else 0.0
+        if surplus > _SURPRISE * sqrt(2 * size) * seen.noise:
+            return replace(self, unfinished=sqrt(surplus) / seen.hessian.least)
+        return replace(self, unfinished=min(self.unfinished, sqrt(max(0.0, square)) / seen.hessian.least))
+
+    def stepped(self, gradient: _Gradient, *, first: bool) -> "_State":
+        """The state after a step along a gradient, as long as that is worth."""
+        added = self.space.dim * gradient.noise + float(np.mean(gradient.excess**2))
+        length = gradient.hessian.length(inf if first else self.square, added)
+        kept, doubt = gradient.hessian.contraction(length)
+        return _State(
+            self.space,
+            self.space.exp_coordinates(self.point, length * gradient.vector),
+            kept**2 * self.noise + length**2 * gradient.noise,
+            abs(kept) * self.clipped + length * gradient.excess,
+            abs(kept) * self.unfinished + doubt * sqrt(self.square),
+        )
+
+
+def descent(
+    ball: Ball, gate: Oracle, *, start: Array, curvature: tuple[float, float], stages: tuple[Stage, ...]
+) -> tuple[Array, Uncertainty]:
+    """Steps along noisy gradients, each with the clip that the last histogram suggests.
+
+    A step is as long as it is worth: the first goes all the way, and later ones weigh what they add of noise
+    against what is left of earlier ones, as a Kalman filter does. On flat spaces the answer so is the mean of
+    what all steps found, each with the inverse of its squared error for a weight.
+
+    Args:
+        ball: where the iterates stay.
+        gate: releases the statistics `scaled` at (point, clip), and `distances` at (point, reach).
+        start: (*shape) first iterate.
+        curvature: bounds of the sectional curvature.
+        stages: in order, at least one.
+
+    Returns:
+        (*shape) the last iterate, and its uncertainty.
+    """
+    space, reach = ball.manifold, REACH * ball.radius
+    state = _State(space, ball.nearest(start)[0], 0.0, np.zeros(1), inf)
+    told: Uncertainty | None = None
+    on_edge = False
+    for place, stage in enumerate(stages):
+        seen = gate.mean((state.point, reach), "distances")
+        distances = Distances.read(seen, stage.look.deviation, reach)
+        hessian = MeanHessian.of(distances, curvature)
+        clip = distances.best_clip(sqrt(space.dim) * stage.deviation)
+        excess = distances.excess(clip)
+        for step, release in enumerate(stage.gradients):
+            vector = clip * gate.mean((state.point, clip), "scaled")
+            gradient = _Gradient(vector, (clip * release.deviation) ** 2, excess, hessian)
+            first = place == 0 and step == 0
+            state = state.corrected(gradient).stepped(gradient, first=first)
+            point, away = ball.nearest(state.point)
+            back = float(space.dist(point, state.point)) if away >= ball.radius else 0.0
+            state = replace(state, point=point, unfinished=state.unfinished + back)
+            on_edge = on_edge or (place > 0 and back > 0)
+        off = Displacement(space.dim, sqrt(state.noise), state.clipped, state.unfinished)
+        told = uncertainty(off, distances, stage.look, hessian=hessian, clip=clip, on_edge=on_edge)
+    assert told is not None  # noqa: S101 - there is a stage
+    return state.point, told

@@ -1,0 +1,101 @@
+"""Where Newton steps begin, and what is believed of coefficients before any."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.linear_model.belief import Evidence, Prior
+from privest.estimators.linear_model.feature_map import CONSTANT, FeatureMap
+from privest.estimators.linear_model.fit import SPREAD
+from privest.estimators.linear_model.losses.curved import BANDS, Curved
+from privest.estimators.linear_model.newton import Moment
+from privest.metadata import LabelledMetadata
+
+INTERCEPT_VARIANCE = 16.0
+"""Variance of an intercept before anything is known."""
+
+
+def usual_penalty(shape: LabelledMetadata, *, intercept: bool) -> float:
+    """λ that scikit-learn's default comes to on standardised features: |b|²/(2n) of their coefficients b.
+
+    With it there is one answer for any records, also for classes that a line parts; it moves that of well
+    known coefficients by less than sampling does.
+    """
+    constant = CONSTANT if intercept else 0.0
+    return 1 / (2 * shape.n * shape.usual_length**2 * (1 + constant**2))
+
+
+def plain_fit(penalty: float) -> str:
+    """The target, in words."""
+    held = f"with the penalty λ = {penalty:.3g}" if penalty else "without a penalty"
+    return f"the logistic regression of these records without noise, no row shortened, {held}"
+
+
+def before_any(
+    shape: LabelledMetadata, penalty: float, moment: Moment, feature_map: FeatureMap, *, learned: bool
+) -> Prior:
+    """What is believed of coefficients before any evidence.
+
+    In a direction in which features hardly vary coefficients may be large. With the variance e < 1 there, as
+    the moment has it, theirs is s²/√e: between coefficients alike in every direction (s²) and scores alike
+    (s²/e), as on real tables. What noise hides is taken to vary as the noise does.
+
+    Args:
+        shape: public facts of the data.
+        penalty: λ.
+        moment: second moment of what is seen of rows.
+        feature_map: how that is seen.
+        learned: whether the evidence is to tell how large coefficients are.
+    """
+    units, dim = feature_map.units, shape.dim
+    around = moment.noisy[:dim, :dim]
+    if feature_map.constant:
+        around = around - np.outer(moment.noisy[-1, :dim], moment.noisy[-1, :dim]) / feature_map.last**2
+    values, vectors = np.linalg.eigh(around)
+    usual = 1.0 if shape.scale is not None else shape.usual_length / sqrt(dim)
+    varied = np.maximum(values, moment.deviation * sqrt(2 * dim)) / (units[0] * usual) ** 2
+    precision = (vectors * np.sqrt(np.minimum(varied, 1.0))) @ vectors.T * (usual / SPREAD) ** 2
+    if feature_map.constant:
+        precision = np.pad(precision, (0, 1))
+        precision[-1, -1] = 1 / INTERCEPT_VARIANCE
+    ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
+    return Prior(precision, ridge, dim if learned else 0)
+
+
+def first_guess(first: Array, moment: Moment, deviation: float, feature_map: FeatureMap) -> Evidence:
+    """The gradient and the Hessian of the classes' shares, by moments alone.
+
+    At weights that know the shares alone the gradient is E[(y − p) ⊗ x] and the Hessian P ⊗ E[xxᵀ]. From
+    there Newton's method does not go too far, as it may from weights that are too large.
+
+    Args:
+        first: (columns, size) noisy means of z ⊗ x: z a sign, or e_y less the even mixture.
+        moment: second moment of x.
+        deviation: of the noise on `first`.
+        feature_map: what was seen of rows.
+    """
+    columns, size = first.shape
+    weights, own = np.zeros_like(first), deviation / 2 if columns == 1 else deviation
+    even = 1 / max(columns, 2)
+    shares, middle = np.full(columns, even), np.zeros(size)
+    if feature_map.constant:
+        last, middle = feature_map.last, moment.clean[-1] / feature_map.last
+        noisy = first[:, -1] / last / (2 if columns == 1 else 1) + even
+        least = min(2 * deviation / last, even)
+        shares = np.clip(noisy, least, 1 - least)
+        if columns == 1:
+            weights[:, -1] = np.log(shares / (1 - shares)) / last
+        else:
+            shares = shares / shares.sum()
+            weights[:, -1] = (np.log(shares) - np.mean(np.log(shares))) / last
+    spread = np.diag(shares) - np.outer(shares, shares)
+    pull = first / (2 if columns == 1 else 1) - np.outer(shares - even, middle)
+    bands = len(BANDS)
+    none = np.zeros(size, dtype=np.float64)
+    whole = (spread[:, None, :, None] * moment.clean[None, :, None, :]).reshape(columns * size, -1)
+    seen = Curved(pull, np.zeros((bands, columns, size)), np.zeros(bands), none, whole)
+    curved = moment.deviation * float(np.linalg.norm(spread, 2))
+    units = feature_map.units
+    return Evidence(weights * units, units, seen, none, own, curved)

@@ -1,0 +1,192 @@
+"""Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
+
+from math import sqrt
+
+import numpy as np
+
+from privest.arrays import Array, SymmetricCoordinates
+from privest.estimators.subspace.adaptive import (
+    Adaptive,
+    AdaptiveNoise,
+    descent_uncertainty,
+    principal_of,
+    rivals,
+    start_deviation,
+)
+from privest.estimators.subspace.candidates import select_candidate
+from privest.estimators.subspace.descent import descent, principal
+from privest.estimators.subspace.losses import (
+    Absolute,
+    Bounded,
+    Redescending,
+    RobustPenalty,
+    Squared,
+    SubspaceQuery,
+)
+from privest.estimators.subspace.principal_error import principal_uncertainty
+from privest.estimators.subspace.reaper import reaper
+from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace
+from privest.estimators.subspace.robust_pca_planning import (
+    MIRROR,
+    REFINEMENTS,
+    RELAXED,
+    sketch_columns,
+)
+from privest.estimators.subspace.schedule import steps_together
+from privest.estimators.subspace.second_look import SecondLook
+from privest.estimators.subspace.second_moment import Frame
+from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
+from privest.estimators.uncertainty import Uncertainty
+from privest.manifolds.euclidean import Euclidean
+from privest.manifolds.grassmann import Grassmann
+from privest.optim.ball import Ball, Walk
+from privest.privacy.mechanisms import NoisySum
+from privest.privacy.oracle import Oracle
+
+_PUBLIC_SEED = int.from_bytes(b"privest")
+"""Seed of what is random and public: the same in every run, and unlike the seeds of tests."""
+
+
+def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
+    """The private subspace: sees the plan and the gate's noisy answers, never a row."""
+    rank = planned.rank
+    center = _located(planned, gate) if planned.center else None
+    basis, uncertainty = _found(planned, gate, center)
+    if not planned.explained:
+        return Subspace(basis, center, None, uncertainty=uncertainty)
+    moment = SymmetricCoordinates(rank).matrix(gate.mean(Frame(basis, center), "explained"))
+    shares, turned = np.linalg.eigh(moment)
+    explained = np.clip(shares[::-1], 0.0, 1.0)
+    return Subspace(basis @ turned[:, ::-1], center, explained, uncertainty=uncertainty)
+
+
+def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[Array, Uncertainty]:
+    """The basis, and how far it may be off."""
+    dim, rank = planned.shape.dim, planned.rank
+    if planned.solver in RELAXED:
+        symmetric = SymmetricCoordinates(dim)
+        basis = reaper(
+            lambda p: symmetric.matrix(gate.mean((p, center))),
+            dim=dim,
+            rank=rank,
+            steps=planned.step_sizes,
+            mirror=planned.solver in MIRROR,
+        )
+        return basis, _unknown(planned)
+    if planned.start != "analyze-gauss":
+        return _descent(planned, gate, center, _other_start(planned, gate, center)), _unknown(planned)
+    moment = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
+    noise = {release.statistic: release.deviation for release in _sums(planned)}
+    if not planned.step_sizes:
+        entry = noise["moment"] / sqrt(2.0)
+        found = principal_uncertainty(moment, rank, planned.shape.n, of=principal_of(center), entry=entry)
+        return principal(moment, rank), found
+    start = _selected(planned, gate, center, principal(moment, rank + planned.consensus))
+    if planned.loss == "adaptive":
+        adaptive = Adaptive(
+            SecondLook(dim, rank),
+            moment,
+            rank,
+            planned.shape.n,
+            center,
+            AdaptiveNoise(noise["moment"], noise["distances"], noise["look"]),
+            _schedule(planned, sqrt(2.0) * noise["look"]),
+        )
+        return adaptive.run(gate, start, planned.scale)
+    if not planned.descends_twice:
+        return _descent(planned, gate, center, start), _unknown(planned)
+    loss = _loss(planned)
+    basis, turn = two_descents(
+        start,
+        lambda at: gate.mean(SubspaceQuery(at, loss, center)),
+        _schedule(planned, noise["gradient"]),
+        start_deviation(start, moment, noise["moment"]),
+    )
+    return basis, descent_uncertainty(turn, rank, planned.loss, rivals(basis, moment, noise["moment"]))
+
+
+def _schedule(planned: RobustPCAPlan, deviation: float) -> DescentSchedule:
+    """The schedule of two descents, whose gradients have noise of this deviation on each number."""
+    rank, steps = planned.rank, planned.step_sizes
+    total = deviation * sqrt(rank * (planned.shape.dim - rank))
+    return DescentSchedule(steps, steps_together(len(steps), total, rank), deviation)
+
+
+def _unknown(planned: RobustPCAPlan) -> Uncertainty:
+    """What one descent tells of its error: nothing, so that all is possible but what the plan foretold."""
+    most = Grassmann(planned.shape.dim, planned.rank).natural_radius
+    return Uncertainty(
+        of="the subspace that the same steps find without noise",
+        standard_deviation=most,
+        radius_95=most,
+        noise=min(most, planned.expected_error.radius_95),
+        unknown=(
+            "how far the noise turns a descent whose solver, start or steps were chosen: `radius_95` is the "
+            "furthest that there is, and `noise` what the plan foretold of rows as it takes them to be",
+        ),
+    )
+
+
+def _sums(planned: RobustPCAPlan) -> list[NoisySum]:
+    """The releases over all records."""
+    return [release for release in planned.releases if isinstance(release, NoisySum)]
+
+
+def _loss(planned: RobustPCAPlan) -> RobustPenalty:
+    """The loss that was chosen."""
+    losses: dict[str, RobustPenalty] = {
+        "absolute": Absolute(),
+        "squared": Squared(),
+        "bounded": Bounded(planned.scale),
+        "redescending": Redescending(planned.scale),
+    }
+    return losses[planned.loss]
+
+
+def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: Array) -> Array:
+    """The end of the planned descent on one loss."""
+    loss = _loss(planned)
+    return descent(
+        start,
+        gate,
+        asked=lambda at: SubspaceQuery(at, loss, center),
+        steps=planned.step_sizes,
+        local_steps=planned.local_steps,
+    )
+
+
+def _located(planned: RobustPCAPlan, gate: Oracle) -> Array:
+    """The centre: a mean in which no row pulls by more than half the norm bound."""
+    dim, bound = planned.shape.dim, planned.shape.norm_bound
+    walk = Walk(Ball(Euclidean(dim), np.zeros(dim), bound), np.zeros(dim))
+    for _ in [r for r in planned.releases if r.statistic == "location"]:
+        walk.step(planned.center_step * gate.mean(walk.point, "location"))
+    return walk.point
+
+
+def _other_start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> Array:
+    """The basis from which a descent starts without a second moment."""
+    dim, rank = planned.shape.dim, planned.rank
+    if planned.start == "random":
+        return Grassmann(dim, rank).random_point(np.random.default_rng(_PUBLIC_SEED))
+    columns = sketch_columns(dim, rank)
+    public = np.linalg.qr(np.random.default_rng(_PUBLIC_SEED).standard_normal((dim, columns)))[0]
+    seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
+    frame = np.linalg.svd(seen, full_matrices=False)[0][:, : rank + planned.consensus]
+    return _selected(planned, gate, center, frame)
+
+
+def _selected(planned: RobustPCAPlan, gate: Oracle, center: Array | None, frame: Array) -> Array:
+    """The frame itself or, with consensus, the best of the subspaces that leave out a direction of it."""
+    if not planned.consensus:
+        return frame
+    rank = planned.rank
+    scales, steps = zip(*REFINEMENTS, strict=True)
+    return select_candidate(
+        frame,
+        center=center,
+        scales=scales,
+        steps=steps,
+        refine=lambda candidates: gate.mean(candidates, "tilt").reshape(rank + 1, rank + 1),
+        scores=lambda candidates: gate.mean(candidates, "objective"),
+    )

@@ -1,0 +1,66 @@
+"""Answers on a table in the columns' own units: means with intervals, and loadings by name."""
+
+from dataclasses import dataclass
+from math import ceil, floor, hypot, sqrt
+from typing import Annotated, Literal
+
+import numpy as np
+from scipy.special import chdtri
+
+from privest.arrays import Array
+from privest.options import Doc
+from privest.tables.columns import Feature, date_of
+from privest.tables.recipe import Recipe
+
+_NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class ColumnMean:
+    """The private mean of a column, or the share of records that are of a category."""
+
+    name: Annotated[str, Doc("a column, `column=category`, or `column missing`")]
+    value: Annotated[float | str, Doc("in the column's own units; an ISO date of a column of dates")]
+    low: Annotated[float | str, Doc("lower end of an interval of 95 % for the mean of these records")]
+    high: Annotated[float | str, Doc("upper end")]
+    kind: Literal["mean", "share"]
+
+
+@dataclass(frozen=True)
+class Loadings:
+    """How a feature points along each direction of a subspace."""
+
+    name: Annotated[str, Doc("a column, `column=category`, or `column missing`")]
+    loadings: Annotated[Array, Doc("a number for each direction", axes=(1,))]
+
+
+def column_means(point: Array, recipe: Recipe, noise: float, moved: float) -> tuple[ColumnMean, ...]:
+    """The means of columns by the mean of their images.
+
+    Noise is the same in every direction, so that its law in one follows from its length in all. What
+    clipping may have moved is taken to be spread over all of them alike.
+
+    Args:
+        point: (features,) mean of the images.
+        recipe: of the images.
+        noise: length that the noise does not exceed with probability .95.
+        moved: root mean square length of what clipping and unfinished steps may have moved.
+    """
+    size = len(point)
+    deviation = hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size))
+    ends = np.clip(np.add.outer(_NORMAL_95 * deviation * np.array([-1, 0, 1]), point), -1.0, 1.0)
+    low, value, high = recipe.middle + recipe.half * ends
+    told = zip(recipe.features, low.tolist(), value.tolist(), high.tolist(), strict=True)
+    return tuple(_column_mean(*each) for each in told)
+
+
+def _column_mean(feature: Feature, low: float, value: float, high: float) -> ColumnMean:
+    if feature.type == "date" and not feature.is_share:
+        days = value, floor(low), ceil(high)
+        return ColumnMean(feature.name, *map(date_of, days), kind="mean")
+    return ColumnMean(feature.name, value, low, high, kind="share" if feature.is_share else "mean")
+
+
+def loadings(basis: Array, recipe: Recipe) -> tuple[Loadings, ...]:
+    """The rows of a basis by the names of their features."""
+    return tuple(Loadings(f.name, row) for f, row in zip(recipe.features, basis, strict=True))

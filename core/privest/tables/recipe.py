@@ -1,0 +1,123 @@
+"""`Recipe`: the public map from a stored row of a table to the record that an estimator takes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.tables.columns import Column, Feature
+
+Form = Literal["scaled", "labelled", "partial"]
+"""What a recipe makes: values in [−1, 1]; features in their own units and a label; [−1, 1] with gaps."""
+
+_GAPS = 0.1
+"""Share of gaps in synthetic rows, where the schema lets gaps be."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A map of rows that works on each row by itself, and entry by entry, so that it changes no sensitivity.
+
+    A value beyond its bounds is drawn in to them. A value x of bounds low and high becomes
+    (x − (low + high)/2)/((high − low)/2). An indicator is 0 or 1, with these as bounds.
+
+    Attributes:
+        columns: all columns of the stored rows, in their order.
+        chosen: places of those that are asked about.
+        form: what is made.
+        label: place of the label, whose class is the last number of a labelled record.
+    """
+
+    columns: tuple[Column, ...]
+    chosen: tuple[int, ...]
+    form: Form = "scaled"
+    label: int | None = None
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """The coordinates of an image, without the label."""
+        if self.form == "partial":
+            own = [(place, self.columns[place]) for place in self.chosen]
+            return tuple(Feature(c.name, place, c.type, c.low, c.high) for place, c in own)
+        return tuple(feature for place in self.chosen for feature in self.columns[place].features(place))
+
+    @property
+    def width(self) -> int:
+        """Numbers in an image."""
+        return len(self.features) + (self.label is not None)
+
+    @cached_property
+    def middle(self) -> Array:
+        """(features,) middles of the bounds; 0 where there are none."""
+        return (self._bounds[0] + self._bounds[1]) / 2
+
+    @cached_property
+    def half(self) -> Array:
+        """(features,) half the widths of the bounds."""
+        return (self._bounds[1] - self._bounds[0]) / 2
+
+    @cached_property
+    def _bounds(self) -> tuple[Array, Array]:
+        """(features,) lower and upper bounds. Only a recipe of features that have bounds is asked for."""
+        low = np.array([feature.low for feature in self.features], dtype=np.float64)
+        return low, np.array([feature.high for feature in self.features], dtype=np.float64)
+
+    @cached_property
+    def _values(self) -> tuple[Array, Array]:
+        """(features,) fills and levels; NaN for features that have none."""
+        fills = np.array([np.nan if f.fill is None else f.fill for f in self.features])
+        levels = np.array([np.nan if f.level is None else f.level for f in self.features])
+        return fills, levels
+
+    def __call__(self, rows: Array) -> Array:
+        """The images (..., width) of (..., columns) stored rows. It takes any floats and never raises."""
+        fills, levels = self._values
+        gap = np.array([feature.gap for feature in self.features])
+        values = rows[..., [feature.column for feature in self.features]]
+        missing = np.isnan(values)
+        values = np.where(missing, fills, values)
+        values = np.where(np.isnan(levels), np.clip(values, *self._bounds), values == levels)
+        values = np.where(gap, missing, values)
+        if self.form != "labelled":
+            return (values - self.middle) / self.half
+        assert self.label is not None  # noqa: S101 - of this form
+        return np.concatenate([values, self._classes(rows[..., self.label])[..., None]], axis=-1)
+
+    def _classes(self, labels: Array) -> Array:
+        """Places of labels among their classes, gaps included."""
+        assert self.label is not None  # noqa: S101 - as in __call__
+        column = self.columns[self.label]
+        gap = len(column.values) if column.missing == "category" else column.fill
+        return np.where(np.isnan(labels), np.nan if gap is None else gap, labels)
+
+    def dummy(self, count: int, rng: np.random.Generator) -> Array:
+        """Synthetic stored rows, (count, columns), made of what is declared alone."""
+        return dummy_rows(self.columns, count, rng)
+
+
+def dummy_rows(columns: tuple[Column, ...], count: int, rng: np.random.Generator) -> Array:
+    """Synthetic rows, (count, columns), spread evenly over bounds and categories, with some gaps.
+
+    The first of many rows are the same as those of few. A column without bounds is spread over [0, 1), one
+    of whole numbers or dates over a hundred of them.
+    """
+    drawn = rng.random((count, 2, len(columns)))
+    spans = [_span(column) for column in columns]
+    low, width = (np.array(part) for part in zip(*spans, strict=True))
+    rows = low + drawn[:, 0] * width
+    whole = np.array([column.type != "number" for column in columns])
+    rows = np.where(whole, np.floor(rows), rows)
+    gaps = np.array([column.missing != "refused" for column in columns]) & (drawn[:, 1] < _GAPS)
+    return np.where(gaps, np.nan, rows)
+
+
+def _span(column: Column) -> tuple[float, float]:
+    """The least value of a dummy, and by how much others exceed it."""
+    if not column.is_ordered:
+        return 0.0, float(len(column.values))
+    one = 0.0 if column.type == "number" else 1.0
+    usual = 100.0 if one else 1.0
+    low = column.low if column.low is not None else 0.0 if column.high is None else column.high - usual
+    return low, (low + usual - one if column.high is None else column.high) - low + one

@@ -1,0 +1,53 @@
+"""What schemas of several kinds declare alike: names of columns, categories, and whose a row is."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from privest.metadata import DatasetMetadata
+from privest.records import MOST_PLACES
+from privest.transforms import Transform
+from privest_service.datasets.import_spec import ImportSpec
+from privest_service.datasets.readers import Layout, string_form
+from privest_service.inputs import Input, Name
+
+Label = Name
+"""Name of a column."""
+
+
+def _category(given: object) -> object:
+    if isinstance(given, bool | int):
+        return string_form(given)
+    if isinstance(given, float) and given.is_integer():  # as JSON has it, 1.0 is a whole number
+        return string_form(given)
+    if not isinstance(given, str):
+        raise ValueError("must be a text, a whole number, true or false")
+    return given
+
+
+Category = Annotated[Label, BeforeValidator(_category, json_schema_input_type=Label | int | bool)]
+"""A class, or a category of a feature: a text, or what is taken by its string form."""
+
+
+class Unit(Input):
+    """The person or other unit that a row belongs to.
+
+    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
+
+    A record has as many places for rows, over which those of a unit are spread evenly.
+    """
+
+    column: Label
+    rows: Annotated[int, Field(ge=1, le=MOST_PLACES, description="places for rows of a unit")]
+
+
+def unit_column(unit: Unit | None) -> str | None:
+    """The name of the column that tells whose a row is."""
+    return unit.column if unit else None
+
+
+def import_spec(
+    layout: Layout, shape: DatasetMetadata, unit: Unit | None, transform: Transform | None = None
+) -> ImportSpec:
+    """The import specification of files with this layout."""
+    return ImportSpec(layout, shape, transform, unit.rows if unit else None)

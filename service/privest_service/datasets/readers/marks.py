@@ -1,0 +1,109 @@
+"""Marks on the cells of a table's columns, their counts, and the fault that a column has by them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privest.tables.columns import Column
+from privest_service.problems import Fault
+
+GAPS = ("", "na", "n/a", "nan", "null", "none")
+"""Texts, in small letters, that stand for a gap in a column of any type."""
+
+
+class Mark(IntEnum):
+    """What a cell is. From `MISSING` on it is a fault; before, a column of other cells may make it one."""
+
+    FINE = 0
+    POINT = 1
+    COMMA = 2
+    DOUBTFUL = 3
+    MISSING = 4
+    TEXT = 5
+    THOUSANDS = 6
+    UNKNOWN = 7
+    BROKEN = 8
+    DATE = 9
+    INFINITE = 10
+    NESTED = 11
+
+
+_RULES = {
+    Mark.POINT: "a decimal point in {rows} of a file with decimal commas; write either",
+    Mark.DOUBTFUL: "a comma in {rows} that may be of thousands or of decimals; write 1234.5",
+    Mark.MISSING: "{count} missing; choose what a gap is",
+    Mark.TEXT: "text in {rows}; declare categories",
+    Mark.THOUSANDS: "thousands separators in {rows}; write 1234.5",
+    Mark.DATE: "dates in {rows}; declare a date",
+    Mark.INFINITE: "not finite in {rows}",
+    Mark.NESTED: "neither numbers, texts nor dates in {rows}; leave the column out",
+}
+_BY_TYPE = {
+    (Mark.BROKEN, "integer"): "not whole in {rows}; declare a number",
+    (Mark.BROKEN, "date"): "not ISO in {rows}; 2007-11-11 is",
+    (Mark.UNKNOWN, "category"): "none of the categories in {rows}; declare them all",
+    (Mark.UNKNOWN, "boolean"): "neither true nor false in {rows}; declare categories",
+}
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The marks on the cells of some rows.
+
+    Attributes:
+        cells: (k, columns) marks.
+        lines: (k,) lines of the file as a spreadsheet counts them, where the file has lines.
+    """
+
+    cells: NDArray[np.uint8]
+    lines: NDArray[np.int64] | None = None
+
+
+@dataclass
+class _Count:
+    """How many cells of a column have a mark, and the first record and line with it."""
+
+    cells: int
+    record: int
+    line: int | None
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Counts of the marks on all cells of a file."""
+
+    columns: Sequence[Column]
+    _found: dict[tuple[int, Mark], _Count] = field(default_factory=dict[tuple[int, Mark], _Count])
+
+    def add(self, marked: Marked, start: int) -> None:
+        """Count the marks of the rows from record `start` on."""
+        for mark in map(Mark, np.unique(marked.cells).tolist()):
+            hits = marked.cells == mark
+            for place in np.flatnonzero(hits.any(axis=0)).tolist() if mark else ():
+                first = int(np.argmax(hits[:, place]))
+                line = None if marked.lines is None else int(marked.lines[first])
+                known = self._found.setdefault((place, mark), _Count(0, start + first, line))
+                known.cells += int(hits[:, place].sum())
+
+    def faults(self) -> list[Fault]:
+        """The faults of all columns, in their order; none while every cell can be taken."""
+        commas = any(mark is Mark.COMMA for _, mark in self._found)
+        return [
+            _fault(self.columns[place], mark, count)
+            for (place, mark), count in sorted(self._found.items())
+            if mark >= Mark.MISSING
+            or (mark is Mark.DOUBTFUL and not commas)
+            or (mark is Mark.POINT and commas)
+        ]
+
+
+def _fault(column: Column, mark: Mark, count: _Count) -> Fault:
+    rule = _BY_TYPE.get((mark, column.type)) or _RULES[mark]
+    rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
+    told = rule.format(count=count.cells, rows=rows) + (
+        f" (first in line {count.line})" if count.line else ""
+    )
+    return Fault(record=count.record, field=column.name, rule=told)

@@ -1,0 +1,197 @@
+"""Typed tables, by pyarrow: the declared columns of csv, JSON, parquet and Arrow files, a batch at a time."""
+
+import codecs
+import csv
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyarrow import csv as arrow_csv
+
+from privest_service.datasets.readers.cells import cells
+from privest_service.datasets.readers.layout import Block, Layout, Texts, named_units
+from privest_service.datasets.readers.marks import Marked
+from privest_service.upload_errors import refusal
+
+_DELIMITERS = ",;\t|"
+
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+"""Encodings by the mark at the beginning of a file."""
+
+_PIECE = 2**20
+
+
+def typed_block(
+    columns: Sequence[pa.Array],
+    units: Texts | None,
+    layout: Layout,
+    start: int,
+    lines: NDArray[np.int64] | None = None,
+) -> Block:
+    """The declared columns of a batch as rows, with a mark for each cell.
+
+    Args:
+        columns: in the order of the layout.
+        units: names of whose rows they are, where the layout has such a column.
+        layout: what is declared.
+        start: index of the first of these records in the file.
+        lines: of the file, one for each record.
+    """
+    assert layout.columns is not None  # noqa: S101 - of typed tables
+    declared = enumerate(zip(columns, layout.columns, strict=True))
+    found = [
+        cells(array, column, layout.coder(at) if layout.is_text(at) else float)
+        for at, (array, column) in declared
+    ]
+    values, marks = zip(*found, strict=True)
+    units, faults = named_units(units, layout, start)
+    return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), lines))
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How a csv file is written."""
+
+    encoding: str
+    delimiter: str
+    header: list[str]
+    blank: int
+
+
+def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
+    """The records of a csv file, whatever its delimiter and its encoding among the usual ones.
+
+    Raises:
+        RefusedUploadError: it has no header with the declared columns, or a line has too few or too many.
+    """
+    dialect = _dialect(source, layout)
+    chosen, unit = layout.places(dialect.header)
+    names = [f"{place}" for place in range(len(dialect.header))]
+    wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else []))]
+    start, line = 0, dialect.blank + 2
+    try:
+        for batch in _batches(source, dialect, names, wanted):
+            lines = np.arange(line + start, line + start + batch.num_rows)
+            columns = [batch.column(names[at]) for at in chosen]
+            units = (
+                None
+                if unit is None
+                else np.array([*batch.column(names[unit]).to_pylist(), None], dtype=object)[:-1]
+            )
+            yield typed_block(columns, units, layout, start, lines)
+            start += batch.num_rows
+    except pa.ArrowInvalid:
+        raise refusal("is not a whole csv file: a quote may be left open") from None
+
+
+def _batches(
+    source: Path, dialect: _Dialect, names: list[str], wanted: list[str]
+) -> Iterator[pa.RecordBatch]:
+    """Batches of texts. Lines with nothing on them are left out, and not counted."""
+    wrong = list[tuple[int, int]]()
+
+    def note(row: Any) -> str:
+        wrong.append((row.number, row.actual_columns))
+        return "error"
+
+    try:
+        reader = arrow_csv.open_csv(
+            source,
+            arrow_csv.ReadOptions(
+                use_threads=False,
+                block_size=_PIECE + 64 * len(names),
+                column_names=names,
+                skip_rows=dialect.blank + 1,
+                encoding=dialect.encoding,
+            ),
+            arrow_csv.ParseOptions(
+                delimiter=dialect.delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=note,
+            ),
+            arrow_csv.ConvertOptions(
+                column_types=dict.fromkeys(wanted, pa.string()),
+                include_columns=wanted,
+                strings_can_be_null=False,
+            ),
+        )
+        yield from reader
+    except pa.ArrowInvalid:
+        if wrong:
+            line, count = wrong[0]
+            raise refusal(
+                f"has {count} cells in line {line}, and {len(names)} columns in its header"
+            ) from None
+        raise
+
+
+def _dialect(source: Path, layout: Layout) -> _Dialect:
+    """The encoding of the whole file, and the delimiter by which its header has most declared columns.
+
+    Raises:
+        RefusedUploadError: it is in no encoding that is read, or its header is too long.
+    """
+    encoding = _encoding(source)
+    longest = _PIECE + 64 * layout.width
+    wanted = {*(layout.names or ()), layout.unit}
+    with source.open(encoding=encoding, newline="") as file:
+        blank = 0
+        while not (line := file.readline(longest)).strip() and line:
+            blank += 1
+    if len(line) == longest:
+        raise refusal("has a first line that is too long for the number of columns in the schema")
+
+    def header(delimiter: str) -> list[str]:
+        try:
+            return next(csv.reader([line], delimiter=delimiter, strict=True), [])
+        except csv.Error:
+            return []
+
+    headers = {delimiter: header(delimiter) for delimiter in _DELIMITERS}
+    best = max(headers, key=lambda each: len(wanted & {name.strip() for name in headers[each]}))
+    return _Dialect("utf-8" if encoding == "utf-8-sig" else encoding, best, headers[best], blank)
+
+
+def _encoding(source: Path) -> str:
+    """The encoding by its mark, else UTF-8 if all of the file is that, else that of Western Windows.
+
+    Raises:
+        RefusedUploadError: it is none of these.
+    """
+    with source.open("rb") as file:
+        begins = file.read(4)
+    marked = next((name for mark, name in _ENCODINGS if begins.startswith(mark)), None)
+    for encoding in (marked,) if marked else ("utf-8", "cp1252"):
+        decoder = codecs.getincrementaldecoder(encoding)()
+        try:
+            with source.open("rb") as file:
+                while piece := file.read(_PIECE):
+                    if "\0" in decoder.decode(piece):
+                        break
+                else:
+                    decoder.decode(b"", final=True)
+                    return encoding
+        except UnicodeDecodeError:
+            continue
+    raise refusal("is in no encoding that is read here: save it as UTF-8")
+
+
+def texts_of(values: Sequence[Any]) -> pa.Array:
+    """JSON's values as texts, which cells are then read from; what is none, as one that no column takes."""
+    return pa.array([_text(value) for value in values], pa.large_string())
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, int | float) else "[…]"

@@ -1,0 +1,229 @@
+"""What programs see of the client: the same names with types in both clients, errors at their own lines."""
+
+import asyncio
+import inspect
+import json
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pandas as pd
+import pytest
+
+import privest_client
+from privest_client import AsyncClient, Client, InvalidRequest, PrivestError, calls, operations
+from privest_client.estimators import KINDS
+from testing import ROOT
+
+SAMPLE = Path(__file__).with_name("sample_of_types.py")
+BIN = Path(sys.executable).parent
+
+WRONG = {
+    "rate=0.1": "rates=0.1",
+    "rank=2, epsilon=1)": "epsilon=1)",
+    "found.predict(rows)\n": "found.intercept\n",
+}
+"""Faults that a checker of types must find in the sample."""
+
+
+@pytest.mark.parametrize(
+    "checker", [["pyright", "-p", "."], ["mypy", "--strict", "sample.py"]], ids=lambda it: it[0]
+)
+def test_a_typed_program_is_checked_and_its_faults_are_found(checker: list[str], tmp_path: Path) -> None:
+    settings = {"include": ["*.py"], "typeCheckingMode": "strict", "venvPath": str(ROOT), "venv": ".venv"}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    text = SAMPLE.read_text()
+    (tmp_path / "sample.py").write_text(text)
+
+    def told() -> str:
+        command = [str(BIN / checker[0]), *checker[1:]]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return done.stdout + done.stderr if done.returncode else ""
+
+    assert told() == ""
+    for right, wrong in WRONG.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    (tmp_path / "sample.py").write_text(text)
+    said = told()
+    pairs = zip(SAMPLE.read_text().splitlines(), text.splitlines(), strict=True)
+    changed = {str(place) for place, (right, wrong) in enumerate(pairs, 1) if right != wrong}
+    assert changed <= set(re.findall(r"sample\.py:(\d+)", said)), said
+
+
+def methods(owner: type) -> dict[str, inspect.Signature]:
+    return {name: inspect.signature(getattr(owner, name)) for name in dir(owner) if not name.startswith("_")}
+
+
+def parts(owner: type) -> dict[str, list[str]]:
+    return {name: [*signature.parameters] for name, signature in methods(owner).items()}
+
+
+def test_both_clients_have_the_same_names_with_the_same_parameters() -> None:
+    assert parts(Client) == parts(AsyncClient)
+    one, other = Client("http://x", "key"), AsyncClient("http://x", "key")
+    assert parts(type(one.datasets)) == parts(type(other.datasets))
+    assert {"mean", "pca", "classify", "frechet_mean", "wait", "from_env"} <= parts(Client).keys()
+    assert one.upload.__name__ == other.upload.__name__ == "upload"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_full_methods_spell_every_choice_out(kind: str) -> None:
+    signature = methods(Client)[kind.replace("-", "_")]
+    assert not [each for each in signature.parameters.values() if each.kind is each.VAR_KEYWORD]
+    choices = {field.alias or name for name, field in KINDS[kind].request.model_fields.items()}
+    assert signature.parameters.keys() == choices - {"privacy"} | {
+        "self",
+        "epsilon",
+        "delta",
+        "key",
+        "timeout",
+    }
+    doc = inspect.getdoc(getattr(Client, kind.replace("-", "_"))) or ""
+    assert all(f"{name}: " in doc for name in signature.parameters if name != "self")
+
+
+def test_what_is_as_by_default_is_left_to_the_service() -> None:
+    asked = operations.Question.of(
+        "robust-pca",
+        "ds_1",
+        1.0,
+        None,
+        {"rank": 2, "reuse": True, "solver": "ggd", "steps": None, "center": True},
+    )
+    assert asked.body == {"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}, "rank": 2, "center": True}
+
+
+def test_frames_are_asked_about_by_the_columns_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = pd.DataFrame({"age": [30, 40], "name": ["Ada", "Bo"]})
+    table = operations._asked_columns(frame, {"columns": ["age"]})
+    assert operations._about(table) == {
+        "inline": {
+            "schema": {"kind": "table", "columns": [{"name": "age", "type": "integer"}]},
+            "rows": [{"age": 30}, {"age": 40}],
+        }
+    }
+
+
+def answering(client: Any, *answers: httpx.Response) -> list[httpx.Request]:
+    """Have a client get these answers; returns what it will have asked."""
+    asked, left = [], list(answers)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return left.pop(0)
+
+    kind = type(client._http)
+    client._http = kind(base_url="http://x", auth=client._http.auth, transport=httpx.MockTransport(answer))
+    return asked
+
+
+ME = {"role": "owner", "id": "own_1"}
+
+
+def test_a_token_is_asked_for_before_each_request() -> None:
+    tokens = iter(["first", "second"])
+    with Client("http://x", lambda: next(tokens)) as client:
+        asked = answering(client, *[httpx.Response(200, json=ME) for _ in "ab"])
+        client.me()
+        client.me()
+    assert [each.headers["Authorization"] for each in asked] == ["Bearer first", "Bearer second"]
+
+
+def test_the_environment_says_whom_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PRIVEST_KEY", raising=False)
+    with pytest.raises(PrivestError, match="set PRIVEST_KEY"):
+        Client.from_env()
+    monkeypatch.setenv("PRIVEST_KEY", "k")
+    monkeypatch.setenv("PRIVEST_URL", "http://privest.example/root/")
+    with Client.from_env(progress=False) as client:
+        assert str(client._http.base_url) == "http://privest.example/root/"
+
+
+def test_proxies_and_certificates_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = calls.options_of("http://x/", "k", False, "http://127.0.0.1:3128")
+    assert (given["verify"], given["proxy"], given["base_url"]) == (
+        False,
+        "http://127.0.0.1:3128",
+        "http://x",
+    )
+
+
+def test_an_error_ends_in_the_line_that_called() -> None:
+    with Client("http://x", "k") as client, pytest.raises(InvalidRequest) as told:
+        client.robust_pca("no id!", rank=2, epsilon=1.0)
+    # pytest's own frames are not in it: this line, and the one at the surface that IPython leaves out.
+    frames = traceback.extract_tb(told.value.__traceback__)
+    assert frames[0].line == 'client.robust_pca("no id!", rank=2, epsilon=1.0)'
+    assert len(frames) == 2
+    assert told.value.__cause__ is told.value.__context__ is None or told.value.__suppress_context__
+
+
+WAITING = {
+    "id": "job_1",
+    "kind": "robust-pca",
+    "state": "claimed",
+    "estimate": None,
+    "uncertainty": None,
+    "privacy": {"epsilon": 1, "delta": 1e-6, "mu": 0.3, "slack": 0, "mechanism": "gaussian"},
+    "charges": [],
+    "reused": False,
+}
+
+
+def test_an_interrupt_tells_the_job_and_how_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with Client("http://x", "k", progress=False) as client:
+        answering(client, httpx.Response(202, json=WAITING))
+        monkeypatch.setattr("time.sleep", interrupted)
+        with pytest.raises(KeyboardInterrupt) as told:
+            client.robust_pca("ds_1", rank=2, epsilon=1.0)
+        assert any("client.wait('job_1')" in note for note in told.value.__notes__)
+        monkeypatch.setattr(client._http, "request", interrupted)
+        with pytest.raises(KeyboardInterrupt) as told:
+            client.robust_pca("ds_1", rank=2, epsilon=1.0, key="mine")
+        assert any("key='mine'" in note for note in told.value.__notes__)
+
+
+def test_a_call_that_is_cancelled_tells_the_job_too() -> None:
+    async def ask() -> None:
+        async with AsyncClient("http://x", "k") as client:
+            asked = answering(client, *[httpx.Response(202, json=WAITING)] * 1000)
+            task = asyncio.create_task(client.robust_pca("ds_1", rank=2, epsilon=1.0))
+            while len(asked) < 2:  # the second one asks for the job by its id
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError) as told:
+                await task
+            assert any("job_1" in note for note in told.value.__notes__)
+
+    asyncio.run(ask())
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    from privest_client.showing import progress_of_job
+
+    with progress_of_job("robust-pca", shown=True) as told:
+        for state in ("asked", "claimed", "claimed", "claimed"):
+            told(state)
+    said = capsys.readouterr()
+    assert said.err == "robust-pca: asking\nrobust-pca: running\n"
+    assert said.out == ""
+
+
+def test_what_the_service_tells_is_printed_in_one_line() -> None:
+    view = privest_client.models.JobView.model_validate(WAITING | {"estimate": {"basis": [[0.1] * 50] * 50}})
+    assert len(repr(view)) < 400
+    assert "job_1" in repr(view)
+    assert "\n" not in repr(view)
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert re.fullmatch(r"\d+\.\d+\.\d+", privest_client.__version__)
+    assert (Path(privest_client.__file__).parent / "py.typed").exists()

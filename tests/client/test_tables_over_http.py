@@ -1,0 +1,165 @@
+"""Frames as people have them, from the upload to predictions, against a real service."""
+
+import asyncio
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from privest_client import AsyncClient, Client, DatasetInvalid, InvalidRequest, SchemaMismatch, load, table
+from testing.penguin_files import CSV, SCHEMA
+from testing.server import Caller, Server
+
+PENGUINS = pd.read_csv(io.BytesIO(CSV))
+MEASURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
+BOTH = {"pandas": PENGUINS, "polars": pl.from_pandas(PENGUINS)}
+
+
+@pytest.fixture
+def backend() -> str:
+    """One database: the client sees neither."""
+    return "sqlite"
+
+
+@pytest.fixture
+def owner(server: Server) -> Caller:
+    return server.owner(epsilon=500.0, delta=1e-3)
+
+
+@pytest.fixture
+def client(server: Server, owner: Caller) -> Iterator[Client]:
+    with Client(server.url, owner.key, progress=False) as made:
+        yield made
+
+
+@pytest.mark.parametrize("frame", BOTH.values(), ids=list(BOTH))
+def test_one_upload_of_a_frame_serves_means_directions_and_classifiers(
+    client: Client, frame: Any, tmp_path: Any
+) -> None:
+    """With next to no noise: what comes back is what numpy and the rows themselves say."""
+    birds = client.upload(frame, values_are_public=True)
+    assert birds.n == len(PENGUINS)
+    means = client.mean(birds, ["body_mass_g", "species"], epsilon=100)
+    filled = PENGUINS["body_mass_g"].fillna(4500).mean()
+    assert means.columns["body_mass_g"] == pytest.approx(filled, abs=60)
+    low, high = means.interval(0.999)["body_mass_g"]
+    assert low < filled < high
+    assert means.columns["species=Gentoo"] == pytest.approx(124 / 344, abs=0.02)
+    directions = client.pca(birds, 1, MEASURES, epsilon=100)
+    scaled = (PENGUINS[MEASURES] - [45, 17.25, 202.5, 4500]) / [15, 4.25, 32.5, 2000]
+    first = np.linalg.svd((scaled - scaled.mean()).dropna())[2][0]
+    loadings = dict(zip(directions.feature_names, directions.basis[:, 0], strict=True))
+    assert abs(sum(loadings[name] * first[place] for place, name in enumerate(MEASURES))) > 0.98
+    kinds = client.classify(birds, "species", MEASURES, epsilon=100)
+    assert np.mean(np.array(kinds.predict(frame)) == PENGUINS["species"]) > 0.88
+    kinds.save(tmp_path / "kinds.json")
+    assert load(tmp_path / "kinds.json").predict(frame) == kinds.predict(frame)
+    assert client.wait(kinds.id).predict(frame) == kinds.predict(frame)
+    assert client.model(kinds, "onnx")
+
+
+def test_every_feature_of_the_service_is_made_the_same_here(client: Client) -> None:
+    """A classifier of all columns, gaps and texts: its score over there is that of its predictions here."""
+    birds = client.upload(table(PENGUINS, values_are_public=True))
+    kinds = client.classify(birds, "sex", epsilon=100)
+    assert kinds.classes == ["female", "male", "missing"]
+    score = client.classifier_score(
+        birds, epsilon=400, coefficients=kinds.coefficients, intercept=kinds.intercept, label="sex"
+    )
+    truth = PENGUINS["sex"].fillna("missing")
+    assert np.mean(np.array(kinds.predict(PENGUINS)) == truth) == pytest.approx(score.value, abs=0.003)
+
+
+def test_dates_and_truth_values_make_the_way_and_come_back(client: Client) -> None:
+    days = pd.date_range("2020-01-01", periods=600)
+    frame = pd.DataFrame({"seen": days, "late": days > "2020-08-01", "unit": days.day_name()})
+    known = {"seen": {"low": "2019-01-01", "high": "2023-01-01"}}
+    dataset = client.upload(frame, columns=known, drop=["unit"], confirm=True)
+    seen = client.mean(dataset, epsilon=50).columns
+    assert abs((pd.Timestamp(str(seen["seen"])) - days.to_series().mean()).days) < 10
+    late = client.classify(dataset, "late", epsilon=50)
+    assert np.mean(np.array(late.predict(frame)) == np.where(frame["late"], "true", "false")) > 0.95
+    dummy = client.datasets.dummy(dataset, 50)
+    assert list(dummy.columns) == ["seen", "late"]
+    assert len(late.predict(dummy)) == 50
+
+
+def test_a_frame_is_asked_about_without_being_kept(client: Client) -> None:
+    mean = client.mean(table(PENGUINS, values_are_public=True), ["sex"], epsilon=50)
+    assert mean.columns["sex=male"] == pytest.approx(168 / 344, abs=0.02)
+    unit = {"column": "island", "rows": 200}
+    islands = table(PENGUINS[["island", "year"]], columns={"year": {"low": 2000, "high": 2020}}, unit=unit)
+    assert client.plan("frechet-mean", islands, columns=["year"], epsilon=1).told.privacy.epsilon == 1
+    with pytest.raises(InvalidRequest, match="declare low and high"):
+        client.mean(PENGUINS.dropna(), ["bill_length_mm"], epsilon=1)
+    assert client.datasets.list() == []
+
+
+def wide(n: int = 400) -> pd.DataFrame:
+    """Forty columns: measures, counts that are mostly zero, truth values, and categories."""
+    rng = np.random.default_rng(5)
+    parts = {f"measure{k}": rng.normal(10.0**k, 10.0 ** (k - 1), n) for k in range(-3, 7)}
+    parts |= {f"count{k}": rng.poisson(0.1 * k, n) for k in range(10)}
+    parts |= {f"flag{k}": rng.random(n) < 0.1 * k for k in range(1, 9)}
+    parts |= {f"kind{k}": pd.Categorical(rng.choice(["a", "b", "c"], n)) for k in range(12)}
+    return pd.DataFrame(parts).assign(count0=np.arange(n) % 2)
+
+
+def test_a_wide_table_of_mixed_columns(client: Client) -> None:
+    frame = wide()
+    assert frame.shape[1] == 40
+    dataset = client.upload(frame, values_are_public=True)
+    columns = client.mean(dataset, epsilon=200).columns
+    numbers = [name for name in frame if name.startswith(("measure", "count", "flag"))]
+    for name in numbers:
+        spread = np.ptp(frame[name].to_numpy(dtype=float))
+        assert columns[name] == pytest.approx(frame[name].mean(), abs=0.08 * spread), name
+    assert len(columns) == 28 + 12 * 3
+    assert client.pca(dataset, 2, numbers, epsilon=50).basis.shape == (28, 2)
+    fit = client.classify(dataset, "flag1", epsilon=50)
+    assert len(fit.predict(frame)) == len(frame)
+
+
+@pytest.mark.parametrize(
+    ("frame", "choices", "said"),
+    [
+        (PENGUINS, {"drop": ["species", "island"]}, "sex: text: list what there may be"),
+        (PENGUINS.set_index("island"), {}, "index island holds data"),
+    ],
+    ids=["texts", "an index"],
+)
+def test_what_dtypes_do_not_tell_is_asked_before_anything_is_sent(
+    client: Client, frame: pd.DataFrame, choices: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SchemaMismatch, match=said):
+        client.upload(frame, **choices)
+    assert client.datasets.list() == []
+
+
+def test_what_breaks_the_schema_is_told_column_by_column_and_nothing_is_stored(client: Client) -> None:
+    bad = pd.DataFrame(
+        {"bill": [1.0, np.nan, 3.0], "island": ["a", "b", "c"], "seen": ["2007-11-11"] * 2 + ["x"]}
+    )
+    with pytest.raises(DatasetInvalid) as told:
+        client.upload(
+            bad, columns={"island": {"categories": ["a", "b"]}, "seen": {"type": "date"}}, confirm=True
+        )
+    assert {fault["field"] for fault in told.value.faults} == {"bill", "island", "seen"}
+    assert client.datasets.list() == []
+
+
+def test_the_same_in_an_event_loop(server: Server, owner: Caller) -> None:
+    async def ask() -> None:
+        async with AsyncClient(server.url, owner.key) as client:
+            birds = await client.upload(PENGUINS, {**SCHEMA})
+            means, kinds = await asyncio.gather(
+                client.mean(birds, MEASURES, epsilon=50), client.classify(birds, "species", epsilon=50)
+            )
+            assert means.columns["bill_length_mm"] == pytest.approx(43.9, abs=1)
+            assert len(kinds.predict(PENGUINS)) == 344
+
+    asyncio.run(ask())

@@ -1,0 +1,127 @@
+"""Means that find their clip: what they tell of their error, on records that a clip has to do with."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.distances import NODES, DistanceCounts, Distances
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, Mean
+from privest.manifolds import Euclidean
+from privest.metadata import PointsMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from testing.noise import ScaledNoise
+
+TARGET, DEFAULT = PrivacyTarget(1.0, 1e-6), FrechetMeanSpec()
+
+
+def answers(rows, radius, runs, spec=DEFAULT, target=TARGET):
+    shape = PointsMetadata(len(rows), {"name": "euclidean", "dim": rows.shape[1]}, None, radius)
+    plan = frechet_mean.plan(spec, shape, target)
+    records = Records(rows, threads=1)
+    return plan, [
+        FRECHET_MEAN.run(plan, Gate(records, plan.statistics, plan.releases, ScaledNoise(seed=[23, seed])))
+        for seed in range(runs)
+    ]
+
+
+def off(found: list[Mean], rows) -> np.ndarray:
+    return np.array([np.linalg.norm(each.point - rows.mean(axis=0)) for each in found])
+
+
+def laws():
+    rng = np.random.default_rng(5)
+    yield "normal", rng.standard_normal((4_000, 6))
+    yield "log-normal", np.exp(rng.standard_normal((4_000, 4)))
+    yield "student", rng.standard_t(3, (4_000, 8))
+    yield "crowds", rng.standard_normal((4_000, 5)) + np.where(rng.random((4_000, 1)) < 0.1, 12.0, 0.0)
+
+
+@pytest.mark.parametrize("rows", [pytest.param(rows, id=name) for name, rows in laws()])
+@pytest.mark.parametrize("wide", [1.0, 30.0])
+def test_the_stated_region_holds_the_mean(rows, wide):
+    """At least 33 of 40 runs hold it; were coverage .93, fewer would be seen in 1 of 170 such tests."""
+    radius = wide * float(np.linalg.norm(rows, axis=1).max())
+    _, found = answers(rows, radius, 40)
+    stated = np.array([each.uncertainty.radius_95 for each in found if each.uncertainty])
+    assert np.sum(off(found, rows) <= stated) >= 33
+    assert np.median(stated) < 5 * sqrt(np.mean(off(found, rows) ** 2))
+
+
+def test_a_radius_thirty_times_too_large_costs_little():
+    rows = np.random.default_rng(6).standard_normal((5_000, 5))
+    near, far = (off(answers(rows, radius, 30)[1], rows) for radius in (4.0, 120.0))
+    assert np.mean(far**2) < 2 * np.mean(near**2)
+
+
+def test_a_clip_that_cuts_off_a_tail_says_so():
+    rows = np.random.default_rng(7).exponential(1.0, (5_000, 2))
+    _, found = answers(rows, 5.0, 20, FrechetMeanSpec(clip=1.0))
+    told = [each.uncertainty for each in found if each.uncertainty]
+    assert len(told) == 20
+    assert np.mean([each.noise for each in told]) < off(found, rows).min()
+    assert sum(off(found, rows) <= [each.radius_95 for each in told]) >= 17
+    assert all(any("beyond the clip" in words for words in each.warnings) for each in told)
+
+
+@pytest.mark.parametrize("rows", [np.zeros((3, 2)), np.ones((1, 1)), np.full((60, 3), 0.5)])
+def test_tables_that_tell_nothing_are_answered_with_a_wide_region(rows):
+    _, found = answers(rows, 2.0, 10, target=PrivacyTarget(0.5, 1e-7))
+    told = [each.uncertainty for each in found if each.uncertainty]
+    assert sum(off(found, rows) <= [each.radius_95 for each in told]) >= 8
+    assert all(any("expect no information" in words for words in each.warnings) for each in told)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        FrechetMeanSpec(solver="rsgd", rate=0.05, steps=60),
+        FrechetMeanSpec(solver="rsvrg", epochs=2, steps=5),
+        FrechetMeanSpec(steps=5, step_size=0.7),
+    ],
+)
+def test_other_solvers_tell_of_their_error_too(spec):
+    rows = np.random.default_rng(8).standard_normal((3_000, 3))
+    _, found = answers(rows, 5.0, 12, spec)
+    stated = [each.uncertainty.radius_95 for each in found if each.uncertainty]
+    assert sum(off(found, rows) <= stated) >= 10
+
+
+def test_without_diagnostics_nothing_is_told():
+    rows = np.random.default_rng(9).standard_normal((500, 2))
+    plan, found = answers(rows, 4.0, 1, FrechetMeanSpec(diagnostics=False))
+    assert {release.statistic for release in plan.releases} == {"gradient"}
+    assert found[0].uncertainty is None
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+def test_the_cost_is_that_of_all_releases(delta):
+    rows = np.random.default_rng(10).standard_normal((300, 2))
+    plan, _ = answers(rows, 4.0, 1, target=PrivacyTarget(1.0, delta))
+    assert {"distances"} <= {release.statistic for release in plan.releases}
+    spent = sum(release.cost.mu_squared for release in plan.releases)
+    assert plan.cost.mu_squared >= spent * (1 - 1e-12)
+
+
+def test_a_histogram_counts_every_record_once():
+    space, rng = Euclidean(3), np.random.default_rng(11)
+    rows = rng.standard_normal((200, 3)) * 10.0 ** rng.uniform(-9, 3, (200, 1))
+    counts = DistanceCounts(space).clipped_sum((np.zeros(3), 5.0), rows, 1.0)
+    assert counts.sum() == pytest.approx(200)
+    assert counts.min() >= 0
+    rows[0] = np.nan
+    assert DistanceCounts(space).clipped_sum((np.zeros(3), 5.0), rows, 1.0).sum() == pytest.approx(199)
+
+
+def test_little_noise_tells_the_distances_and_much_leaves_them_open():
+    rows = np.random.default_rng(12).standard_normal((20_000, 3))
+    away = np.linalg.norm(rows, axis=1)
+    counts = DistanceCounts(Euclidean(3)).clipped_sum((np.zeros(3), 20.0), rows, 1.0) / len(rows)
+    noise = np.random.default_rng(13).standard_normal(NODES)
+    clear, dim = (Distances.read(counts + size * noise, size, 20.0) for size in (1e-4, 0.5))
+    assert clear.average(np.square) == pytest.approx(np.mean(away**2), rel=0.05)
+    assert clear.excess(2.0)[20] == pytest.approx(np.maximum(away - 2.0, 0).mean(), rel=0.15)
+    assert dim.excess(2.0)[-1] > 3 * clear.excess(2.0)[-1]

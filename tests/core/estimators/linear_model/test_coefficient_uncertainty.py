@@ -1,0 +1,267 @@
+"""What answers and plans of classifiers say of their own error: that it holds, and is never silent."""
+
+from dataclasses import replace
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import binom
+
+from benchmarks.coverage_classifiers import Problem, fitted, plan, standardised
+from benchmarks.tables import table
+from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.belief import ROUGH, Evidence, Prior, concluded
+from privest.estimators.linear_model.classifier_score import ScoreSpec
+from privest.estimators.linear_model.far_rows import FarRows, best_bound
+from privest.estimators.linear_model.feature_map import FeatureMap
+from privest.estimators.linear_model.fit import SPREAD, distance
+from privest.estimators.linear_model.logistic_regression import LogisticSpec
+from privest.estimators.linear_model.losses.curved import Curved, CurvedGradient
+from privest.estimators.linear_model.losses.logistic import Classifier
+from privest.estimators.linear_model.newton import Moment
+from privest.estimators.linear_model.newton_start import before_any
+from privest.metadata import LabelledMetadata
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from testing.noise import ScaledNoise
+
+ALARM = 1e-6
+"""Probability with which fresh seeds would fail a right program, in each bound on a share below."""
+
+D = 4
+
+
+def shape_of(n, classes=2, dim=D):
+    names = tuple(f"x{place}" for place in range(dim))
+    return LabelledMetadata(n, names, "y", tuple(map(str, range(classes))), None, (0.0,) * dim, (1.0,) * dim)
+
+
+def fits(rows, epsilon, runs=1, classes=2, delta=1e-6, **options):
+    shape = shape_of(len(rows), classes, rows.shape[1] - 1)
+    planned = logistic_regression.plan(LogisticSpec(**options), shape, PrivacyTarget(epsilon, delta))
+    records = Records(rows, threads=1)
+    for run in range(runs):
+        gate = Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[31, run]))
+        yield planned, logistic_regression.run(planned, gate)
+
+
+def heavy(n, seed=0):
+    """Rows with a heavy tail, a few far out with labels of their own, and labels that no line models."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, D)) @ (np.eye(D) + 0.4)
+    x /= x.std(axis=0)
+    x[:, 0] = rng.standard_t(4, n) / sqrt(2)
+    labels = rng.random(n) < expit(np.minimum(x[:, 0] + x[:, 1] ** 2 - 1 - x[:, 2], 2.0))
+    return np.column_stack([x, labels])
+
+
+def crowded(n, seed=0):
+    """One class in fifty, and features of two kinds."""
+    rng = np.random.default_rng(seed)
+    wide = rng.random((n, 1)) < 0.3
+    x = (rng.standard_normal((n, D)) * np.where(wide, 1.5, 0.5) + np.where(wide, 1.4, -0.6)) / 1.32
+    return np.column_stack([x, rng.random(n) < expit(x[:, 0] - 4)])
+
+
+@pytest.mark.parametrize("rows", [heavy(8_000), crowded(20_000)], ids=["heavy tails", "a rare class"])
+@pytest.mark.parametrize("epsilon", [0.5, 3.0])
+def test_the_region_holds_the_fit_that_the_answer_names(rows, epsilon):
+    runs = 40
+    problem = Problem(rows[:, :-1], rows[:, -1].astype(int), 2)
+    wanted = problem.minimiser()[0, :-1]
+    inside, held = 0, list[float]()
+    for _, found in fits(rows, epsilon, runs, solver="newton"):
+        missed = np.abs(found.coefficients - wanted)
+        inside += np.linalg.norm(missed) <= found.uncertainty.radius_95
+        held.append(float(np.mean(missed <= 1.96 * found.noise.standard_errors[:-1])))
+    assert inside >= binom.ppf(ALARM, runs, 0.93)
+    assert np.mean(held) > 0.85
+
+
+SOLVERS = [
+    {},
+    {"delta": 0.0},
+    {"delta": 0.0, "solver": "newton"},
+    *(
+        {"solver": solver}
+        for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")
+    ),
+    {"solver": "nag", "batch_size": 100},
+    {"loss": "sigmoid", "solver": "spider"},
+    *({"loss": loss} for loss in ("sigmoid", "savage", "logistic-nonconvex")),
+]
+
+
+@pytest.mark.parametrize("options", SOLVERS, ids=str)
+def test_every_solver_says_what_its_error_is_about(options):
+    """With a figure for all that is known, and words for what is not."""
+    ((planned, found),) = fits(heavy(3_000), 1.0, **options)
+    stated, expected = found.uncertainty, planned.expected_error
+    assert "standardised" in stated.of
+    assert 0 < stated.noise <= stated.radius_95 * (1 + 1e-12)
+    assert 0 < stated.standard_deviation < stated.radius_95
+    assert stated.moved is not None or stated.unknown
+    assert expected.assumes
+    assert 0 < expected.standard_deviation < expected.radius_95 <= expected.unfavourable
+
+
+@pytest.mark.parametrize("solver", ["newton", "clipped"])
+def test_a_forecast_is_no_narrower_than_what_is_seen(solver):
+    for epsilon in (0.3, 3.0):
+        for planned, found in fits(heavy(3_000), epsilon, 5, solver=solver):
+            assert found.uncertainty.radius_95 <= planned.expected_error.unfavourable * 1.25
+
+
+def _nothing_to_learn():
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((400, D))
+    labels = np.arange(400) % 2
+    yield "few rows", np.column_stack([x[:8], labels[:8]])
+    yield "all rows equal", np.column_stack([np.zeros((400, D)), labels])
+    yield "all rows far out", np.column_stack([1e6 + 0 * x, labels])
+    yield "one class", np.column_stack([x, np.zeros(400)])
+    yield "classes that a line parts", np.column_stack([x, x[:, 0] > 0])
+
+
+@pytest.mark.parametrize("name", ["affairs", "savings", "wine"])
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+def test_real_tables_err_by_less_than_the_unfavourable_forecast(name, epsilon):
+    of = table(name)
+    planned = plan(of, epsilon)
+    target, records = fitted(name)[:, :-1], Records(np.column_stack([of.rows, of.labels]), threads=1)
+    for run in range(5):
+        gate = Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[32, run]))
+        missed = standardised(logistic_regression.run(planned, gate), of) - target
+        assert np.linalg.norm(missed) < planned.expected_error.unfavourable
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+def test_coefficients_may_be_large_where_features_hardly_vary(noise):
+    """The variance before any evidence is s²/√e along a variance of e, or of the noise where that is more."""
+    bound = 2.0
+    feature_map = FeatureMap(np.zeros(D), np.ones(D), bound, 0.2, bound)
+    unit = feature_map.units[0]
+    moment = Moment(
+        np.diag([*(unit**2 * np.array([1.0, 1.0, 1.0, 1e-4])), feature_map.last**2]), noise * unit**2
+    )
+    prior = before_any(shape_of(100), 0.0, moment, feature_map, learned=True)
+    variances = np.diag(np.linalg.inv(prior.precision))[:-1]
+    least = max(1e-4, noise * sqrt(2 * D))
+    np.testing.assert_allclose(variances, SPREAD**2 / np.sqrt([1, 1, 1, least]), rtol=1e-9)
+
+
+def test_features_that_hang_together_are_warned_of():
+    """Two hardly differ, and their difference decides labels."""
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((20_000, D))
+    x[:, 1] = x[:, 0] + 0.02 * x[:, 1]
+    rows = np.column_stack([x, rng.random(len(x)) < expit(60 * (x[:, 1] - x[:, 0]) + x[:, 2])])
+    for _, found in fits(rows, 1.0, 3):
+        assert any("hang together" in said for said in found.uncertainty.warnings)
+
+
+@pytest.mark.parametrize("size", [0.1, 3.0])
+def test_what_is_not_seen_is_taken_to_be_as_large_as_what_is(size):
+    """Nine coefficients are seen and a tenth is not."""
+    seen, dim = np.diag([*9 * [1.0], 0.0]), 10
+    at, units, zeros = np.zeros((1, dim)), np.ones(dim), np.zeros(dim)
+    pull = size * np.array([[*9 * [1.0], 0.0]])
+    released = Curved(pull, np.zeros((4, 1, dim)), np.zeros(4), zeros, seen)
+    evidence = [Evidence(at, units, released, zeros, 1e-3, 1e-6)]
+    for features in (dim, 0):
+        belief = concluded(at, Prior(np.eye(dim) / SPREAD**2, zeros, features), evidence)
+        stated = sqrt(belief.covariance[-1, -1] / ROUGH)
+        wanted = size if features else SPREAD
+        assert 0.7 * wanted < stated < 1.4 * wanted + 0.4 * (features > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"), list(_nothing_to_learn()), ids=lambda each: each if isinstance(each, str) else ""
+)
+@pytest.mark.parametrize("solver", ["newton", "clipped", None])
+def test_where_nothing_can_be_learned_no_answer_is_sure(name, rows, solver):
+    """Coefficients of the order of one are within the region, and a warning says that they are unknown."""
+    for _, found in fits(rows, 0.5, 3, solver=solver):
+        stated = found.uncertainty
+        assert stated.radius_95 > np.linalg.norm(found.coefficients - 0.5), name
+        assert stated.radius_95 > 0.8 * sqrt(D)
+        assert any("all but unknown" in said for said in stated.warnings)
+
+
+def test_a_constant_column_is_the_only_unknown_one():
+    rows = heavy(20_000)
+    rows[:, 3] = 0.0
+    for _, found in fits(rows, 3.0, 3, solver="newton"):
+        errors = found.noise.standard_errors[:-1]
+        assert errors[:3].max() < 0.2
+        assert errors[3] > 2 * errors[:3].max()
+
+
+def test_what_far_rows_would_add_is_seen():
+    """Without noise: the length of the gradient that the weights leave out, within a third."""
+    rows = heavy(100_000)
+    bound, width = 1.2 * 2, D + 1
+    feature_map = FeatureMap(np.zeros(D), np.ones(D), bound, 0.2, bound)
+    loss, at = CurvedGradient(width, 2), np.array([1.0, 0.0, -1.0, 0.0, 0.0]) * bound
+    seen = loss.parts(loss.clipped_sum(Classifier(feature_map, at), rows, loss.longest) / len(rows))
+    x = replace(feature_map, bound=bound).features(rows, longest=1e3)
+    weight = np.minimum(1, 1 / np.sum(x * x, axis=1))
+    residual = rows[:, -1] - expit(x @ at)
+    lacking = ((1 - weight) * residual) @ x / len(rows)
+    np.testing.assert_allclose(seen.pull[0], (weight * residual) @ x / len(rows), atol=1e-12)
+    hessian = (x * (weight * expit(x @ at) * expit(-x @ at))[:, None]).T @ x / len(rows)
+    np.testing.assert_allclose(seen.curvature, hessian, atol=1e-12)
+    far = FarRows.of(seen, loss, 1e-9, bound)
+    assert far.lacking(bound) / bound == pytest.approx(np.linalg.norm(lacking), rel=0.35)
+    assert far.directions.sum() == pytest.approx(1.0)
+    assert far.directions @ (lacking / np.linalg.norm(lacking)) ** 2 > 1 / width
+    assert far.lacking(20 * bound) == 0.0
+    assert best_bound([far], bound, 1e-9, loss.free) > 4 * bound
+    assert best_bound([far], bound, 1.0, loss.free) == bound
+
+
+@pytest.mark.parametrize(
+    "variances", [[1.0], [1.0, 1.0, 1.0], [1.0, 0.1, 0.1], np.linspace(0.1, 1, 30)], ids=len
+)
+def test_a_radius_is_exceeded_in_one_of_twenty(variances):
+    found = distance(float(np.sum(variances)), float(np.linalg.norm(variances)))
+    drawn = np.random.default_rng(6).standard_normal((100_000, len(variances))) * np.sqrt(variances)
+    lengths = np.linalg.norm(drawn, axis=1)
+    assert found.deviation == pytest.approx(np.sqrt(np.mean(lengths**2)), rel=0.02)
+    assert np.mean(lengths > found.radius) == pytest.approx(0.05, abs=0.01)
+
+
+def scored(rows, metric, epsilon=1.0, coefficients=(1.0, 0.0, 0.0, 0.0)):
+    shape = shape_of(len(rows))
+    planned = classifier_score.plan(
+        ScoreSpec(list(coefficients), 0.0, metric), shape, PrivacyTarget(epsilon, 1e-6)
+    )
+    gate = Gate(Records(rows, threads=1), planned.statistics, planned.releases, ScaledNoise(seed=[8]))
+    return planned, classifier_score.run(planned, gate)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "auc"])
+def test_a_score_covers_noise_and_bins_with_sampling_beside(metric):
+    planned, found = scored(heavy(5_000), metric)
+    stated = found.uncertainty
+    assert "on these records" in stated.of
+    assert stated.sampling == found.sampling_error
+    assert (stated.moved == 0) == (metric == "accuracy")
+    assert stated.radius_95 == pytest.approx(stated.noise + stated.moved)
+    assert not stated.warnings
+    assert planned.expected_error.assumes
+
+
+def test_an_area_of_one_bin_or_of_one_class_is_not_known():
+    rows = heavy(5_000)
+    alike = rows.copy()
+    alike[:, 0] = 1e-9 * rows[:, 0]
+    lone = rows.copy()
+    lone[:, -1] = 0
+    _, found = scored(alike, "auc")  # two bins: zero is an edge
+    assert 0.2 < found.uncertainty.moved < 0.3
+    _, found = scored(lone, "auc")
+    assert found.uncertainty.moved == 0.5
+    assert found.uncertainty.warnings

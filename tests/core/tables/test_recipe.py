@@ -1,0 +1,155 @@
+"""Recipes: a row's image is its own and within bounds, and sums through a recipe are those of its images."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privest.arrays import Array
+from privest.estimators.frechet_mean.losses import SquaredDistance
+from privest.manifolds.euclidean import Euclidean
+from privest.metadata import LabelledMetadata, PartialVectorsMetadata, PointsMetadata, VectorsMetadata
+from privest.privacy.gate import ChunkSum
+from privest.records import Records
+from privest.tables.columns import Column, date_of, day_of
+from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
+
+COLUMNS = (
+    Column("length", "number", 30.0, 60.0, missing="filled", fill=44.0),
+    Column("year", "integer", 2007.0, 2009.0),
+    Column("species", "category", categories=("A", "C", "G")),
+    Column("sex", "category", categories=("f", "m"), missing="category"),
+    Column("tagged", "boolean"),
+    Column("ringed", "boolean", missing="category"),
+    Column("seen", "date", 13514.0, 14600.0, missing="filled", fill=14000.0),
+)
+TABLE = TableMetadata(50, COLUMNS)
+KINDS: list[tuple[Any, TableChoice]] = [
+    (PointsMetadata, TableChoice()),
+    (VectorsMetadata, TableChoice(("length", "sex"))),
+    (LabelledMetadata, TableChoice(label="sex")),
+    (LabelledMetadata, TableChoice(label="tagged", features=("length", "species"))),
+    (PartialVectorsMetadata, TableChoice()),
+]
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+hostile = st.lists(st.lists(ANY, min_size=7, max_size=7), min_size=2, max_size=20)
+
+
+def honest(n: int = 40, seed: int = 0) -> Array:
+    return TABLE.dummy(n, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(("kind", "choice"), KINDS)
+@given(rows=hostile, other=st.lists(ANY, min_size=7, max_size=7))
+@settings(max_examples=40, deadline=None)
+def test_an_image_depends_on_its_own_row_alone_to_the_last_bit(kind, choice, rows, other) -> None:
+    recipe = metadata_for(kind, TABLE, choice).recipe
+    assert recipe is not None
+    before = np.array(rows)
+    after = before.copy()
+    after[0] = other
+    assert recipe(before)[1:].tobytes() == recipe(after)[1:].tobytes()
+    assert recipe(before[::-1])[::-1].tobytes() == recipe(before).tobytes()
+
+
+@pytest.mark.parametrize(("kind", "choice"), KINDS)
+def test_records_are_what_the_estimator_takes_and_names_tell_them(kind, choice) -> None:
+    made = metadata_for(kind, TABLE, choice)
+    assert made.recipe is not None
+    images = made.recipe(honest())
+    assert images.shape == (40, *made.record)
+    assert not made.broken_rule(images).any()
+    assert not TABLE.broken_rule(honest()).any()
+
+
+@given(rows=hostile)
+@settings(max_examples=60, deadline=None)
+def test_bounds_hold_and_all_images_are_in_the_public_ball(rows) -> None:
+    made = metadata_for(PointsMetadata, TABLE, TableChoice())
+    assert isinstance(made, PointsMetadata)
+    assert made.recipe is not None
+    assert made.radius is not None
+    images = made.recipe(np.array(rows))
+    assert np.nanmax(np.abs(images), initial=0.0) <= 1.0
+    away = made.recipe(honest(400)) - np.array(made.center)
+    assert np.linalg.norm(away, axis=1).max() <= made.radius * (1 + 1e-12)
+
+
+def test_values_are_scaled_filled_and_drawn_in() -> None:
+    made = metadata_for(PointsMetadata, TABLE, TableChoice(("length", "sex", "ringed")))
+    assert made.recipe is not None
+    names = [feature.name for feature in made.recipe.features]
+    assert names == [
+        "length", "length missing", "sex=f", "sex=m", "sex missing",
+        "ringed=false", "ringed=true", "ringed missing",
+    ]  # fmt: skip
+    rows = np.array([[1e9, 0, 0, 1, 0, 1, 0], [np.nan, 0, 0, np.nan, 0, np.nan, 0]])
+    np.testing.assert_allclose(
+        made.recipe(rows), [[1, -1, -1, 1, -1, -1, 1, -1], [-1 / 15, 1, -1, -1, 1, -1, -1, 1]]
+    )
+
+
+def test_labels_have_a_class_of_gaps_and_features_their_own_units() -> None:
+    made = metadata_for(LabelledMetadata, TABLE, TableChoice(label="sex", features=("length", "seen")))
+    assert isinstance(made, LabelledMetadata)
+    assert made.recipe is not None
+    assert made.classes == ("f", "m", "missing")
+    assert (made.mean, made.scale) == ((45.0, 0.5, 14057.0, 0.5), (15.0, 0.5, 543.0, 0.5))
+    np.testing.assert_array_equal(
+        made.recipe(np.array([[40.0, 0, 0, np.nan, 0, 0, np.nan]])), [[40, 0, 14000, 1, 2]]
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "choice", "words"),
+    [
+        (PointsMetadata, TableChoice(("size",)), "no column size: it has length, year"),
+        (PointsMetadata, TableChoice(("year", "year")), "each column once"),
+        (PointsMetadata, TableChoice(()), "at least one column"),
+        (LabelledMetadata, TableChoice(), "name a label"),
+        (LabelledMetadata, TableChoice(label="year"), "year is no label"),
+        (LabelledMetadata, TableChoice(label="sex", features=("sex",)), "must not name the label"),
+        (PartialVectorsMetadata, TableChoice(("year", "sex")), "leave out sex"),
+        (PartialVectorsMetadata, TableChoice(("year",)), "at least two columns"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused_in_words(kind, choice, words) -> None:
+    with pytest.raises(ValueError, match=words):
+        metadata_for(kind, TABLE, choice)
+
+
+def test_a_column_without_bounds_is_refused_with_what_to_declare() -> None:
+    table = TableMetadata(9, (Column("income", "number"), Column("age", "number", 0.0, 99.0)))
+    with pytest.raises(ValueError, match="no scale is known of income: declare low and high"):
+        metadata_for(PointsMetadata, table, TableChoice())
+    assert metadata_for(PointsMetadata, table, TableChoice(("age",))).record == (1,)
+
+
+def test_sums_through_a_recipe_are_those_of_its_images_whatever_the_threads_and_batches() -> None:
+    made = metadata_for(PointsMetadata, TABLE, TableChoice())
+    assert made.recipe is not None
+    rows = honest(9000)
+    loss = SquaredDistance(Euclidean(made.recipe.width))
+    summed = ChunkSum(loss, np.array(made.center), 3.0, 2.0**-30, grouped=False)
+    images = made.recipe(rows)
+    whole = Records(images, 1).sum(summed)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(Records(rows, threads, recipe=made.recipe).sum(summed), whole)
+    some = np.arange(0, 9000, 7)
+    np.testing.assert_array_equal(
+        Records(rows, 1, recipe=made.recipe).sum_of(some, summed.of_pieces),
+        Records(images, 1).sum_of(some, summed.of_pieces),
+    )
+
+
+def test_the_first_dummies_of_many_are_those_of_few() -> None:
+    np.testing.assert_array_equal(honest(40)[:7], honest(7))
+    assert [column.cell(1.0) for column in COLUMNS[2:5]] == ["C", "m", True]
+    assert [column.cell(np.nan) for column in COLUMNS[:2]] == [None, None]
+
+
+@given(st.dates())
+def test_a_date_comes_back_from_its_number(day) -> None:
+    assert date_of(day_of(day)) == day.isoformat()

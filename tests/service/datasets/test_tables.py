@@ -1,0 +1,211 @@
+"""Tables in the files that people have: dialects, types, gaps, and what is wrong, column by column."""
+
+import datetime
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pydantic import ValidationError
+
+from privest_service.datasets.schemas import SCHEMA
+from testing import penguin_files
+from testing.uploads import refused, table_as, taken
+
+NAME, PRICE, DAY = (
+    {"name": "Straße", "type": "category", "categories": ["Köln", "Bonn"]},
+    {"name": "price", "type": "number", "low": 0, "high": 5000},
+    {"name": "day", "type": "date", "low": "2024-01-01", "high": "2024-12-31"},
+)
+SHOP: dict[str, Any] = {"kind": "table", "columns": [NAME, PRICE, DAY]}
+GERMAN = 'Straße;note;price;day\nKöln;x;1,5;2024-02-29\nBonn;"a;b";1,234;2024-03-01\n'
+STORED = [[0, 1.5, 19782], [1, 1.234, 19783]]
+
+
+def one(kind: str, **more: Any) -> dict[str, Any]:
+    return {"kind": "table", "columns": [{"name": "x", "type": kind, **more}]}
+
+
+def column(*values: str) -> bytes:
+    """A csv file of the column x, beside another that nobody declared."""
+    return "\n".join(["x|y", *(f"{value}|0" for value in values), ""]).encode()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1", "cp1252", "utf-16"])
+@pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+def test_csv_is_read_in_the_dialects_that_people_have(tmp_path: Path, encoding: str, delimiter: str) -> None:
+    text = GERMAN.replace(";", delimiter).replace("\n", "\r\n")
+    _, rows = taken(tmp_path, text.encode(encoding), "csv", SHOP)
+    np.testing.assert_array_equal(rows, STORED)
+
+
+def test_quoted_commas_and_lines_within_cells_that_nobody_asked_for_do_no_harm(tmp_path: Path) -> None:
+    text = 'note,x,y\n"two\nlines, and ""quotes""",1,0\n\n,-2.5e1,0\n'
+    _, rows = taken(tmp_path, text.encode(), "csv", one("number"))
+    np.testing.assert_array_equal(rows, [[1], [-25]])
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "arrow", "json"])
+def test_penguins_are_the_same_rows_in_every_format(tmp_path: Path, form: Any) -> None:
+    digest, rows = taken(tmp_path, penguin_files.CSV, "csv", penguin_files.SCHEMA)
+    assert (rows.shape, int(np.isnan(rows).sum())) == ((344, 8), 19)
+    records = [line.split(",") for line in penguin_files.CSV.decode().splitlines()]
+    numbers = {"bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g", "year"}
+    columns = {
+        name: [None if v == "NA" else float(v) if name in numbers else v for v in values]
+        for name, *values in zip(*records, strict=True)
+    }
+    again, _ = taken(tmp_path, table_as(pa.table(columns), form), form, penguin_files.SCHEMA)
+    assert again == digest
+
+
+def test_parquet_keeps_its_own_types(tmp_path: Path) -> None:
+    day = datetime.date(2024, 2, 29)
+    frame = pa.table(
+        {
+            "Straße": pa.array(["Bonn", "Köln"]).dictionary_encode(),
+            "price": pa.array([Decimal("1.50"), Decimal("2.25")]),
+            "day": pa.array([day, day]),
+            "at": pa.array([datetime.datetime(2024, 2, 29, 23, 59), None], pa.timestamp("ns")),
+            "new": pa.array([True, None]),
+            "size": pa.array([1, 2], pa.int8()),
+        }
+    )
+    more = [
+        {"name": "at", "type": "date", "missing": "filled", "fill": "1970-01-02"},
+        {"name": "new", "type": "boolean", "missing": "category"},
+        {"name": "size", "type": "integer"},
+    ]
+    schema = SHOP | {"columns": [*SHOP["columns"], *more]}
+    for form in ("parquet", "arrow"):
+        _, rows = taken(tmp_path, table_as(frame, form), form, schema)
+        np.testing.assert_array_equal(
+            rows, [[1, 1.5, 19782, 19782, 1, 1], [0, 2.25, 19782, np.nan, np.nan, 2]]
+        )
+
+
+def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_path: Path) -> None:
+    names = penguin_files.CSV.decode().partition("\n")[0].split(",")
+    types = dict.fromkeys(names, "number") | {"species": "boolean", "year": "date"}
+    schema = {"kind": "table", "columns": [{"name": n, "type": types[n]} for n in names]}
+    assert refused(tmp_path, penguin_files.CSV, "csv", schema) == [
+        (0, "species", "neither true nor false in 344 rows; declare categories (first in line 2)"),
+        (0, "island", "text in 344 rows; declare categories (first in line 2)"),
+        (3, "bill_length_mm", "2 missing; choose what a gap is (first in line 5)"),
+        (3, "bill_depth_mm", "2 missing; choose what a gap is (first in line 5)"),
+        (3, "flipper_length_mm", "2 missing; choose what a gap is (first in line 5)"),
+        (3, "body_mass_g", "2 missing; choose what a gap is (first in line 5)"),
+        (3, "sex", "11 missing; choose what a gap is (first in line 5)"),
+        (0, "sex", "text in 333 rows; declare categories (first in line 2)"),
+        (0, "year", "not ISO in 344 rows; 2007-11-11 is (first in line 2)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "values", "rule"),
+    [
+        (one("number"), ["1", "2", "many"], "text in 1 row; declare categories (first in line 4)"),
+        (one("number"), ["1", "inf"], "not finite in 1 row (first in line 3)"),
+        (one("number"), ["1", "1e999"], "not finite in 1 row (first in line 3)"),
+        (one("number"), ["1,234", "2,500"],
+         "a comma in 2 rows that may be of thousands or of decimals; write 1234.5 (first in line 2)"),
+        (one("number"), ["1", "1.234,5"], "thousands separators in 1 row; write 1234.5 (first in line 3)"),
+        (one("number"), ["1", "1'234"], "thousands separators in 1 row; write 1234.5 (first in line 3)"),
+        (one("number"), ["1.5", "2,5"],
+         "a decimal point in 1 row of a file with decimal commas; write either (first in line 2)"),
+        (one("integer"), ["1", "2.0", "2.5"], "not whole in 1 row; declare a number (first in line 4)"),
+        (one("integer"), ["1", "1_000"], "text in 1 row; declare categories (first in line 3)"),
+        (one("date"), ["2007-02-28", "2007-02-31"], "not ISO in 1 row; 2007-11-11 is (first in line 3)"),
+        (one("date"), ["2007-02-28", "11/11/07"], "not ISO in 1 row; 2007-11-11 is (first in line 3)"),
+        (one("category", categories=["a", "b"]), ["a", "B", "b"],
+         "none of the categories in 1 row; declare them all (first in line 3)"),
+        (one("category", categories=["a", "b"]), ["a", " NA "],
+         "1 missing; choose what a gap is (first in line 3)"),
+        (one("boolean"), ["true", "perhaps"],
+         "neither true nor false in 1 row; declare categories (first in line 3)"),
+    ],
+)  # fmt: skip
+def test_a_column_that_is_wrong_is_told_in_plain_words(
+    tmp_path: Path, schema: Any, values: list[str], rule: str
+) -> None:
+    found = refused(tmp_path, column(*values), "csv", schema)
+    assert [(field, told) for _, field, told in found] == [("x", rule)]
+
+
+def test_of_mixed_types_each_is_counted(tmp_path: Path) -> None:
+    rows = [{"x": 1}, {"x": "two"}, {"x": None}, {"x": [3]}, {"x": True}, {"x": "4"}]
+    found = refused(tmp_path, json.dumps(rows).encode(), "json", one("number"))
+    assert found == [
+        (2, "x", "1 missing; choose what a gap is"),
+        (1, "x", "text in 3 rows; declare categories"),
+    ]
+
+
+def test_gaps_are_nan_where_the_schema_lets_them_be_and_a_category_may_be_called_na(tmp_path: Path) -> None:
+    texts = ("NA", "n/a", "NaN", "null", "", "2")
+    _, rows = taken(tmp_path, column(*texts), "csv", one("number", missing="filled", fill=0))
+    np.testing.assert_array_equal(rows[:, 0], [np.nan] * 5 + [2])
+    _, rows = taken(
+        tmp_path, column(*texts), "csv", one("category", categories=["NA", "2"], missing="category")
+    )
+    np.testing.assert_array_equal(rows[:, 0], [0] + [np.nan] * 4 + [1])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a,b\n1,2\n3,4\n", [(None, "x", "is not in the file")]),
+        ("x,x\n1,2\n3,4\n", [(None, "x", "is in the file more than once")]),
+        ("x,y\n", [(None, None, "must have at least 2 records")]),
+        ("x,y\n1,2\n3\n", [(None, None, "has 1 cells in line 3, and 2 columns in its header")]),
+    ],
+)
+def test_files_that_are_no_such_table_are_refused(tmp_path: Path, text: str, found: list[Any]) -> None:
+    assert refused(tmp_path, text.encode(), "csv", one("number")) == found
+
+
+def test_a_declared_column_is_found_among_ten_thousand_and_arrays_have_none(tmp_path: Path) -> None:
+    names = [f"c{at}" for at in range(9999)]
+    line = ",".join(["0"] * 9999)
+    text = "\n".join([",".join([*names, "x"]), *(f"{line},{value}" for value in (1, 2)), ""])
+    _, rows = taken(tmp_path, text.encode(), "csv", one("number"))
+    np.testing.assert_array_equal(rows, [[1], [2]])
+    ((_, _, rule),) = refused(tmp_path, b"\x93NUMPY", "npy", one("number"))
+    assert rule == "must be csv, parquet, arrow or json, whose columns have names and types"
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([PRICE, PRICE], "different names; given twice: price"),
+        ([PRICE | {"low": 5000}], "low must be below high"),
+        ([PRICE | {"name": "a\nb"}], "match"),
+        ([PRICE | {"missing": "category"}], "must be refused or filled"),
+        ([PRICE | {"missing": "filled"}], "fill must be given"),
+        ([PRICE | {"fill": 3}], "fill must be given"),
+        ([PRICE | {"missing": "filled", "fill": "much"}], "fill must be a number"),
+        ([PRICE | {"low": "2024-01-01"}], "low must be a number"),
+        ([DAY | {"low": "2024-02-30"}], "low must be a date such as 2007-11-11"),
+        ([DAY | {"low": 3}], "low must be a date"),
+        ([NAME | {"categories": ["a"]}], "at least 2"),
+        ([NAME | {"categories": ["a", "a"]}], "twice"),
+        ([NAME | {"categories": ["a", "missing"], "missing": "category"}], "must not name missing"),
+        ([NAME | {"missing": "filled", "fill": "Ulm"}], "one of the categories"),
+        ([PRICE | {"categories": ["a", "b"]}], "for no other"),
+        ([NAME, PRICE | {"name": "Straße=Köln"}], "these do: Straße=Köln"),
+        ([PRICE | {"name": f"c{at}"} for at in range(2001)], "at most 2000"),
+        ([], "at least 1"),
+    ],
+)  # fmt: skip
+def test_schemas_that_make_no_sense_are_refused_in_words(columns: list[Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        SCHEMA.validate_json(json.dumps({"kind": "table", "columns": columns}))
+
+
+def test_a_unit_may_name_whose_rows_they_are(tmp_path: Path) -> None:
+    schema = one("number") | {"unit": {"column": "y", "rows": 2}}
+    _, rows = taken(tmp_path, b"x;y\n1;a\n2;b\n3;a\n", "csv", schema)
+    assert sorted(rows[:, :, 0].tolist()) == [[1, 3], [2, 2]]
