@@ -300,7 +300,7 @@ the workers of another server are told to add less noise.""",
             case.scores,
             (30, 500),
             mu=case.mu,
-            fault=(0.05, 0.25),
+            fault=(0.01, 0.1),
             quick=case.kind == "logistic-regression",
         ).line
         for case in _QUESTIONS

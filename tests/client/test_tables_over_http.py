@@ -82,7 +82,7 @@ def test_dates_and_truth_values_make_the_way_and_come_back(client: Client) -> No
     seen = client.mean(dataset, epsilon=50).columns
     assert abs((pd.Timestamp(str(seen["seen"])) - days.to_series().mean()).days) < 10
     late = client.classify(dataset, "late", epsilon=50)
-    assert np.mean(np.array(late.predict(frame)) == np.where(frame["late"], "true", "false")) > 0.95
+    assert np.mean(np.array(late.predict(frame)) == np.where(frame["late"], "true", "false")) > 0.85
     dummy = client.datasets.dummy(dataset, 50)
     assert list(dummy.columns) == ["seen", "late"]
     assert len(late.predict(dummy)) == 50

@@ -32,6 +32,9 @@ ELSEWHERE = {
 }
 """Pages whose shell blocks are all run by another test."""
 
+IN_SHORT = ("README.md", "client/README.md")
+"""Pages with a few lines of Python on a csv file, and no more."""
+
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
     "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
@@ -87,10 +90,10 @@ def python(page: str, server: Server, **given: Any) -> dict[str, Any]:
 
 
 def test_every_block_is_run_or_listed() -> None:
-    run = {page: blocks(page, "python") for page in ("docs/scikit-learn.md", "client/README.md")}
-    run |= {"docs/choosing.md": blocks("docs/choosing.md", "python")}
+    run = {page: blocks(page, "python") for page in ("docs/choosing.md", "docs/scikit-learn.md", *IN_SHORT)}
     run |= {page: blocks(page, "python", "sh") for page in ("docs/tutorial.md", "docs/examples.md")}
-    run |= {page: blocks(page, "sh") for page in ELSEWHERE}
+    for page in ELSEWHERE:
+        run[page] = [*run.get(page, ()), *blocks(page, "sh")]
     pages = [
         Path("README.md"),
         Path("client/README.md"),
@@ -141,13 +144,19 @@ def test_the_tutorial(
         print(f"\ntutorial: {took:.1f} s")
 
 
-def test_the_client_in_short(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page", IN_SHORT)
+def test_the_client_in_short(
+    page: str, server: Server, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(server.directory)
     rng = np.random.default_rng(0)
     people = pd.DataFrame(rng.normal([50, 25], [15, 4], (800, 2)), columns=["age", "bmi"])
     people.assign(ill=np.where(people["age"] > 50, "yes", "no")).to_csv("people.csv", index=False)
-    left = python("client/README.md", server, key=server.owner(3.0).key)
-    assert len(left["found"].predict(people)) == 800
+    left = python(page, server, key=server.owner(3.0).key)
+    assert left["people"].n == 800
+    assert "age" in capsys.readouterr().out
+    if "found" in left:
+        assert len(left["found"].predict(people)) == 800
 
 
 def test_what_is_said_of_epsilon(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

