@@ -399,6 +399,8 @@ def _of_records() -> Iterator[Mutant]:
 
 # What tells how far an answer may be off
 
+_LOOKS = ("range", "distances")
+
 
 def _twice(kind: type) -> Plant:
     once = kind.clipped_sum
@@ -410,7 +412,7 @@ def _raw_looks() -> Plant:
 
     def answer(self: Gate, point: Any, statistic: str = "gradient") -> Array:
         kept = self._noise
-        if statistic == "distances":
+        if statistic in _LOOKS:
             self._noise = _OfMean(kept, 10**9)  # pyright: ignore[reportAttributeAccessIssue]
         try:
             return mean(self, point, statistic)
@@ -425,7 +427,7 @@ def _looks_free(planner: Any) -> Plant:
     honest = planner.certified
 
     def certified(releases: Any, *given: Any) -> Any:
-        return honest([each for each in releases if each.statistic != "distances"], *given)
+        return honest([each for each in releases if each.statistic not in _LOOKS], *given)
 
     return _put(planner, "certified", certified)
 

@@ -166,7 +166,7 @@ def columns() -> Problem:
         data.append(rows)
     name = "completion, rank 2 of 30, 40 % known, 10 owners of 2,000"
     shape = lambda n: PartialVectorsMetadata(n, 30, 0.4)  # noqa: E731
-    return Problem(name, data, shape, matrix_completion, MatrixCompletionSpec(2), angle_to(truth))
+    return Problem(name, data, shape, matrix_completion, MatrixCompletionSpec(2, steps=12), angle_to(truth))
 
 
 PROBLEMS = {

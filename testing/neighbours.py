@@ -7,7 +7,6 @@ tests. Those look at each statistic at chosen points besides, among hostile rows
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
 from math import inf, isfinite, sqrt
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from privest import manifolds
 from privest.arrays import Array, lengths
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.derivatives import Gradients, Hessians, Leaf
@@ -34,6 +34,7 @@ from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.distances import DistanceHistogram
+from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.losses import (
     Absolute,
     Bounded,
@@ -42,7 +43,6 @@ from privest.estimators.subspace.losses import (
     SubspaceDistance,
     SubspaceQuery,
 )
-from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
@@ -229,6 +229,7 @@ def _of_points() -> Iterator[Case]:
 
         yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
         yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
+        yield Case(Range(space, 1.0, is_declared=True).counts, 1.0, record, asked, (size, size + 1))
         # Where space is flat, all records change alike; batches pay for lengths, not for a diameter.
         if name != "euclidean" and params.get("metric") != "log-euclidean":
 
@@ -273,7 +274,7 @@ def _of_vectors() -> Iterator[Case]:
         yield Case(Sketch(_DIM, _RANK), clip, _row, lambda free: Frame(_frame(_DIM, free)), framed)
     # Any two rows in different bins are as far apart as can be: the first pair of a search may be such.
     yield Case(DistanceHistogram(), 1.0, _row, lambda free: Frame(_frame(_DIM, free)), framed)
-    yield Case(OffDiagonalMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
+    yield Case(GapMoment(_DIM), 1.0, _row, _nothing, (_DIM, 0))
     for clip in (0.3, 0.05):
         yield Case(CompletionGradient(_DIM, _RANK), clip, _row, partial(_frame, _DIM), framed)
     candidates = (_DIM, _DIM * (_RANK + 1) + _RANK + 1)
@@ -298,8 +299,8 @@ _RECORD = FEATURES + 1
 
 def _of_labelled() -> Iterator[Case]:
     feature_map = _WITH_INTERCEPT
-    for classes, ratio in product((2, 3, 10), (0.5, 1.0)):
-        moments = ClassMoments(feature_map.size, classes, ratio)
+    for classes in (2, 3, 10):
+        moments = ClassMoments(feature_map.size, classes)
         yield Case(moments, moments.longest, partial(_labelled, classes), lambda _: feature_map, (_RECORD, 0))
     for classes in (2, 3):
         loss, record = LogisticGradient(feature_map.size, classes), partial(_labelled, classes)

@@ -299,6 +299,8 @@ class Subspace(Estimate):
     def to_sklearn(self) -> Any:
         """The directions as a fitted `sklearn.decomposition.PCA`, with the card as `privest_card_`.
 
+        On a table it is the last step of a pipeline, which takes frames with the columns asked about.
+
         Raises:
             ImportError: scikit-learn is not installed.
         """
@@ -338,6 +340,10 @@ class Completion(Estimate):
     def _numbers(self, level: float) -> Numbers:
         names = getattr(self.job.estimate, "columns", None) or [str(at) for at in range(len(self.basis))]
         return _directions(names, self.basis)
+
+
+_TRUTHS: dict[str, bool] = {"false": False, "true": True}
+"""Classes of a label that is a column of truth values, as the service writes them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -397,11 +403,21 @@ class LinearClassifier(Estimate):
         """
         return design(rows, self.feature_names, self.schema) @ self.coefficients.T + self.intercept
 
-    def predict(self, rows: Any) -> list[str]:
-        """The likeliest class of each row; see `scores` for what rows may be."""
+    @property
+    def labels(self) -> list[str | bool]:
+        """The classes as a frame has them: True and False where the label is a column of truth values."""
+        columns = self.schema["columns"] if self.schema and self.schema["kind"] == "table" else ()
+        # A category may be called so, too.
+        if not columns or any(_TRUTHS.keys() <= set(column.get("categories") or ()) for column in columns):
+            return [*self.classes]
+        return [_TRUTHS.get(each, each) for each in self.classes]
+
+    def predict(self, rows: Any) -> list[str | bool]:
+        """The likeliest of `labels` for each row; see `scores` for what rows may be."""
         scores = self.scores(rows)
         places = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        return [self.classes[place] for place in places]
+        labels = self.labels
+        return [labels[place] for place in places]
 
     def predict_proba(self, rows: Any) -> Array:
         """(n, classes) chances of each row's classes; of the loss `logistic`, as others tell sides alone."""
@@ -414,7 +430,8 @@ class LinearClassifier(Estimate):
     def to_sklearn(self) -> Any:
         """A fitted `sklearn.linear_model.LogisticRegression`, with the card as `privest_card_`.
 
-        It takes arrays of features, or frames with columns of these names, as scikit-learn does.
+        It takes arrays of features, or frames with columns of these names, as scikit-learn does. On a table
+        it is the last step of a pipeline, which takes frames with the columns that were asked about.
 
         Raises:
             ImportError: scikit-learn is not installed.

@@ -152,7 +152,7 @@ class Estimates(ABC):
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
         consensus: bool | None = None,
-        center: bool = False,
+        center: bool | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         scale: float | None = None,
@@ -184,8 +184,9 @@ class Estimates(ABC):
                 one of random, analyze-gauss, sketch; optional.
             consensus: choose the start, by a bounded loss, among subspaces of one with a dimension
                 more; True or False; optional.
-            center: estimate a centre within `norm_bound` and take it off the rows; True or False;
-                by default False.
+            center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
+                budget; by default of tables alone, whose first direction else leads from the
+                bounds' middles to the means; True or False; optional.
             steps: of the descent; a whole number at least 1; optional.
             step_size: of its first step; a number above 0 and at most 1000; optional.
             scale: c of the losses `bounded` and `redescending`, as a share of a row's length; a
@@ -478,7 +479,7 @@ class AsyncEstimates(ABC):
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
         consensus: bool | None = None,
-        center: bool = False,
+        center: bool | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         scale: float | None = None,

@@ -1,6 +1,7 @@
 """Frames as numbers: the features of a model, by their names, as the service makes them of stored rows."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -21,8 +22,22 @@ _GAPS = ("", "na", "n/a", "nan", "null", "none")
 _SHOWN = 3
 """Values that one complaint lists."""
 
-Image = Callable[[Array], Array]
-"""What makes a feature of the numbers that stand for a column's values."""
+
+@dataclass(frozen=True)
+class _Feature:
+    """A feature of a column.
+
+    Attributes:
+        name: as answers call it.
+        image: what makes it of the numbers that stand for the column's values.
+        low: public lower bound; None where none is declared.
+        high: public upper bound.
+    """
+
+    name: str
+    image: Callable[[Array], Array]
+    low: float | None = 0.0
+    high: float | None = 1.0
 
 
 def columns_of(schema: Mapping[str, Any]) -> list[Column]:
@@ -40,7 +55,30 @@ def columns_of(schema: Mapping[str, Any]) -> list[Column]:
 
 def feature_names(schema: Mapping[str, Any]) -> list[str]:
     """The names of all features that a schema's columns become."""
-    return [name for column in columns_of(schema) for name, _ in _features(column)]
+    return [feature.name for column in columns_of(schema) for feature in _features(column)]
+
+
+def columns_used(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
+    """The names of the columns that these features come from."""
+    made = {feature.name: column["name"] for column in columns_of(schema) for feature in _features(column)}
+    return list(dict.fromkeys(made[name] for name in names))
+
+
+def standardised(rows: Any, names: Sequence[str], schema: Mapping[str, Any]) -> Array:
+    """The (n, d) features of rows as directions are of them: bounds become −1 and 1.
+
+    Args:
+        rows: a frame.
+        names: of the features.
+        schema: of a table whose columns have bounds.
+
+    Raises:
+        SchemaMismatch: as of `design`.
+    """
+    known = {feature.name: feature for column in columns_of(schema) for feature in _features(column)}
+    ends = [(known[name].low, known[name].high) for name in names]
+    low, high = np.array(ends, dtype=np.float64).T
+    return (design(rows, names, schema) - (low + high) / 2) / ((high - low) / 2)
 
 
 def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) -> Array:
@@ -62,7 +100,11 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
     if schema is None:
         raise SchemaMismatch("nothing is known of the columns of this model: pass an array of its features")
     frame = nw.from_native(rows, eager_only=True)
-    images = {name: (column, image) for column in columns_of(schema) for name, image in _features(column)}
+    images = {
+        feature.name: (column, feature.image)
+        for column in columns_of(schema)
+        for feature in _features(column)
+    }
     if unknown := [name for name in names if name not in images]:
         raise SchemaMismatch(f"the schema has no column for {', '.join(unknown[:_SHOWN])}")
     used = {column["name"]: column for column, _ in (images[name] for name in names)}
@@ -78,27 +120,29 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
     return np.stack(made, axis=-1) if made else np.empty((len(frame), 0))
 
 
-def _features(column: Column) -> Iterator[tuple[str, Image]]:
-    """Names of a column's features, and what makes each of them of the column's numbers."""
+def _features(column: Column) -> Iterator[_Feature]:
+    """The features that a column becomes."""
     name, kind = column["name"], column["type"]
     values = _TRUTH if kind == "boolean" else column.get("categories") or ()
     missing = column.get("missing") or "refused"
     fill = _fill(column)
     if kind == "category" or (kind == "boolean" and missing == "category"):
         for level, value in enumerate(values):
-            yield f"{name}={value}", _indicator(level, fill)
+            yield _Feature(f"{name}={value}", _indicator(level, fill))
+    elif kind == "boolean":
+        yield _Feature(name, _value(0.0, 1.0, fill))
     else:
-        low, high = (0.0, 1.0) if kind == "boolean" else (_number(column, end) for end in ("low", "high"))
-        yield name, _value(low, high, fill)
+        low, high = (_number(column, end) for end in ("low", "high"))
+        yield _Feature(name, _value(low, high, fill), low, high)
     if missing != "refused":
-        yield f"{name} missing", lambda numbers: np.isnan(numbers).astype(float)
+        yield _Feature(f"{name} missing", lambda numbers: np.isnan(numbers).astype(float))
 
 
-def _indicator(level: int, fill: float | None) -> Image:
+def _indicator(level: int, fill: float | None) -> Callable[[Array], Array]:
     return lambda numbers: (_filled(numbers, fill) == level).astype(float)
 
 
-def _value(low: float | None, high: float | None, fill: float | None) -> Image:
+def _value(low: float | None, high: float | None, fill: float | None) -> Callable[[Array], Array]:
     least, most = -np.inf if low is None else low, np.inf if high is None else high
     return lambda numbers: np.clip(_filled(numbers, fill), least, most)
 

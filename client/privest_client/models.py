@@ -144,6 +144,10 @@ class CoefficientForecast(Model):
     """
     of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
+    untold: Annotated[str | None, Field(title='Untold')] = None
+    """
+    what is not foretold, and what would tell it, in words
+    """
 
 
 class CoefficientUncertainty(Model):
@@ -170,6 +174,10 @@ class CoefficientUncertainty(Model):
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
     of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    """
+    untold: Annotated[str | None, Field(title='Untold')] = None
+    """
+    what is not foretold, and what would tell it, in words
     """
 
 
@@ -2636,7 +2644,7 @@ class MatrixCompletionPlanView(Model):
     """
     why: Annotated[str, Field(title='Why')]
     """
-    a descent, or none
+    what the budget is spent on
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
 
@@ -2736,9 +2744,12 @@ class MatrixCompletionRequest(Model):
     """
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
-    Each row is divided by the length of its known part, so that none counts more than another. Of the
-    choices, what is left out follows from public facts. Completed rows are not released, as they would say
-    things of single records: whoever holds a row fits the basis to it by least squares on its known entries.
+    Each row is divided by the length of its known part, so that none counts more than another. The subspace
+    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
+    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
+    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
+    say things of single records: whoever holds a row fits the basis to it by least squares on its known
+    entries.
     """
 
     model_config = ConfigDict(
@@ -2822,9 +2833,9 @@ class RobustPCARequest(Model):
     """
     choose the start, by a bounded loss, among subspaces of one with a dimension more
     """
-    center: Annotated[bool | None, Field(title='Center')] = False
+    center: Annotated[bool | None, Field(title='Center')] = None
     """
-    estimate a centre within `norm_bound` and take it off the rows
+    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
     steps: Annotated[Steps2 | None, Field(title='Steps')] = None
     """

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -217,6 +218,12 @@ def upload(
     content = {"files": {"file": file}, "data": fields}
     response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
     made = _read(models.DatasetView, response)
+    if made.same_rows and rows_of is None:
+        warnings.warn(
+            f"you have these rows already, as {', '.join(made.same_rows)}: questions about this copy are "
+            "charged anew. To ask about the other, take its id, and delete this one",
+            stacklevel=2,
+        )
     if rows.records not in (None, made.n):
         raise SchemaMismatch(
             f"the service counted {made.n} records and the data have {rows.records} rows: look for empty "

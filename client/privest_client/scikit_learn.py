@@ -1,15 +1,18 @@
 """Answers as fitted estimators of scikit-learn, where that is installed."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from privest_client.features import columns_used, design, standardised
 
 if TYPE_CHECKING:
     from privest_client.answers import LinearClassifier, Subspace
 
 
 def logistic_regression(answer: "LinearClassifier") -> Any:
-    """A fitted `LogisticRegression` with the same scores.
+    """A fitted `LogisticRegression` with the same chances; on a table, behind what makes features of frames.
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -17,17 +20,18 @@ def logistic_regression(answer: "LinearClassifier") -> Any:
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression()
-    fitted.classes_ = np.array(answer.classes, dtype=object)
+    fitted.classes_ = np.array(answer.labels, dtype=object)
     fitted.coef_ = np.atleast_2d(answer.coefficients)
     fitted.intercept_ = np.atleast_1d(answer.intercept)
     fitted.n_iter_ = np.array([0])
-    return _named(fitted, answer, answer.coefficients.shape[-1])
+    return _whole(fitted, answer, answer.coefficients.shape[-1], design)
 
 
 def pca(answer: "Subspace") -> Any:
-    """A fitted `PCA` on the same subspace, whose coordinates are those along the columns of `basis`.
+    """A fitted `PCA` on the same subspace; on a table, behind what makes standardised features of frames.
 
-    Variances are told only where they were asked for, so that `whiten` and `score` need these.
+    Its coordinates are those along the columns of `basis`. Variances are told only where they were asked for,
+    so that `whiten` and `score` need these.
 
     Raises:
         ImportError: scikit-learn is not installed.
@@ -41,12 +45,33 @@ def pca(answer: "Subspace") -> Any:
     fitted.mean_ = np.zeros(len(basis)) if answer.center is None else answer.center
     if answer.explained is not None:
         fitted.explained_variance_ratio_ = answer.explained
-    return _named(fitted, answer, len(basis))
+    return _whole(fitted, answer, len(basis), standardised)
 
 
-def _named(fitted: Any, answer: Any, features: int) -> Any:
+def _whole(fitted: Any, answer: Any, features: int, made: Callable[..., Any]) -> Any:
+    """An estimator with its card and its names: on a table a pipeline, whose first step takes frames."""
     fitted.n_features_in_ = features
-    if answer.schema is not None and answer.feature_names:
-        fitted.feature_names_in_ = np.array(answer.feature_names, dtype=object)
+    schema, names = answer.schema, answer.feature_names
+    if schema is not None and schema["kind"] == "table":
+        fitted = _pipeline(fitted, made, names, schema)
+    elif schema is not None and names:
+        fitted.feature_names_in_ = np.array(names, dtype=object)
     fitted.privest_card_ = answer.card
     return fitted
+
+
+def _pipeline(fitted: Any, made: Callable[..., Any], names: list[str], schema: Any) -> Any:
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    columns: Any = FunctionTransformer(
+        made, kw_args={"names": names, "schema": schema}, feature_names_out=_names_out
+    )
+    columns.feature_names_in_ = np.array(columns_used(names, schema), dtype=object)
+    columns.n_features_in_ = len(columns.feature_names_in_)
+    return make_pipeline(columns, fitted)
+
+
+def _names_out(columns: Any, _: Any) -> Any:
+    """The names of the features that the first step of a pipeline makes."""
+    return np.array(columns.kw_args["names"], dtype=object)

@@ -197,6 +197,8 @@ def _rows_of_forecast(foretold: Any, unit: str = "") -> Iterator[tuple[str, str]
     yield "error foretold", told
     if assumed := numbers.pop("assumes", ""):
         yield "which assumes", assumed
+    if untold := numbers.pop("untold", ""):
+        yield "not foretold", untold
     for name, value in numbers.items():
         yield _words(name), f"{value:.4g}"
 

@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from privest_service.problems import Fault, Invalid, NotFound
-from privest_service.validation import NO_JSON, faults_of
+from privest_service.validation import NO_JSON, ONE_LINE, faults_of
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ _DEEPEST = 8
 
 Name = Annotated[
     str,
-    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$"),
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=ONE_LINE),
 ]
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 

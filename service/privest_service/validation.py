@@ -19,6 +19,9 @@ MOST_FAULTS = 20
 UNKNOWN = "is not a known field"
 NO_JSON = "is not JSON, or names a field twice"
 
+ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+"""What names match."""
+
 _OBJECT, _WHOLE, _NUMBER, _TRUTH = (
     "must be an object",
     "must be a whole number",
@@ -127,6 +130,8 @@ def rule_of(error: Any) -> str:
     for listed in ("expected_tags", "expected"):
         if known := _quoted(str(limits.get(listed, ""))):
             return _ONE_OF + ", ".join(known)
+    if limits.get("pattern") == ONE_LINE:
+        return "must be of one line, without control characters"
     if limits.get("min_length") == 1:
         return "must not be empty"
     if rule := _RULES.get(error["type"]):

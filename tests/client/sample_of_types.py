@@ -20,7 +20,7 @@ def token() -> str:
     return __version__
 
 
-def ask(client: Client, rows: object) -> list[str]:
+def ask(client: Client, rows: object) -> list[str | bool]:
     people = client.upload(table(rows, columns={"sex": {"categories": ["f", "m"]}}), name="People")
     mean: FrechetMean = client.mean(people, ["age", "bmi"], epsilon=0.5)
     full: FrechetMean = client.frechet_mean(people.id, epsilon=0.5, solver="rsgd", rate=0.1)

@@ -2,13 +2,16 @@
 
 import asyncio
 import io
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.utils.validation import check_is_fitted
 
 from privest_client import AsyncClient, Client, DatasetInvalid, InvalidRequest, SchemaMismatch, load, table
 from testing.penguin_files import CSV, SCHEMA
@@ -74,6 +77,57 @@ def test_every_feature_of_the_service_is_made_the_same_here(client: Client) -> N
     assert np.mean(np.array(kinds.predict(PENGUINS)) == truth) == pytest.approx(score.value, abs=0.003)
 
 
+@pytest.mark.parametrize("frame", BOTH.values(), ids=list(BOTH))
+def test_scikit_learn_takes_the_frame_as_it_is(client: Client, frame: Any) -> None:
+    """Gaps and texts are the pipeline's own business, and its numbers are those of the answer."""
+    birds = client.upload(table(PENGUINS, values_are_public=True))
+    kinds = client.classify(birds, "species", epsilon=100)
+    fitted = kinds.to_sklearn()
+    check_is_fitted(fitted)
+    assert [*fitted.feature_names_in_] == [name for name in PENGUINS if name != "species"]
+    np.testing.assert_allclose(fitted.predict_proba(frame), kinds.predict_proba(frame), rtol=1e-12)
+    assert [*fitted.predict(frame)] == kinds.predict(frame)
+    assert fitted.score(frame, PENGUINS["species"]) > 0.88
+    assert [*fitted[:-1].get_feature_names_out()] == kinds.feature_names
+    assert fitted.privest_card_ == kinds.card
+    again = pickle.loads(pickle.dumps(fitted))  # noqa: S301 - its user's own
+    assert [*again.predict(frame[:9])] == kinds.predict(frame[:9])
+    with pytest.raises(SchemaMismatch, match="island: no declared category: Atlantis"):
+        fitted.predict(PENGUINS.assign(island="Atlantis"))
+    directions = client.pca(birds, 2, ["year", "sex", "body_mass_g"], epsilon=100)
+    scaled = np.column_stack(
+        [
+            (PENGUINS["body_mass_g"].fillna(4500) - 4500) / 2000,
+            np.where(PENGUINS["body_mass_g"].isna(), 1, -1),
+            *(np.where(PENGUINS["sex"] == sex, 1, -1) for sex in ("female", "male")),
+            np.where(PENGUINS["sex"].isna(), 1, -1),
+            PENGUINS["year"] - 2008,
+        ]
+    )
+    found = directions.to_sklearn().transform(frame)
+    np.testing.assert_allclose(found, (scaled - directions.center) @ directions.basis, atol=1e-9)
+
+
+def test_a_model_for_other_runtimes_takes_the_frame_as_docs_say(client: Client) -> None:
+    kinds = client.classify(client.upload(table(PENGUINS, values_are_public=True)), "species", epsilon=100)
+    model = onnxruntime.InferenceSession(client.model(kinds, "onnx"))
+    columns = {
+        each.name: PENGUINS[each.name].astype(str if each.type == "tensor(string)" else float).to_numpy()
+        for each in model.get_inputs()
+    }
+    label, chances = model.run(None, columns)
+    np.testing.assert_allclose(chances, kinds.predict_proba(PENGUINS), atol=1e-6)
+    assert [*label] == kinds.predict(PENGUINS)
+
+
+def test_an_array_is_uploaded_under_the_schema_of_a_table(client: Client) -> None:
+    columns = [{"name": name, "type": "number", "low": -4, "high": 4} for name in "ab"]
+    rows = np.random.default_rng(0).normal(size=(400, 2))
+    dataset = client.upload(rows, {"kind": "table", "columns": columns})
+    found = client.mean(dataset, ["b"], epsilon=50).columns
+    assert found["b"] == pytest.approx(rows[:, 1].mean(), abs=0.05)
+
+
 def test_dates_and_truth_values_make_the_way_and_come_back(client: Client) -> None:
     days = pd.date_range("2020-01-01", periods=600)
     frame = pd.DataFrame({"seen": days, "late": days > "2020-08-01", "unit": days.day_name()})
@@ -82,7 +136,7 @@ def test_dates_and_truth_values_make_the_way_and_come_back(client: Client) -> No
     seen = client.mean(dataset, epsilon=50).columns
     assert abs((pd.Timestamp(str(seen["seen"])) - days.to_series().mean()).days) < 10
     late = client.classify(dataset, "late", epsilon=50)
-    assert np.mean(np.array(late.predict(frame)) == np.where(frame["late"], "true", "false")) > 0.85
+    assert np.mean(np.array(late.predict(frame)) == frame["late"]) > 0.85
     dummy = client.datasets.dummy(dataset, 50)
     assert list(dummy.columns) == ["seen", "late"]
     assert len(late.predict(dummy)) == 50

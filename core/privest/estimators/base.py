@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from privest.estimators.uncertainty import Answer, ExpectedError
@@ -67,6 +67,10 @@ def _never(_: object) -> bool:
     return False
 
 
+def _no_defaults(_: object) -> Mapping[str, object]:
+    return {}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Estimator(Generic[S, M, P, A]):
     """The declaration of one estimator. Routes, schemas, dashboard pages and client methods follow from it.
@@ -98,6 +102,9 @@ class Estimator(Generic[S, M, P, A]):
             as "distance by which the noise alone moves the mean, root mean square".
         error_title: title of that number in headings.
         unit: of stated errors, where they have one.
+        defaults: values of the options that depend on the kind of data where a request leaves them None.
+        unset: what digests of requests have for such an option that is left None, by its name: the default of
+            before it depended on the data, so that keys of before are found.
         is_heavy: whether planning with a spec is slow, or imports libraries that a web process avoids.
     """
 
@@ -116,4 +123,6 @@ class Estimator(Generic[S, M, P, A]):
     error_meaning: str
     error_title: str = "Error to expect"
     unit: str = ""
+    defaults: Callable[[M], Mapping[str, object]] = _no_defaults
+    unset: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
     is_heavy: Callable[[S], bool] = _never

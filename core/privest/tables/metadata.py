@@ -118,6 +118,8 @@ def _recipe(table: TableMetadata, names: Sequence[str], form: Form, label: int |
         ValueError: there are none, or too many, or one has no bounds.
     """
     chosen = table.places(names)
+    if form != "labelled":  # in whatever order columns are named, it is one question
+        chosen = tuple(sorted(chosen))
     if not chosen:
         raise ValueError("name at least one column")
     if unbounded := [table.columns[at].name for at in chosen if not table.columns[at].is_bounded]:

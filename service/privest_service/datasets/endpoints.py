@@ -1,18 +1,20 @@
 """Datasets and grants."""
 
 from collections.abc import Sequence
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import UploadFile
 
+from privest.tables.metadata import TableMetadata
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
 from privest_service.database import Database
 from privest_service.datasets import service
 from privest_service.datasets.answers import CapView, DatasetList, DatasetView, DummyRows, GrantView
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
+from privest_service.datasets.dummy_files import DummyMedia, dummy_file, preferred
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.registration import Registrar, uploaded
 from privest_service.datasets.schemas import SCHEMA, NewCap
@@ -208,19 +210,31 @@ def delete_dataset(dataset_id: str, caller: DataDep, store: StoreDep, database: 
     return Response(status_code=204)
 
 
-@router.get("/{dataset_id}/dummy", responses=documented(NotFound, Unavailable))
+@router.get(
+    "/{dataset_id}/dummy",
+    response_model=DummyRows,
+    responses=documented(NotFound, Unavailable)
+    | {200: {"content": {media: {} for media in get_args(DummyMedia)}}},
+)
 def read_dummy(
     dataset_id: str,
+    request: Request,
     caller: ReadDep,
     database: DatabaseDep,
     workers: WorkersDep,
     n: Annotated[int, Query(ge=1, le=10_000, description="most rows")] = service.DUMMY_ROWS,
-) -> DummyRows:
-    """Synthetic records from the schema alone, to try code on: free, and private by construction."""
+) -> Any:
+    """Synthetic records from the schema alone, to try code on: free, and private by construction.
+
+    Those of a table come as csv or Arrow where `Accept` names one of these first; all others are JSON.
+    """
     with database.read() as session:
         dataset = service.require(session, caller, dataset_id)
     shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
+    media = preferred(request.headers.get("accept", ""))
     # Elsewhere: wide records take seconds and memory to make.
+    if media and isinstance(shape, TableMetadata):
+        return Response(workers.call_worker(caller.id, dummy_file, shape, n, media), media_type=media)
     return DummyRows(rows=workers.call_worker(caller.id, service.dummy_rows, shape, n))
 
 

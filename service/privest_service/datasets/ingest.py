@@ -148,7 +148,7 @@ def _checked(
         faults += block.faults
         if block.marked is not None:
             tally.add(block.marked, start)
-        if tally.faults():  # of a typed table, all of which is read, so that columns are told at once
+        if tally.wrong:  # of a typed table, all of which is read, so that columns are told at once
             start += len(block.rows)
             continue
         for at in range(0, len(block.rows), step):

@@ -68,6 +68,11 @@ class Kind:
         """The choices of a request that are this kind's own."""
         return request.model_dump(exclude=of_all(type(request)))
 
+    def resolved(self, request: EstimateRequest, shape: DatasetMetadata) -> dict[str, Any]:
+        """The choices of a request, with defaults by the data: to leave one out is to ask the same."""
+        given, defaults = self.options(request), self.estimator.defaults(shape)
+        return given | {name: value for name, value in defaults.items() if given[name] is None}
+
     def metadata_of(self, shape: DatasetMetadata, request: EstimateRequest) -> DatasetMetadata:
         """What this kind takes of a dataset: the columns that a request chooses of a table, else all of it.
 

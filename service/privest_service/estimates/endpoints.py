@@ -243,7 +243,8 @@ def read_model(
     """The answer of a committed job as a model for other programs, with a signed card, for its submitter."""
     with database.read() as session:
         job = service.require_job(session, caller, job_id)
-        content, media = exported.written(job, exported.signed_model(session, caller, job), form)
+        model = exported.signed_model(session, caller, job)
+    content, media = exported.written(job, model, form)
     return Response(content, media_type=media)
 
 

@@ -102,7 +102,8 @@ def resolve(
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, request, privacy, (dataset.id, dataset.owner_id), shape))
     _refuse_unlike(schemas)
-    return ResolvedQuery(caller.id, kind, tuple(about), kind.options(request), named[0].dummy)
+    options = kind.resolved(request, about[0].shape)
+    return ResolvedQuery(caller.id, kind, tuple(about), options, named[0].dummy)
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
@@ -155,7 +156,7 @@ def resolve_inline(
     facts = {"schema": given.declared.model_dump(mode="json"), "n": shape.n}
     name = f"inline {digest_of(facts)}"
     subject = _subject(session, kind, request, request.privacy, (name, caller.id), shape)
-    return ResolvedQuery(caller.id, kind, (subject,), kind.options(request))
+    return ResolvedQuery(caller.id, kind, (subject,), kind.resolved(request, subject.shape))
 
 
 def inline_rows(request: EstimateRequest) -> InlineRows:

@@ -80,6 +80,7 @@ class Submissions:
     def command(self, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> EstimateCommand:
         """A request with what its key is bound to."""
         body = request.model_dump(mode="json")
+        body |= {name: value for name, value in kind.estimator.unset.items() if body[name] is None}
         if isinstance(request.dataset, InlineRef):
             # Not everything in rows has a canonical form; and their digest outlives them, so it has a key.
             rows = json.dumps(request.dataset.inline.rows).encode()

@@ -1,7 +1,7 @@
 """The ledger of one owner, or of all, read from the database as lines and written to a file."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Literal
+from typing import IO, Any, Literal
 
 from sqlalchemy import case, select
 from sqlalchemy.orm import Session
@@ -25,7 +25,7 @@ from privest_service.exports.lines import (
 from privest_service.jobs.models import Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
-from privest_service.ledger.receipts import Receipt
+from privest_service.ledger.receipts import Receipt, digest_of_plan
 from privest_service.signing import Signer, signer_of
 
 Form = Literal["jsonl", "csv"]
@@ -33,6 +33,10 @@ Form = Literal["jsonl", "csv"]
 
 _AT_ONCE = 500
 """Entries read in one go, so that a ledger of any length is exported in little memory."""
+
+
+_PLANS_AT_ONCE = 20
+"""Plans read in one go: one may be long."""
 
 
 def lines(session: Session, owner_id: str | None = None) -> Iterator[Line]:
@@ -75,12 +79,14 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
                 session.expunge(found)
             yield entry
     asked_by_owner = case((Job.part_of.is_(None), Job.submitter_id == Job.owner_id))
-    jobs = select(Job.id, Job.state, asked_by_owner).where(Job.owner_id.is_not(None), ~Job.dummy)
+    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
-    for job, state, by_owner in session.execute(jobs.execution_options(yield_per=_AT_ONCE)):
-        yield JobLine(job=job, state=state, asked_by_owner=by_owner)  # pyright: ignore[reportArgumentType]
+    for job, state, by_owner, plan in session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE)):
+        known: Any = state
+        digest = digest_of_plan(plan) if state == "committed" else None  # as its receipt tells it
+        yield JobLine(job=job, state=known, asked_by_owner=by_owner, plan=digest)
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
         if owner_id is not None:

@@ -83,12 +83,14 @@ class JobLine(BaseModel):
     Attributes:
         asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
             of a job on several datasets it is not told: the receipt of whoever asked is of the whole.
+        plan: of a committed one, SHA-256 of the plan that is stored; None in exports of before.
     """
 
     type: Literal["job"] = "job"
     job: str
     state: Literal["reserved", "claimed", "committed", "failed", "voided"]
     asked_by_owner: bool | None = None
+    plan: str | None = None
 
 
 class Head(BaseModel):

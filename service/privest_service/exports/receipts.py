@@ -39,6 +39,7 @@ class Receipts:
         by_job: of each job that has an owner's receipt, the commitments to its entries.
         by_answer: by the digest of the receipt on a whole job on several datasets, the parts of it.
         statements: the digest of each job's owner's receipt.
+        plans: the digest of the plan that each of these is on.
         analysts: jobs that have an analyst's receipt.
         wholes: owners' receipts on jobs that are not charged themselves.
     """
@@ -48,6 +49,7 @@ class Receipts:
     by_job: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     by_answer: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     statements: dict[str, str] = field(default_factory=dict[str, str])
+    plans: dict[str, str] = field(default_factory=dict[str, str])
     analysts: set[str] = field(default_factory=set[str])
     wholes: dict[str, Receipt] = field(default_factory=dict[str, Receipt])
 
@@ -62,7 +64,7 @@ class Receipts:
             self.analysts.add(told.job)
             yield from self._commitments(receipt)
             return
-        self.statements[told.job] = _sha256(told)
+        self.statements[told.job], self.plans[told.job] = _sha256(told), told.plan
         if told.job not in self.debits.of_job:
             self.wholes[told.job] = receipt  # its parts may follow
             return
@@ -127,6 +129,7 @@ class Jobs:
 
     receipts: Receipts
     states: dict[str, str] = field(default_factory=dict[str, str])
+    plans: dict[str, str] = field(default_factory=dict[str, str])
     of_analysts: set[str] = field(default_factory=set[str])
     """Jobs that an analyst asked for, not their owner."""
 
@@ -135,6 +138,8 @@ class Jobs:
         if line.job in self.states:
             yield f"job {line.job} is told twice"
         self.states[line.job] = line.state
+        if line.plan is not None:
+            self.plans[line.job] = line.plan
         if line.asked_by_owner is False:
             self.of_analysts.add(line.job)
 
@@ -153,6 +158,8 @@ class Jobs:
         for job, state in self.states.items():
             if (state == "committed") != (job in there.statements):
                 yield f"job {job} is {state} and has {'a' if job in there.statements else 'no'} receipt"
+            if (plan := self.plans.get(job)) and there.plans.get(job, plan) != plan:
+                yield f"the plan of job {job} is not the one that its receipt was signed for"
             # Receipts of before there were commitments have none for analysts beside them.
             if job in self.of_analysts and there.by_job.get(job) and job not in there.analysts:
                 yield f"job {job} was not asked for by its owner, and has no analyst's receipt"

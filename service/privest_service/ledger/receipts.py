@@ -83,11 +83,16 @@ def receipt_of(
         dataset=datasets[0] if len(datasets) == 1 else list(datasets),
         adjacency="replace-one",
         entries=list(entries),
-        plan=_sha256(job.plan),
+        plan=digest_of_plan(job.plan),
         answer=_sha256(answer),
         at=now().isoformat(timespec="microseconds"),
     )
     return _signed(signer, statement)
+
+
+def digest_of_plan(plan: str) -> str:
+    """SHA-256 of a stored plan, of which every receipt on it is."""
+    return _sha256(plan)
 
 
 def for_analyst(signer: Signer, receipt: Receipt) -> Receipt:

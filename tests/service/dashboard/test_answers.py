@@ -81,7 +81,7 @@ def test_the_subspace_of_rows_with_gaps_is_a_picture_too(site: Server, visit: Vi
     visitor.check_accessibility()
     visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.5&rank=3")
     assert visitor.page.locator("[name=rank]").input_value() == "3"
-    assert "diagonal" in visitor.page.locator("main").inner_text()
+    assert "second moment of what is known" in visitor.page.locator("main").inner_text()
     visitor.check_accessibility()
 
 

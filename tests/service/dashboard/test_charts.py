@@ -15,7 +15,7 @@ from markupsafe import Markup
 from privest_service.dashboard import charts
 from privest_service.dashboard.charts import Bar, BurnPoint
 from privest_service.dashboard.charts.scales import Linear, Log, Time
-from privest_service.dashboard.charts.svg import ems, shortened
+from privest_service.dashboard.charts.svg import ems, named, shortened
 from privest_service.dashboard.formatting import left_percent, number, numbers, percent, spent_percent
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
@@ -251,3 +251,14 @@ def test_numbers_for_people() -> None:
 @given(st.text(), st.floats(1, 30))
 def test_shortened_text_fits(words: str, most: float) -> None:
     assert ems(shortened(words, most)) <= most
+    assert ems(named(words, most)) <= most
+
+
+def test_features_of_one_column_are_told_apart_when_they_are_shortened() -> None:
+    features = [
+        "bill_length_mm",
+        "bill_length_mm missing",
+        *(f"species={s}" for s in ("Adelie", "Chinstrap")),
+    ]
+    assert len({named(feature, 9) for feature in features}) == len(features)
+    assert named("bill_length_mm missing", 9) == "bill_len…issing"

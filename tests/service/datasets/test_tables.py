@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from privest_service.datasets.schemas import SCHEMA
 from testing import penguin_files
-from testing.uploads import refused, table_as, taken
+from testing.uploads import refused, rows_as, table_as, taken
 
 NAME, PRICE, DAY = (
     {"name": "Straße", "type": "category", "categories": ["Köln", "Bonn"]},
@@ -161,20 +161,86 @@ def test_gaps_are_nan_where_the_schema_lets_them_be_and_a_category_may_be_called
         ("x,x\n1,2\n3,4\n", [(None, "x", "is in the file more than once")]),
         ("x,y\n", [(None, None, "must have at least 2 records")]),
         ("x,y\n1,2\n3\n", [(None, None, "has 1 cells in line 3, and 2 columns in its header")]),
+        (
+            'x,note\n1,a\n2,"open\n3,b\n4,c\n',
+            [(None, None, "has a quote in line 3 that is never closed, so that all after it is one cell")],
+        ),
+        ("x\ty\tz\n1\t2\t3\n\t\n", [(None, None, "has 2 cells in line 3, and 3 columns in its header")]),
     ],
 )
 def test_files_that_are_no_such_table_are_refused(tmp_path: Path, text: str, found: list[Any]) -> None:
     assert refused(tmp_path, text.encode(), "csv", one("number")) == found
 
 
-def test_a_declared_column_is_found_among_ten_thousand_and_arrays_have_none(tmp_path: Path) -> None:
+def test_lines_are_counted_as_a_spreadsheet_does(tmp_path: Path) -> None:
+    """Blank ones too, wherever they are: at the top, in blocks that are read ahead, of spaces alone."""
+    text = '\n\nx,note\n1,"two\nlines"\n\n  \r\n2,\nmany,\n\n'
+    assert refused(tmp_path, text.encode(), "csv", one("number")) == [
+        (2, "x", "text in 1 row; declare categories (first in line 8)")
+    ]
+    assert refused(tmp_path, b"x,y\n\n1,2\n  \n\n3\n", "csv", one("number")) == [
+        (None, None, "has 1 cells in line 6, and 2 columns in its header")
+    ]
+    rng = np.random.default_rng(3)
+    lines = ["x,note", *("" if blank else f"1,{'n' * 80}" for blank in rng.random(60_000) < 0.3)]
+    for bad in (41_000, 59_000):
+        wrong = "\n".join([*lines[:bad], "?,", *lines[bad:], ""])
+        ((record, _, rule),) = refused(tmp_path, wrong.encode(), "csv", one("number"))
+        assert rule == f"text in 1 row; declare categories (first in line {bad + 1})"
+        assert record == sum(map(bool, lines[1:bad]))
+
+
+def test_a_quote_within_a_cell_is_a_letter_like_any_other(tmp_path: Path) -> None:
+    _, rows = taken(tmp_path, b'x,note\n1,5" pipe\n2,"say ""so"\n3,c\n', "csv", one("number"))
+    np.testing.assert_array_equal(rows[:, 0], [1, 2, 3])
+
+
+def test_in_a_file_of_one_column_blank_lines_are_left_out(tmp_path: Path) -> None:
+    _, rows = taken(tmp_path, b"x\n1\n\n2\n", "csv", one("number"))
+    np.testing.assert_array_equal(rows, [[1], [2]])
+    assert refused(tmp_path, b"x\n1\n\ny\n", "csv", one("number")) == [
+        (1, "x", "text in 1 row; declare categories (first in line 4)")
+    ]
+
+
+@pytest.mark.parametrize("form", ["npy", "npz"])
+def test_an_array_serves_a_table_of_numbers_in_the_order_of_its_columns(tmp_path: Path, form: Any) -> None:
+    columns = [
+        PRICE | {"missing": "filled", "fill": 0},
+        {"name": "count", "type": "integer"},
+        {"name": "new", "type": "boolean"},
+    ]
+    schema = {"kind": "table", "columns": columns}
+    rows = np.array([[1.5, 3, 1], [np.nan, -2, 0], [2, 0, 1]])
+    _, stored = taken(tmp_path, rows_as(rows, form), form, schema)
+    np.testing.assert_array_equal(stored, rows)
+    table = "price,count,new\n1.5,3,true\n,-2,false\n2,0,true\n"
+    assert taken(tmp_path, table.encode(), "csv", schema)[0] == taken(
+        tmp_path, rows_as(rows, form), form, schema
+    )[0]  # fmt: skip
+    wrong = np.array([[1, 2.5, 1], [np.inf, np.nan, 2]])
+    assert refused(tmp_path, rows_as(wrong, form), form, schema) == [
+        (1, "price", "not finite in 1 row"),
+        (1, "count", "1 missing; choose what a gap is"),
+        (0, "count", "not whole in 1 row; declare a number"),
+        (1, "new", "neither true nor false in 1 row; declare categories"),
+    ]
+    assert refused(tmp_path, rows_as(rows[:, :2], form), form, schema)[0][2] == "must have the shape (n, 3)"
+    for other in (NAME, DAY):
+        found = refused(
+            tmp_path, rows_as(rows[:, :2], form), form, {"kind": "table", "columns": [PRICE, other]}
+        )
+        assert found[0][2].startswith(
+            "must be csv, parquet, arrow or json, as the table has dates or categories"
+        )
+
+
+def test_a_declared_column_is_found_among_ten_thousand(tmp_path: Path) -> None:
     names = [f"c{at}" for at in range(9999)]
     line = ",".join(["0"] * 9999)
     text = "\n".join([",".join([*names, "x"]), *(f"{line},{value}" for value in (1, 2)), ""])
     _, rows = taken(tmp_path, text.encode(), "csv", one("number"))
     np.testing.assert_array_equal(rows, [[1], [2]])
-    ((_, _, rule),) = refused(tmp_path, b"\x93NUMPY", "npy", one("number"))
-    assert rule == "must be csv, parquet, arrow or json, whose columns have names and types"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def test_every_solver_answers_and_is_charged_what_the_plan_said(
     assert "standardised" in stated["of"]
     assert 0 < stated["standard_deviation"] < stated["radius_95"]
     assert 0 < foretold["standard_deviation"] < foretold["radius_95"] <= foretold["unfavourable"]
+    assert "`classifier-score`" in foretold["untold"]
     found = job["estimate"]
     assert found["classes"] == ["0", "1"]
     rows = told_apart()

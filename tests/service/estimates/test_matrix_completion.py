@@ -201,26 +201,33 @@ def test_from_an_upload_with_gaps_to_the_bill(server: Server) -> None:
     assert owner.upload(npy(rows), schema).json()["fingerprint"] == told["fingerprint"]
 
     owner.grant(told["id"], analyst)
-    planned = analyst.plan(told["id"], **ASK)
+    asked = ASK | {"steps": 12}
+    planned = analyst.plan(told["id"], **asked)
     assert planned.status_code == 200, planned.text
     plan = planned.json()
     assert plan["kind"] == "matrix-completion"
     assert "descent" in plan["why"]
-    job = analyst.estimate(told["id"], **ASK).json()
+    job = analyst.estimate(told["id"], **asked).json()
     assert job["state"] == "committed", job
     basis = np.array(job["estimate"]["basis"])
     assert basis.shape == (20, 2)
     assert np.abs(basis.T @ basis - np.eye(2)).max() < 1e-10
     assert job["uncertainty"]["of"] == "the subspace that the same steps find without noise"
     # Of 300 runs with other noise none was further off than 0.84 of this.
-    assert Grassmann(*truth.shape).dist(basis, truth) < 2 * job["uncertainty"]["standard_deviation"] < 0.02
+    assert Grassmann(*truth.shape).dist(basis, truth) < 2 * job["forecast"]["standard_deviation"] < 0.02
     entry, *_ = owner.ledger()
     assert (entry["kind"], entry["estimate"], entry["state"]) == ("debit", "matrix-completion", "committed")
     assert owner.budget()["queries"] == 1
     receipt = Receipt.model_validate_json(owner.get(f"/v1/jobs/{job['id']}/receipt").content)
     assert signed_by(receipt, receipt.public_key)
     assert receipt.statement.kind == "matrix-completion"
-    assert "second moment without its diagonal" in job["privacy"]["mechanism"]
+    assert "second moment of what is known" in job["privacy"]["mechanism"]
+
+    plain = analyst.estimate(told["id"], **ASK).json()
+    assert "principal subspace of these records" in plain["uncertainty"]["of"]
+    assert any("a descent" in warning for warning in plain["warnings"])
+    # Rows of half of their length each turn it by .1; noise has a tenth of that.
+    assert Grassmann(*truth.shape).dist(np.array(plain["estimate"]["basis"]), truth) < 0.3
 
 
 @only_on_sqlite
@@ -266,7 +273,7 @@ def test_several_rows_of_a_unit_are_one_record(server: Server) -> None:
     schema = {"kind": "partial-vectors", "dim": 20, "unit": {"column": "who", "rows": 3}}
     made = owner.upload(head + table, schema, "rows.csv").json()
     assert made["n"] == 4000
-    job = owner.estimate(made["id"], **ASK).json()
+    job = owner.estimate(made["id"], **ASK, steps=12).json()
     assert Grassmann(*truth.shape).dist(np.array(job["estimate"]["basis"]), truth) < 0.02
 
 

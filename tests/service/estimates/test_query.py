@@ -434,5 +434,5 @@ def test_keys_and_answers_of_former_versions_are_found_again(
     ask = submissions.command(Principal("analyst", "an_x"), found, request, "k")
     assert ask.digest.startswith(body)
     subject = QueryTarget("ds_x", "own_x", nothing, PrivacyTarget(0.5, 1e-6))
-    asked = ResolvedQuery("an_x", found, (subject,), found.options(request), dummy)
+    asked = ResolvedQuery("an_x", found, (subject,), found.resolved(request, nothing), dummy)
     assert asked.digest.startswith(question)

@@ -203,6 +203,76 @@ def test_rows_may_come_with_the_question_and_dummies_are_of_the_columns_types(ow
     assert dry["dummy"]
 
 
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        ("text/csv", "text/csv"),
+        ("application/json;q=0.5, Text/CSV", "text/csv"),
+        ("application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.stream"),
+        ("text/html, application/vnd.apache.arrow.file;q=.9, */*;q=.1", "application/vnd.apache.arrow.file"),
+        ("application/json, text/csv", "application/json"),
+        ("text/csv;q=0", "application/json"),
+        ("text/csv;q=much", "application/json"),
+        ("*/*", "application/json"),
+        ("", "application/json"),
+    ],
+)
+def test_dummies_come_as_files_that_can_be_uploaded(owner: Caller, accept: str, media: str) -> None:
+    columns = [
+        *penguin_files.SCHEMA["columns"],
+        {"name": "tagged, <b>", "type": "boolean", "missing": "category"},
+        {"name": "seen", "type": "date", "low": "2007-01-01", "missing": "filled", "fill": "2007-01-01"},
+        {"name": "far", "type": "integer", "low": 1e20, "high": 1e21},
+    ]
+    content = ",".join(RECORDS[0]) + ',"tagged, <b>",seen,far\n'
+    content += "".join(f"{','.join(record)},true,2008-02-03,{10**20}\n" for record in RECORDS[1:9])
+    dataset = uploaded(owner, content.encode(), columns=columns)
+    path, of_40 = f"/v1/datasets/{dataset}/dummy", {"n": 40}
+    told = owner.get(path, params=of_40).json()["rows"]
+    answer = owner.get(path, params=of_40, headers={"Accept": accept})
+    assert answer.headers["content-type"].partition(";")[0] == media
+    if media == "application/json":
+        assert answer.json()["rows"] == told
+        return
+    again = owner.upload(answer.content, {"kind": "table", "columns": columns}, "rows", media=media)
+    assert again.status_code == 201, again.text
+    as_json = owner.upload(json.dumps(told).encode(), {"kind": "table", "columns": columns}, "rows.json")
+    assert again.json()["fingerprint"] == as_json.json()["fingerprint"]
+
+
+def test_dummies_of_other_kinds_are_json(owner: Caller) -> None:
+    answer = owner.get(f"/v1/datasets/{owner.dataset()}/dummy", headers={"Accept": "text/csv"})
+    assert len(answer.json()["rows"]) == 20
+
+
+def test_directions_of_a_table_are_about_a_centre_unless_that_is_refused(owner: Caller) -> None:
+    """All penguins weigh near 4.2 kg of 0 to 100: without a centre that is the first direction."""
+    columns = [dict(column) for column in penguin_files.SCHEMA["columns"]]
+    columns[5] |= {"low": 0, "high": 100_000}
+    dataset = uploaded(owner, columns=columns)
+    chosen: dict[str, Any] = {"rank": 1, "columns": ["body_mass_g", "year"]}
+    usual = owner.estimate(dataset, kind="robust-pca", epsilon=50.0, **chosen).json()
+    said = owner.estimate(dataset, kind="robust-pca", epsilon=50.0, center=True, **chosen).json()
+    assert (said["id"], said["reused"]) == (usual["id"], True)
+    without = owner.estimate(dataset, kind="robust-pca", epsilon=50.0, center=False, **chosen).json()
+    assert without["id"] != usual["id"]
+    assert without["estimate"]["center"] is None
+    names = usual["estimate"]["columns"]
+    mass, year = (names.index(name) for name in ("body_mass_g", "year"))
+    assert abs(usual["estimate"]["basis"][year][0]) > 0.9
+    assert abs(without["estimate"]["basis"][mass][0]) > 0.6
+    assert usual["estimate"]["center"][mass] == pytest.approx(-0.916, abs=0.05)
+
+
+def test_vectors_have_a_centre_only_where_it_is_asked_for(owner: Caller) -> None:
+    schema = {"kind": "vectors", "dim": 3}
+    dataset = owner.dataset(np.random.default_rng(0).normal(size=(200, 3)), schema)
+    first = owner.estimate(dataset, kind="robust-pca", rank=1).json()
+    assert first["estimate"]["center"] is None
+    again = owner.estimate(dataset, kind="robust-pca", rank=1, center=False).json()
+    assert again["id"] == first["id"]
+
+
 def test_workers_of_a_cluster_sum_the_same_records_through_the_recipe(tmp_path: Path) -> None:
     shape = SCHEMA.validate_python(penguin_files.SCHEMA).shape(9000)
     assert isinstance(shape, TableMetadata)

@@ -106,10 +106,18 @@ def test_an_answer_tells_the_same_however_it_is_asked_for(owner: Caller, questio
         said = " ".join(repr(found).split())
         for words in ("off by at most", "by the noise alone", "error foretold", "which assumes"):
             assert words in said
+        assert ("not foretold" in said) == ("untold" in job["forecast"]) == (kind == "logistic-regression")
     page = Desk(owner.server, owner.key).get(f"/answers/{job['id']}").text
     for words in (job["uncertainty"]["of"], "Foretold by the plan", *job["uncertainty"]["unknown"]):
         assert words in page
     assert page.count("<li>") == len(job["uncertainty"]["unknown"]) + len(job["warnings"])
+
+
+def test_the_page_of_a_plan_says_what_is_not_foretold(owner: Caller) -> None:
+    asked, schema, _ = next(each for each in QUESTIONS.values() if each[0] == "logistic-regression")
+    dataset = owner.dataset(rows_of(schema), schema)
+    page = Desk(owner.server, owner.key).get(f"/what-if?dataset={dataset}&kind={asked}&epsilon=1").text
+    assert "Not foretold is the share of right answers" in page
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

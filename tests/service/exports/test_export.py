@@ -46,6 +46,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge, Limits
 from privest_service.signing import Signer
+from testing import penguin_files
 from testing.books import Books
 from testing.server import SIGNER, SPD3, Caller, Server, npy, private_key_pem, problem, spd
 
@@ -211,6 +212,47 @@ def test_what_was_done_to_an_export_shows(exported: Any, forgery: str) -> None:
     change(forged)
     assert forged != rows
     assert any(words in fault for fault in faults(forged, key)), faults(forged, key)
+
+
+def test_a_plan_on_a_table_is_the_one_that_was_signed_for_or_it_shows(server: Server) -> None:
+    """Its recipe says what the noise of each column was for: other bounds are another promise."""
+    owner, analyst = server.owner(epsilon=50.0, delta=1e-4), server.analyst()
+    dataset = owner.upload(penguin_files.CSV, penguin_files.SCHEMA, "penguins.csv").json()["id"]
+    owner.grant(dataset, analyst)
+    mean = owner.estimate(dataset, columns=["year", "sex"]).json()
+    kinds = analyst.estimate(dataset, kind="logistic-regression", label="species", features=["year"]).json()
+    key = owner.get("/v1/ledger/keys").json()["keys"][0]["public_key"]
+
+    def told() -> Rows:
+        answer = owner.get(f"/v1/owners/{owner.id}/ledger/export")
+        return [json.loads(line) for line in answer.text.splitlines()]
+
+    of_before = told()
+    assert faults(of_before, key) == []
+    said = {row["job"]: row["plan"] for row in of_before if row["type"] == "job"}
+    assert said == {job["id"]: job["receipt"]["statement"]["plan"] for job in (mean, kinds)}
+    database = Database(server.database_url)
+
+    def stored(job: str, plan: str) -> None:
+        database.run(lambda session: setattr(session.get_one(Job, job), "plan", plan))
+
+    for job in (mean["id"], kinds["id"]):
+        with database.read() as session:
+            plan = session.get_one(Job, job).plan
+        (year,) = [each for each in json.loads(plan)["shape"]["recipe"]["columns"] if each["name"] == "year"]
+        forged = json.loads(plan)
+        place = forged["shape"]["recipe"]["columns"].index(year)
+        forged["shape"]["recipe"]["columns"][place] |= {"low": year["low"] - 1}
+        stored(job, json.dumps(forged))
+        words = f"the plan of job {job} is not the one that its receipt was signed for"
+        assert faults(told(), key) == [words]
+        stored(job, plan)
+    database.close()
+    assert faults(told(), key) == []
+    for row in of_before:  # an export of before: nothing is said of plans
+        if row["type"] == "job":
+            del row["plan"]
+    assert faults(of_before, key) == ["the lines are not those that the end was signed over"]
 
 
 def ends_of(told: Iterable[Line]) -> Heads:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log, sqrt
+from math import log, log2, sqrt
 
 import numpy as np
 from scipy.special import ndtr
@@ -77,15 +77,22 @@ class DistanceCounts:
 
     A record between two nodes counts at both, by how near it is to each on the logarithmic scale, so that
     rounding cannot move it by a whole count. It asks about (point, reach): the largest distance told apart.
+
+    Attributes:
+        manifold: where the records are.
+        nodes: number of distances at which it counts.
+        octaves: how often each is twice the next.
     """
 
     manifold: Manifold
     description: str = "the share of records at each distance"
+    nodes: int = NODES
+    octaves: float = 1 / _PER_OCTAVE
 
     @property
     def size(self) -> int:
-        """Number of nodes."""
-        return NODES
+        """Length of the summed vector."""
+        return self.nodes
 
     def diameter(self, clip: float) -> float:
         """Two records count at different nodes at most: no entry is negative, a record's add to the clip."""
@@ -105,10 +112,11 @@ class DistanceCounts:
         """
         point, reach = query
         away = lengths(self.manifold.log_coordinates(point, rows))
-        place = np.clip(-np.log(away[np.isfinite(away)] / reach) / _SPACING, 0.0, NODES - 1.0)
-        below = np.minimum(place.astype(np.int64), NODES - 2)
+        octaves = log2(reach) - np.log2(away[np.isfinite(away)])
+        place = np.clip(octaves / self.octaves, 0.0, self.nodes - 1.0)
+        below = np.minimum(place.astype(np.int64), self.nodes - 2)
         part = place - below
-        counts = np.bincount(below, 1.0 - part, NODES) + np.bincount(below + 1, part, NODES)
+        counts = np.bincount(below, 1.0 - part, self.nodes) + np.bincount(below + 1, part, self.nodes)
         return np.asarray(clip * counts, dtype=np.float64)
 
 
@@ -150,7 +158,7 @@ class Distances:
         kept = weights > 1e-3
         laws, known, total, weights = laws[kept], known[kept], total[kept], weights[kept]
         shares = np.maximum(laws + known / total * (released - laws), 0.0)
-        shares /= shares.sum(axis=1, keepdims=True)
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
         return cls(reach, weights / weights.sum(), shares, known * deviation**2 / total)
 
     @property
@@ -162,6 +170,12 @@ class Distances:
     def mean(self) -> float:
         """Mean distance, by what is known."""
         return self.average(lambda away: away)
+
+    def beyond_which(self, tolerated: float) -> float:
+        """The distance beyond which no more than `tolerated` of the mean distance is, by what is known."""
+        nodes = self.nodes
+        beyond = np.maximum(nodes[:, None] - nodes, 0.0)
+        return float(nodes[(self.weights @ (self.shares @ beyond)) <= tolerated].min())
 
     def average(self, function: Callable[[Array], Array]) -> float:
         """Mean over the records of a function of their distance, by what is known."""

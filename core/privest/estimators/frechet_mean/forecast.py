@@ -34,8 +34,8 @@ def expected_error(deviation: float, last: Release, bounds: ProblemBounds, *, fo
     radius = ratio * deviation
     if found:
         assumes = (
-            f"the records are within the public radius, {bounds.radius:.3g}, of their mean; for nearer ones "
-            "the error is less in proportion. Unfavourable: twice as far, and clipping moves as much as noise"
+            f"the records are within {bounds.radius:.3g} of their mean; the error is in proportion to how "
+            "far they are. Unfavourable: twice as far, and clipping moves as much as noise"
         )
         return MeanError(deviation, radius, assumes=assumes, unfavourable=2 * sqrt(2) * radius)
     assumes = (

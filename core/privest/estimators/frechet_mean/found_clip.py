@@ -7,12 +7,16 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.frechet_mean.distances import Distances
+from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.uncertainty import REACH, Displacement, MeanHessian, uncertainty
 from privest.estimators.uncertainty import Uncertainty
 from privest.manifolds import Manifold
 from privest.optim.ball import Ball
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
+
+_UNSEEN = 0.02
+"""What the next histogram need not see of the mean distance, as a part of the noise."""
 
 _SURPRISE = 2.0
 """Standard deviations beyond which a gradient shows that more is left to go than was thought."""
@@ -37,9 +41,9 @@ class Stage:
 
 
 def stages(looks: tuple[Release, ...], gradients: tuple[Release, ...]) -> tuple[Stage, ...]:
-    """Three stages: half of the steps, the others but one, and the last."""
-    half = len(gradients) // 2
-    parts = gradients[:half], gradients[half:-1], gradients[-1:]
+    """A stage for each look, of one step each, but for the last but one, which has all other steps."""
+    early = len(looks) - 2
+    parts = *((step,) for step in gradients[:early]), gradients[early:-1], gradients[-1:]
     return tuple(Stage(look, steps) for look, steps in zip(looks, parts, strict=True))
 
 
@@ -107,7 +111,13 @@ class _State:
 
 
 def descent(
-    ball: Ball, gate: Oracle, *, start: Array, curvature: tuple[float, float], stages: tuple[Stage, ...]
+    within: Range,
+    gate: Oracle,
+    *,
+    start: Array,
+    curvature: tuple[float, float],
+    first: Release,
+    stages: tuple[Stage, ...],
 ) -> tuple[Array, Uncertainty]:
     """Steps along noisy gradients, each with the clip that the last histogram suggests.
 
@@ -116,17 +126,23 @@ def descent(
     what all steps found, each with the inverse of its squared error for a weight.
 
     Args:
-        ball: where the iterates stay.
-        gate: releases the statistics `scaled` at (point, clip), and `distances` at (point, reach).
+        within: which the records may be of the start.
+        gate: releases the statistics `range` and `distances` at (point, reach), `scaled` at (point, clip).
         start: (*shape) first iterate.
         curvature: bounds of the sectional curvature.
+        first: the release of the range.
         stages: in order, at least one.
 
     Returns:
         (*shape) the last iterate, and its uncertainty.
     """
-    space, reach = ball.manifold, REACH * ball.radius
-    state = _State(space, ball.nearest(start)[0], 0.0, np.zeros(1), inf)
+    space = within.manifold
+    typical = within.read(gate.mean((start, within.top), "range"), first.deviation)
+    ball = Ball(space, start, min(4 * max(typical, within.radius), space.widest_radius))
+    # A radius that is not refuted bounds what noise hides.
+    most = REACH * within.radius if within.is_declared and typical <= within.radius else inf
+    reach = min(8 * typical, most)
+    state = _State(space, start, 0.0, np.zeros(1), inf)
     told: Uncertainty | None = None
     on_edge = False
     for place, stage in enumerate(stages):
@@ -135,11 +151,13 @@ def descent(
         hessian = MeanHessian.of(distances, curvature)
         clip = distances.best_clip(sqrt(space.dim) * stage.deviation)
         excess = distances.excess(clip)
+        unseen = _UNSEEN * sqrt(space.dim) * stage.deviation * clip
+        reach = min(2 * distances.beyond_which(unseen), most)
         for step, release in enumerate(stage.gradients):
             vector = clip * gate.mean((state.point, clip), "scaled")
             gradient = _Gradient(vector, (clip * release.deviation) ** 2, excess, hessian)
-            first = place == 0 and step == 0
-            state = state.corrected(gradient).stepped(gradient, first=first)
+            is_first = place == 0 and step == 0
+            state = state.corrected(gradient).stepped(gradient, first=is_first)
             point, away = ball.nearest(state.point)
             back = float(space.dist(point, state.point)) if away >= ball.radius else 0.0
             state = replace(state, point=point, unfinished=state.unfinished + back)

@@ -8,11 +8,9 @@ import numpy as np
 
 from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, require
-from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.forecast import MeanError, expected_error
 from privest.estimators.frechet_mean.found_clip import descent, stages
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
-from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
     Epochs,
@@ -23,9 +21,11 @@ from privest.estimators.frechet_mean.planning import (
     found_clip,
     full_gradients,
     random_batches,
+    statistics,
     variance_reduced_batches,
     why_full_gradients,
 )
+from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import hessian_bounds
 from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
@@ -165,7 +165,12 @@ class FrechetMeanPlan(BasePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.shape.space)
+        return statistics(self.range)
+
+    @property
+    def range(self) -> Range:
+        """What the run may find out about the distances of the records."""
+        return Range(self.shape.space, self.radius, self.shape.radius is not None)
 
 
 def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) -> FrechetMeanPlan:
@@ -189,17 +194,19 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     with np.errstate(over="ignore"):
         distance = _positive(radius + float(space.dist(center, start)), "distance of the start")
     _options_fit(spec, space)
-    bounds = ProblemBounds(shape.n, space, center, radius, target, distance, clip)
+    bounds = ProblemBounds(
+        shape.n, space, center, radius, target, distance, clip, is_declared=shape.radius is not None
+    )
     chosen = _solver_plan(spec, bounds, step_size, clip_change)
-    found = chosen.releases[0].statistic == "distances"
+    found = chosen.releases[0].statistic == "range"
     count = len(chosen.releases)
     long = spec.local_steps > 1 and spec.local_steps * count > most
     require(not long, f"local_steps times {count} steps must be at most {most}")
-    last = [each for each in chosen.releases if each.statistic not in ("distances", "check")][-1]
+    last = [each for each in chosen.releases if each.statistic not in ("range", "distances", "check")][-1]
     expected = expected_error(chosen.schedule.noise_error, last, bounds, found=found)
     warnings = _warnings(bounds, shape, chosen, clip_change, expected)
     return FrechetMeanPlan(
-        **certified(chosen.releases, _statistics(space), target, shape.n, warnings),
+        **certified(chosen.releases, statistics(bounds.range), target, shape.n, warnings),
         shape=shape,
         start=start.tolist(),
         center=center.tolist(),
@@ -215,16 +222,6 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     )
 
 
-def _statistics(space: Manifold) -> dict[str, AnyStatistic]:
-    return {
-        "gradient": SquaredDistance(space),
-        "change": SquaredDistanceChange(space),
-        "scaled": ScaledGradient(space),
-        "check": SquaredDistance(space, "the mean gradient at the answer"),
-        "distances": DistanceCounts(space),
-    }
-
-
 def _solver_plan(
     spec: FrechetMeanSpec, bounds: ProblemBounds, step_size: float | None, clip_change: float | None
 ) -> SolverPlan:
@@ -233,7 +230,8 @@ def _solver_plan(
     Raises:
         ValueError: an option out of range, or a run that cannot be certified.
     """
-    if spec.finds_clip and bounds.target.delta > 0:
+    # What Laplace noise costs over several rounds is worth it only where nothing is declared.
+    if spec.finds_clip and not (bounds.target.delta == 0 and bounds.is_declared):
         return found_clip(bounds)
     told: tuple[NoisySum, ...] = ()
     if spec.diagnostics:
@@ -280,7 +278,7 @@ def _warnings(
 ) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
-    if shape.radius is None:
+    if shape.radius is None and chosen.releases[0].statistic != "range":
         yield (
             f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
             "A mean outside that ball is not found, and a tighter ball costs less noise"
@@ -303,8 +301,9 @@ def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertaint
     start, center = (np.array(point, dtype=np.float64) for point in (planned.start, planned.center))
     ball, looks = Ball(planned.shape.space, center, planned.radius), planned.named("distances")
     curvature = (0.0, 0.0) if ball.manifold.dim == 1 else ball.manifold.curvature
-    if scaled := planned.named("scaled"):
-        return descent(ball, gate, start=start, curvature=curvature, stages=stages(looks, scaled))
+    if first := planned.named("range"):
+        rounds = stages(looks, planned.named("scaled"))
+        return descent(planned.range, gate, start=start, curvature=curvature, first=first[0], stages=rounds)
     if not looks:
         return _descended(planned, gate, ball, start), None
     noise = planned.expected_error.each_direction(ball.manifold.dim)

@@ -8,6 +8,7 @@ from typing import Literal
 from privest.arrays import Array
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
+from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import (
     TYPICAL,
     Schedule,
@@ -22,6 +23,7 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.calibration import mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum
+from privest.privacy.statistic import AnyStatistic
 
 Solver = Literal["rgd", "rsgd", "rsvrg"]
 
@@ -32,11 +34,34 @@ _MOST_PASSES = 30
 """Most passes over the data by batches whose number nobody chose (Utpala et al. 2023, Appendix C, has 30)."""
 
 
-_FOUND_SHARES = 0.81, (0.05, 0.06, 0.08)
-"""Shares of the budget for the gradients, and for each histogram, of a descent that finds its clip."""
+@dataclass(frozen=True)
+class _Rounds:
+    """How a descent that finds its clip spends its budget.
 
-_FLAT_STEPS, _CURVED_STEPS, _GROWTH = 3, 10, 1.6
-"""Steps of a descent that finds its clip, and growth of the share from one to the next."""
+    Attributes:
+        early: number of early rounds, of a look and a step each.
+        most: largest shares of an early look and of an early step.
+        late: shares of the two later looks.
+        growth: of the share from one later step to the next.
+    """
+
+    early: int
+    most: tuple[float, float]
+    late: tuple[float, float]
+    growth: float
+
+
+_OF_MU, _OF_EPSILON = _Rounds(3, (0.02, 0.05), (0.04, 0.06), 1.6), _Rounds(1, (0.03, 0.1), (0.06, 0.1), 6.0)
+"""Where noise is Gauss's, and where it is Laplace's, whose costs add up faster."""
+
+_ROUGH = 0.05, 0.03
+"""The noise that is enough for early looks, in shares, and for early steps, as a part of the distance.
+
+Three such steps make up for a radius that is thousands of times too large.
+"""
+
+_FLAT_STEPS, _CURVED_STEPS = 2, 10
+"""Later steps of a descent that finds its clip."""
 
 _LOOK, _CHECK = 0.1, 0.1
 """Shares of the budget for a histogram at the end of a run, and for a gradient there."""
@@ -63,6 +88,7 @@ class ProblemBounds:
         distance: bound on the distance from the start to the minimiser.
         clip: C₀, bound on one record's gradient.
         spared: share of the budget that the steps leave for the diagnosis of their answer.
+        is_declared: whether the schema has the radius.
     """
 
     n: int
@@ -73,6 +99,12 @@ class ProblemBounds:
     distance: float
     clip: float
     spared: float = 0.0
+    is_declared: bool = True
+
+    @property
+    def range(self) -> Range:
+        """What a run may find out about the distances of the records."""
+        return Range(self.space, self.radius, self.is_declared)
 
     def budget(self, *, batches: bool = False) -> PrivacyBudget:
         """What the steps may spend."""
@@ -144,6 +176,19 @@ class SolverPlan:
     epochs: Epochs | None = None
 
 
+def statistics(within: Range) -> dict[str, AnyStatistic]:
+    """The statistics that the gate may sum, by the names that releases use."""
+    space = within.manifold
+    return {
+        "range": within.counts,
+        "gradient": SquaredDistance(space),
+        "change": SquaredDistanceChange(space),
+        "scaled": ScaledGradient(space),
+        "check": SquaredDistance(space, "the mean gradient at the answer"),
+        "distances": DistanceCounts(space),
+    }
+
+
 def full_gradients(
     bounds: ProblemBounds, *, steps: int | None, step_size: float | None, local_steps: int = 1
 ) -> SolverPlan:
@@ -173,15 +218,21 @@ def full_gradients(
 
 
 def found_clip(bounds: ProblemBounds) -> SolverPlan:
-    """DP-RGD with a clip that histograms of distances choose on the way.
+    """DP-RGD with a clip that histograms of distances choose on the way, from far off if need be.
 
     Gradients are released in clips, so that their noise is fixed before the clip is.
 
     Raises:
         ValueError: this privacy cannot be certified in float64.
     """
-    budget, (whole, looks) = bounds.budget(), _FOUND_SHARES
-    scaled, counts = ScaledGradient(bounds.space), DistanceCounts(bounds.space)
+    budget, scaled, counts = bounds.budget(), ScaledGradient(bounds.space), DistanceCounts(bounds.space)
+    rounds, power = (_OF_EPSILON, 1) if budget.pure else (_OF_MU, 2)
+    enough = zip((counts, scaled), (_ROUGH[0], _ROUGH[1] / sqrt(scaled.size)), rounds.most, strict=True)
+    look, step = (
+        min(most, (budget.release(statistic, "", 1.0).deviation / noise) ** power)
+        for statistic, noise, most in enough
+    )
+    whole = 1 - look - rounds.early * (look + step) - sum(rounds.late)
     alone = budget.release(scaled, "scaled", 1.0, share=whole)
     chosen = schedule(
         bounds.space.dim * (bounds.clip * alone.deviation) ** 2,
@@ -190,11 +241,14 @@ def found_clip(bounds: ProblemBounds) -> SolverPlan:
         distance=bounds.distance,
         clip=bounds.clip,
     )
-    growing = [_GROWTH**step for step in range(_FLAT_STEPS if bounds.curvature == (0, 0) else _CURVED_STEPS)]
-    shares = [each / sum(growing) for each in growing]
-    gradients = (budget.release(scaled, "scaled", 1.0, share=whole * share) for share in shares)
+    later = _FLAT_STEPS if bounds.curvature == (0, 0) else _CURVED_STEPS
+    growing = [rounds.growth**place for place in range(later)]
+    steps = [step] * rounds.early + [whole * each / sum(growing) for each in growing]
+    looks = [look] * rounds.early + [*rounds.late]
+    first = budget.release(bounds.range.counts, "range", 1.0, share=look)
     histograms = (budget.release(counts, "distances", 1.0, share=share) for share in looks)
-    return SolverPlan("rgd", (*histograms, *gradients), chosen)
+    gradients = (budget.release(scaled, "scaled", 1.0, share=share) for share in steps)
+    return SolverPlan("rgd", (first, *histograms, *gradients), chosen)
 
 
 def diagnosed(

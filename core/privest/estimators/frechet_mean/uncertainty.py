@@ -190,8 +190,8 @@ def _of_distances(distances: Distances, clip: float, unseen: float) -> Iterator[
     """What records far off mean for the answer."""
     if unseen > _UNSEEN:
         yield (
-            f"about {unseen:.0%} of the records are further off than two public radii, how far nobody sees: "
-            "expect no information from it. Declare a larger radius"
+            f"about {unseen:.0%} of the records are further off than {distances.reach:.3g}, how far nobody "
+            "sees: expect no information from it. Declare a larger radius"
         )
     beyond = distances.average(lambda away: (away > clip).astype(np.float64))
     if beyond > 0.2:

@@ -158,6 +158,12 @@ def _expected_error(release: NoisySum) -> ScoreError:
     return ScoreError(deviation, radius, assumes="nothing of the records", unfavourable=radius)
 
 
+def accuracy_error(shape: LabelledMetadata, target: PrivacyTarget) -> ScoreError:
+    """How far the private accuracy of any classifier is off, which public facts tell exactly."""
+    right = RightAnswers()
+    return _expected_error(PrivacyBudget.of(target, shape.n).release(right, "right", right.longest))
+
+
 def _warnings(spec: ScoreSpec, shape: LabelledMetadata) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     if spec.metric == "auc" and shape.scale is None:

@@ -102,6 +102,7 @@ class ClippedSolver:
             sampling=None,
             of=plain_fit(0.0),
             covers=True,
+            believes=True,
             unknown=(
                 "the error beside the noise is not measured: standardised coefficients are taken to be of "
                 "the order of one, and the scale of the answer to be unknown",

@@ -23,6 +23,10 @@ _NORMAL_95 = 1.645
 _USELESS = 0.6
 """Share of the variance before anything was known that is left where an answer tells next to nothing."""
 
+_STANDS_OUT = 1.5
+"""Length from which on coefficients stand out, over what noise alone exceeds in one of twenty runs: it makes
+them so long in less than one of 300."""
+
 
 @dataclass(frozen=True)
 class Fit:
@@ -36,6 +40,8 @@ class Fit:
         sampling: the same by the sampling of rows, where it is known.
         of: what the error is about, in words.
         covers: whether the error covers more than the noise.
+        believes: whether the error weighs what was believed of coefficients before anything was known.
+        hidden: whether some class is hidden by the noise.
         left: length of what steps left to go, in all weights together, beside the error.
         unknown: what no figure covers, in words.
         warnings: what the run showed that the plan could not know.
@@ -48,6 +54,8 @@ class Fit:
     sampling: Callable[[int], Array] | None
     of: str
     covers: bool
+    believes: bool = False
+    hidden: bool = False
     left: float = 0.0
     unknown: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -67,19 +75,25 @@ class Fit:
             moved=moved,
             sampling=sampling,
             unknown=self.unknown,
-            warnings=(_WARNING if self._useless else ()) + self.warnings,
+            warnings=((_WARNING,) if self._useless else ()) + self.warnings,
         )
 
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
-        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self._useless else 1.0)
+        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self.believes and self._useless else 1.0)
 
     @cached_property
     def _useless(self) -> bool:
-        """Whether hardly less is unknown than before anything was known."""
-        count = len(self.weights) * len(self.feature_map.mean)
+        """Whether hardly less is unknown than before anything was known, or nothing stands out from noise."""
+        if self.hidden:
+            return True
+        features = len(self.feature_map.mean)
+        if not self.believes:
+            found = self.weights[:, :features] * self.feature_map.units[:features]
+            return float(np.linalg.norm(found)) < _STANDS_OUT * self._together(self.noise).radius
+        count = len(self.weights) * features
         free = count * (1 - 1 / len(self.weights)) if len(self.weights) > 1 else count
-        return self.covers and self._together(self.error).deviation ** 2 > _USELESS * free * SPREAD**2
+        return self._together(self.error).deviation ** 2 > _USELESS * free * SPREAD**2
 
     def _together(self, covariance: Callable[[int], Array]) -> "Distance":
         """The distance of all coefficients from where they would be."""
@@ -113,7 +127,8 @@ def distance(trace: float, frobenius: float) -> Distance:
 
 
 _WARNING = (
-    "the noise leaves the coefficients all but unknown: classify with the answer, and read no coefficient",
+    "the noise leaves the coefficients all but unknown: read none of them, and classify with the answer only "
+    "if a score shows that it is right often enough"
 )
 
 

@@ -7,13 +7,16 @@ from typing import Annotated
 
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.belief import ROUGH
+from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.clipped import NOISE, ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.fit import SPREAD, distance
 from privest.estimators.linear_model.newton_planning import NewtonSolver
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import ExpectedError
+from privest.metadata import LabelledMetadata
 from privest.options import Doc
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 
 _CURVATURE = 0.8
@@ -54,10 +57,19 @@ class CoefficientError(ExpectedError):
             omit_default=True,
         ),
     ] = None
+    untold: Annotated[
+        str | None, Doc("what is not foretold, and what would tell it, in words", omit_default=True)
+    ] = None
 
 
-def forecast(solver: LinearSolver, releases: Sequence[Release], classes: int) -> CoefficientError:
-    """The expected error of a solver's releases."""
+def forecast(
+    solver: LinearSolver, releases: Sequence[Release], shape: LabelledMetadata, target: PrivacyTarget
+) -> CoefficientError:
+    """The expected error of a solver's releases.
+
+    Accuracy is not foretold: how far apart classes lie only the records tell. What it costs to learn it is.
+    """
+    classes, known = len(shape.classes), accuracy_error(shape, target).radius_95
     best, worst, assumes = _variances(solver, releases, classes)
     columns = 1 if classes == 2 else classes - 1
     count = columns * len(solver.feature_map.mean)
@@ -69,6 +81,8 @@ def forecast(solver: LinearSolver, releases: Sequence[Release], classes: int) ->
         accuracy,
         assumes=assumes,
         unfavourable=unfavourable.radius,
+        untold="the share of right answers, which only the records tell: a `classifier-score` of the answer, "
+        f"one more query of this ε and δ, tells it to ± {min(known, 1.0):.2g}",
     )
 
 

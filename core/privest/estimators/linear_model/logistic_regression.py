@@ -163,7 +163,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     penalty = _usual_penalty(spec, shape, solver) if spec.penalty is None else spec.penalty
     configured = configured_solver(spec, shape, target, solver, penalty)
     releases: list[Release] = list(configured.releases())
-    expected = forecast(configured, releases, len(shape.classes))
+    expected = forecast(configured, releases, shape, target)
     warnings = _warnings(shape)
     if isinstance(configured, SpiderSolver):
         warnings += configured.planned.warnings
@@ -204,7 +204,7 @@ def _statistics(solver: LinearSolver, shape: LabelledMetadata) -> dict[str, AnyS
 
 def _moments(solver: LinearSolver, shape: LabelledMetadata) -> ClassMoments:
     """The statistic of sampling errors."""
-    return ClassMoments(solver.feature_map.size, len(shape.classes), 0.5)
+    return ClassMoments(solver.feature_map.size, len(shape.classes))
 
 
 def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target: PrivacyTarget) -> None:

@@ -1,7 +1,7 @@
 """Logistic regression by Newton steps: what they see of a row, their releases, and the run."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -14,7 +14,7 @@ from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
 from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of
-from privest.estimators.linear_model.newton_start import before_any, first_guess, plain_fit
+from privest.estimators.linear_model.newton_start import before_any, first_guess, hides_a_class, plain_fit
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -28,9 +28,6 @@ classes apart."""
 _BOUND = 1.2
 """Length from which on rows have less weight, over the usual one, until far rows are seen to matter."""
 
-_HEAVY = 0.7
-"""Noise on the moment's eigenvalues below which two classes' second moment is worth noise of its own."""
-
 _DROWNED, _LOUD, _QUIET = 2.0, 0.4, 0.06
 """Noise on the moment's eigenvalues, over their mean: from which on a Hessian shows nothing, from which on
 one step is enough, and below which a third pays."""
@@ -41,12 +38,9 @@ _SHARES = {0: (1.0,), 1: (0.7, 0.3), 2: (0.15, 0.25, 0.6), 3: (0.1, 0.1, 0.2, 0.
 _MOST_COEFFICIENTS = 600
 """Most coefficients of all classes whose Hessian is released."""
 
-_FAR = 2.0
-"""Bound over the first one from which on far rows are said to matter."""
-
 _FAR_ROWS = (
-    "a few rows far out weigh much in these coefficients, which may be off by more than is stated: take "
-    "logarithms of features with huge values"
+    "rows far out may move these coefficients by more than the noise does, and how far is hardly seen but "
+    "taken to be as usual: if features have huge values take logarithms of them"
 )
 
 _TOGETHER = 0.05
@@ -95,7 +89,7 @@ class NewtonSolver:
 
     @property
     def noise_level(self) -> float:
-        """Expected largest eigenvalue of the noise on a second moment that has the whole budget and ρ = ½.
+        """Expected largest eigenvalue of the noise on a second moment that has the whole budget.
 
         With more than two classes √(K/2) times as much, as their gradients have more coordinates.
         """
@@ -129,8 +123,7 @@ class NewtonSolver:
     @property
     def moments(self) -> ClassMoments:
         """What weights are matched to."""
-        heavy = self._columns == 1 and self.noise_level * 0.75 < _HEAVY
-        return ClassMoments(self._size, len(self.shape.classes), 1.0 if heavy else 0.5)
+        return ClassMoments(self._size, len(self.shape.classes))
 
     @property
     def loss(self) -> CurvedGradient:
@@ -175,7 +168,9 @@ class NewtonSolver:
             evidence.append(self._evidence(at, feature_map, release, gate, far))
             belief = concluded(start, prior, evidence)
             if place == len(releases):
-                return self._concluded(belief, feature_map, moment, n)
+                warnings = tuple(self._warnings(feature_map.bound, moment, far, release.deviation))
+                hidden = hides_a_class(first, deviation, self.feature_map)
+                return replace(self._concluded(belief, feature_map, n), hidden=hidden, warnings=warnings)
             way = (belief.mean - at) / units
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
@@ -200,7 +195,7 @@ class NewtonSolver:
         lacking = far[-1].directions * (most_lacking(far, bound) / bound) ** 2 / self._columns
         return Evidence(at, units, seen, lacking, deviation, deviation / loss.curvature_weight)
 
-    def _concluded(self, belief: Belief, feature_map: FeatureMap, moment: Moment, n: float) -> Fit:
+    def _concluded(self, belief: Belief, feature_map: FeatureMap, n: float) -> Fit:
         """The fit of a belief."""
         units, size = feature_map.units, self._size
         sampling = belief.sampling(n)
@@ -216,13 +211,15 @@ class NewtonSolver:
             sampling=of(sampling),
             of=plain_fit(self.penalty),
             covers=True,
+            believes=True,
             unknown=("rows that are far out and too few to be seen through the noise",),
-            warnings=tuple(self._warnings(feature_map, moment)),
         )
 
-    def _warnings(self, feature_map: FeatureMap, moment: Moment) -> Iterator[str]:
+    def _warnings(
+        self, bound: float, moment: Moment, far: Sequence[FarRows], deviation: float
+    ) -> Iterator[str]:
         """What the releases show that makes coefficients less certain than is stated."""
-        if feature_map.bound > _FAR * self.feature_map.bound:
+        if most_lacking(far, bound) / bound > sqrt(self.loss.free) * deviation:
             yield _FAR_ROWS
         least = float(np.linalg.eigvalsh(moment.noisy)[0]) - moment.deviation
         if least / float(self.feature_map.units[0]) ** 2 < _TOGETHER:
@@ -245,6 +242,7 @@ class NewtonSolver:
             sampling=lambda column: model.sampling(column) / n,
             of=plain_fit(self.penalty),
             covers=True,
+            believes=True,
             unknown=(
                 "the error beside the noise is not measured: coefficients are taken to be near the answer",
             ),

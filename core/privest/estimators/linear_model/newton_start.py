@@ -17,6 +17,10 @@ INTERCEPT_VARIANCE = 16.0
 """Variance of an intercept before anything is known."""
 
 
+_SEEN = 3.0
+"""Share of a class over its noise from which on its rows are seen."""
+
+
 def usual_penalty(shape: LabelledMetadata, *, intercept: bool) -> float:
     """λ that scikit-learn's default comes to on standardised features: |b|²/(2n) of their coefficients b.
 
@@ -64,6 +68,27 @@ def before_any(
     return Prior(precision, ridge, dim if learned else 0)
 
 
+def _class_shares(first: Array, feature_map: FeatureMap) -> Array:
+    """(columns,) noisy shares of classes, of two that of the second: by the constant that every row has."""
+    columns = len(first)
+    return first[:, -1] / feature_map.last / (2 if columns == 1 else 1) + 1 / max(columns, 2)
+
+
+def hides_a_class(first: Array, deviation: float, feature_map: FeatureMap) -> bool:
+    """Whether the noise hides all rows of some class; without an intercept nobody can tell.
+
+    Args:
+        first: (columns, size) noisy means of z ⊗ x: z a sign, or e_y less the even mixture.
+        deviation: of the noise on `first`.
+        feature_map: what was seen of rows.
+    """
+    if not feature_map.constant:
+        return False
+    shares = _class_shares(first, feature_map)
+    rarest = min(float(shares.min()), 1 - float(shares.max()))
+    return rarest * feature_map.last * (2 if len(first) == 1 else 1) < _SEEN * deviation
+
+
 def first_guess(first: Array, moment: Moment, deviation: float, feature_map: FeatureMap) -> Evidence:
     """The gradient and the Hessian of the classes' shares, by moments alone.
 
@@ -82,9 +107,8 @@ def first_guess(first: Array, moment: Moment, deviation: float, feature_map: Fea
     shares, middle = np.full(columns, even), np.zeros(size)
     if feature_map.constant:
         last, middle = feature_map.last, moment.clean[-1] / feature_map.last
-        noisy = first[:, -1] / last / (2 if columns == 1 else 1) + even
         least = min(2 * deviation / last, even)
-        shares = np.clip(noisy, least, 1 - least)
+        shares = np.clip(_class_shares(first, feature_map), least, 1 - least)
         if columns == 1:
             weights[:, -1] = np.log(shares / (1 - shares)) / last
         else:

@@ -6,6 +6,7 @@ do not, only the near ones are to count. The choice is made from released number
 same releases are spent (see `SecondLook`): on the moment again, or on two descents on a robust loss.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
@@ -13,34 +14,16 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.subspace.descent import principal
-from privest.estimators.subspace.distances import shows_two_populations
+from privest.estimators.subspace.distances import calls_for_a_robust_loss
 from privest.estimators.subspace.losses import Redescending, SubspaceQuery
+from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.perturbation import Turn
 from privest.estimators.subspace.principal_error import open_directions, principal_uncertainty
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame
 from privest.estimators.subspace.two_descents import DescentSchedule, two_descents
 from privest.estimators.uncertainty import Uncertainty
-from privest.manifolds.grassmann import Grassmann
 from privest.privacy.oracle import Oracle
-
-_RIVAL = 0.7
-"""Share of the variance along a direction of the answer from which on one outside is a rival of it."""
-
-
-@dataclass(frozen=True)
-class AdaptiveNoise:
-    """Deviations of the noise on coordinates of the means that are released.
-
-    Attributes:
-        moment: on an orthonormal coordinate of the first moment.
-        distances: on a share of distances.
-        look: on a coordinate of a second look.
-    """
-
-    moment: float
-    distances: float
-    look: float
 
 
 @dataclass(frozen=True)
@@ -49,32 +32,32 @@ class Adaptive:
 
     Attributes:
         look: the statistic of second looks.
-        moment: (dim, dim) noisy moment.
+        moment: the first one.
+        noise: deviations of the noise on what else is released, a coordinate of it, by name.
         rank: r.
         n: number of records.
         center: (dim,) taken off the rows.
-        noise: on what is released.
         schedule: of two descents, with a step for every second look.
     """
 
     look: SecondLook
-    moment: Array
+    moment: NoisyMoment
+    noise: Mapping[str, float]
     rank: int
     n: int
     center: Array | None
-    noise: AdaptiveNoise
     schedule: DescentSchedule
 
-    def run(self, gate: Oracle, start: Array, scale: float) -> tuple[Array, Uncertainty]:
+    def run(self, gate: Oracle, start: Start, scale: float) -> tuple[Array, Uncertainty]:
         """The subspace, and how far it may be from what it is taken for.
 
         Args:
             gate: which still owes distances and gradients.
-            start: (dim, rank) orthonormal columns.
+            start: from where.
             scale: c of the redescending loss.
         """
-        shares = gate.mean(Frame(start, self.center), "distances")
-        if shows_two_populations(shares, self.noise.distances):
+        shares = gate.mean(Frame(start.basis, self.center), "distances")
+        if calls_for_a_robust_loss(shares, self.noise["distances"]):
             return self._robust(gate, start, Redescending(scale))
         moment, entry = self._whole(gate)
         found = principal_uncertainty(moment, self.rank, self.n, of=principal_of(self.center), entry=entry)
@@ -84,41 +67,19 @@ class Adaptive:
         """The mean of all moments, weighed by their noise, and the deviation of an entry off its diagonal."""
         asked, count = Frame(None, self.center), len(self.schedule.steps)  # one object: it is summed once
         looks = np.sum([gate.mean(asked, "look") for _ in range(count)], axis=0)
-        first, later = 1 / self.noise.moment**2, count / self.noise.look**2
+        first, later = 1 / self.moment.deviation**2, count / self.noise["look"] ** 2
         again = self.look.moment(looks / count)
-        return (first * self.moment + later * again) / (first + later), 1 / sqrt(2 * (first + later))
+        return (first * self.moment.matrix + later * again) / (first + later), 1 / sqrt(2 * (first + later))
 
-    def _robust(self, gate: Oracle, start: Array, loss: Redescending) -> tuple[Array, Uncertainty]:
+    def _robust(self, gate: Oracle, start: Start, loss: Redescending) -> tuple[Array, Uncertainty]:
         """Two descents on a robust loss, from the start."""
         basis, turn = two_descents(
             start,
             lambda at: self.look.gradient(gate.mean(SubspaceQuery(at, loss, self.center), "look"), at),
             self.schedule,
-            start_deviation(start, self.moment, self.noise.moment),
+            self.moment,
         )
-        warned = rivals(basis, self.moment, self.noise.moment)
-        return basis, descent_uncertainty(turn, self.rank, "redescending", warned)
-
-
-def start_deviation(start: Array, moment: Array, noise: float) -> float:
-    """Deviation of a start in any one direction of subspaces, by the noise on the moment that it is of.
-
-    Args:
-        start: (dim, rank) orthonormal columns.
-        moment: (dim, dim) as released.
-        noise: deviation of the noise on an orthonormal coordinate of it.
-    """
-    inside = float(np.linalg.eigvalsh(start.T @ moment @ start)[0])
-    gap = inside - _outside(start, moment) - noise  # which drives the two apart
-    anywhere = Grassmann(*start.shape).natural_radius / sqrt(start.size)
-    return min(noise / (sqrt(2.0) * max(gap, noise)), anywhere)
-
-
-def _outside(basis: Array, moment: Array) -> float:
-    """The largest eigenvalue of what a subspace leaves of a moment."""
-    left = moment - basis @ (basis.T @ moment)
-    left -= (left @ basis) @ basis.T
-    return float(np.linalg.eigvalsh(0.5 * (left + left.T))[-1])
+        return basis, descent_uncertainty(turn, self.rank, "redescending", self.moment.rivals(basis))
 
 
 def descent_uncertainty(turn: Turn, rank: int, loss: str, warnings: tuple[str, ...]) -> Uncertainty:
@@ -133,19 +94,6 @@ def descent_uncertainty(turn: Turn, rank: int, loss: str, warnings: tuple[str, .
             "whether another subspace holds as many rows as this one",
         ),
         warnings=(*open_directions(turn.lost, rank), *warnings),
-    )
-
-
-def rivals(basis: Array, moment: Array, noise: float) -> tuple[str, ...]:
-    """The warning that rows gather about a direction outside of a subspace, or none."""
-    own = float(np.linalg.eigvalsh(basis.T @ moment @ basis)[0])
-    outside = _outside(basis, moment) - noise * sqrt(2.0 * len(basis))  # less what noise alone has
-    if outside < _RIVAL * own:
-        return ()
-    return (
-        f"rows gather about a direction outside of this subspace as well, with {outside:.0%} of their "
-        f"variance where the weakest direction of it has {own:.0%}: which of them belong together was "
-        "chosen, and another choice would be another subspace",
     )
 
 

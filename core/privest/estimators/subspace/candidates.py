@@ -15,6 +15,9 @@ from privest.estimators.subspace.losses import Bounded
 from privest.estimators.subspace.spherical import on_sphere
 from privest.privacy.clipping import clipped_sum
 
+_SURE = 1.0
+"""Deviations of the noise by which the best loss is less than another one if that is to be sure."""
+
 
 @dataclass(frozen=True)
 class Candidates:
@@ -114,7 +117,8 @@ def select_candidate(
     steps: Sequence[float],
     refine: Callable[[Candidates], Array],
     scores: Callable[[Candidates], Array],
-) -> Array:
+    deviation: float,
+) -> tuple[Array, float]:
     """The subspace, one dimension below a frame, with the least bounded loss.
 
     The candidates leave out one direction of the frame each. Copies of them are refined by descent on the
@@ -127,18 +131,23 @@ def select_candidate(
         center: (dim,) of the rows.
         scales: c of the bounded loss at every step; the last one also decides.
         steps: their lengths.
-        refine: noisy mean of all candidates' negative gradients, (count, rank + 1).
+        refine: noisy mean of all candidates' negative gradients, in one vector.
         scores: noisy mean losses of 2·(rank + 1) candidates.
+        deviation: of the noise on each of these.
 
     Returns:
-        (dim, rank) orthonormal columns.
+        (dim, rank) orthonormal columns, and the largest angle to a candidate whose loss may be less.
     """
     plain = np.eye(frame.shape[1])
     normals = plain
     for scale, step in zip(scales, steps, strict=True):
-        pull = step * refine(Candidates(frame, normals, scale, center))
+        pull = step * refine(Candidates(frame, normals, scale, center)).reshape(normals.shape)
         pull -= np.vecdot(pull, normals)[:, None] * normals
         moved = normals + pull
         normals = moved / np.linalg.norm(moved, axis=1, keepdims=True)
     every = Candidates(frame, np.vstack([plain, normals]), scales[-1], center)
-    return every.basis(int(np.argmin(scores(every))))
+    losses = scores(every)
+    best = int(np.argmin(losses))
+    rivals = losses <= losses[best] + _SURE * sqrt(2.0) * deviation
+    cosines = np.abs(every.normals[rivals] @ every.normals[best])
+    return every.basis(best), float(np.arccos(min(1.0, cosines.min())))

@@ -1,12 +1,15 @@
 """Steps and predicted errors of matrix completion, from public facts and a stated picture of the rows.
 
-The picture: rows lie in the subspace exactly, evenly spread in it, and each of their entries is known with
-the declared probability. Predictions rest on it; no guarantee does. Errors are squares of the length of the
-vector of principal angles.
+Each entry of a row is known with the declared probability. The picture of a moment: the variances along its
+axes fall as 1/k, as they do on many real tables. That of a descent: rows lie in the subspace exactly, evenly
+spread in it. Predictions rest on these; no guarantee does. Errors are squares of the length of the vector of
+principal angles.
 """
 
 from dataclasses import dataclass
 from math import asin, sqrt
+
+import numpy as np
 
 from privest.estimators.subspace.schedule import right_angles
 
@@ -16,6 +19,9 @@ number of known entries. An upper bound measured for 5 to 30 known entries."""
 
 _CURVATURE = 0.8
 """Curvature of the clipped loss over that of least squares: measured, for a tenth or more known."""
+
+_SMALL_GAP = 0.01
+"""Share of the variance by which, in the unfavourable case, no direction exceeds one outside the subspace."""
 
 _NEAREST = 0.1
 """Rows are not taken to be nearer to the subspace than this, as a share of their length: clips fall no
@@ -51,8 +57,29 @@ class DataModel:
         """
         return max(0.0, 1 - self.rank / (self.known * self.dim))
 
+    def moment_error(self, deviation: float) -> float:
+        """Square of the angle by which noise turns the leading subspace of a moment, as in the picture.
+
+        Args:
+            deviation: of the noise on an orthonormal coordinate of the mean; on an entry, √2 less.
+        """
+        shares = 1 / np.arange(1, self.dim + 1)
+        shares *= self._beside / shares.sum()
+        gaps = shares[: self.rank, None] - shares[self.rank :]
+        return min(right_angles(self.rank), float((deviation**2 / 2 / gaps**2).sum()))
+
+    def small_gap_error(self, deviation: float) -> float:
+        """What `moment_error` is where no direction stands out by more than `_SMALL_GAP`."""
+        gap = _SMALL_GAP * self._beside
+        return min(right_angles(self.rank), self.free * deviation**2 / 2 / gap**2)
+
+    @property
+    def _beside(self) -> float:
+        """Share of a row's entries that are known beside one that is, by which the noiseless moment falls."""
+        return max(self.known * self.dim - 1, self.known) / (self.dim - 1)
+
     def start_error(self, deviation: float) -> float:
-        """Square of the angle by which HeteroPCA of a noisy hollow moment is expected to miss.
+        """Square of the angle by which the subspace of a noisy moment is expected to miss that of the rows.
 
         By the noise, by the choice of known entries in finitely many rows, and by the rows' division by
         different lengths, which does not fall with the others. Noise whose variance is x times the square of

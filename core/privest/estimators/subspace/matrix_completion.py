@@ -7,25 +7,23 @@ the basis to its known entries by least squares.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from math import sqrt
 from typing import Annotated
 
 from privest.estimators.base import Estimator, require
-from privest.estimators.subspace.completion_error import Heard, Left, completion_uncertainty, pull_left
+from privest.estimators.subspace.completion_error import chosen_steps_uncertainty, completion_uncertainty
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
-from privest.estimators.subspace.descent import descent
-from privest.estimators.subspace.hetero_pca import hetero_pca
-from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
+from privest.estimators.subspace.descent import descent, principal
+from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.plan import (
     AngleError,
     NamedRows,
     SubspacePlan,
-    is_useful,
     require_subspace,
     subspace_warnings,
 )
 from privest.estimators.subspace.schedule import right_angles
+from privest.manifolds.grassmann import Grassmann
 from privest.metadata import PartialVectorsMetadata
 from privest.optim.federated import LocalSteps
 from privest.options import Doc, Option, Options
@@ -56,9 +54,12 @@ _LEAST_KNOWN = 1e-6
 class MatrixCompletionSpec(Options):
     """A subspace to be estimated, near which rows lie of which some entries are not known.
 
-    Each row is divided by the length of its known part, so that none counts more than another. Of the
-    choices, what is left out follows from public facts. Completed rows are not released, as they would say
-    things of single records: whoever holds a row fits the basis to it by least squares on its known entries.
+    Each row is divided by the length of its known part, so that none counts more than another. The subspace
+    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
+    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
+    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
+    say things of single records: whoever holds a row fits the basis to it by least squares on its known
+    entries.
     """
 
     rank: Annotated[int, Option("dimension of the subspace", ge=1, usual=2)]
@@ -68,8 +69,13 @@ class MatrixCompletionSpec(Options):
 
 
 _ASSUMES = (
+    "about the declared share of the entries is known, anywhere. Favourable: the variances along the rows' "
+    "axes fall as 1, 1/2, 1/3 and so on. Unfavourable: no direction of the subspace exceeds one outside by "
+    "more than one hundredth of the variance"
+)
+_DESCENT_ASSUMES = (
     "the rows lie in the subspace exactly, evenly spread in it, and about the declared share of their "
-    "entries is known; part of the error is not noise. In the unfavourable case nothing is found"
+    "entries is known, anywhere; part of the error is not noise. In the unfavourable case nothing is found"
 )
 
 
@@ -85,12 +91,12 @@ class Completion(NamedRows):
 
 @dataclass(frozen=True, kw_only=True)
 class MatrixCompletionPlan(SubspacePlan):
-    """A plan of a matrix completion; it has no steps where the start gets the whole budget."""
+    """A plan of a matrix completion; it has steps where they were asked for."""
 
     shape: PartialVectorsMetadata
     releases: tuple[NoisySum, ...]
     expected_error: CompletionError
-    why: Annotated[str, Doc("a descent, or none")]
+    why: Annotated[str, Doc("what the budget is spent on")]
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
@@ -99,7 +105,7 @@ class MatrixCompletionPlan(SubspacePlan):
 
 
 def _statistics(dim: int, rank: int) -> dict[str, AnyStatistic]:
-    return {"hollow": OffDiagonalMoment(dim), "gradient": CompletionGradient(dim, rank)}
+    return {"moment": GapMoment(dim), "gradient": CompletionGradient(dim, rank)}
 
 
 def plan(
@@ -111,46 +117,52 @@ def plan(
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     _refuse(spec, shape, target)
-    rank, budget = spec.rank, PrivacyBudget.of(target, shape.n)
-    picture = _picture(spec, shape)
-    start = budget.release(OffDiagonalMoment(shape.dim), "hollow", 1.0)
-    releases, step_sizes, error = (start,), (), picture.start_error(start.deviation)
-    why = f"the start has the whole budget: a squared distance of {error:.2g} is expected"
-    if _is_descent_asked(spec) or _work(spec, shape) <= _LONGEST_RUN:
-        descent = _descent(spec, picture, budget)
-        if _is_descent_asked(spec) or (descent.finds_the_way and descent.error < error):
-            why = "it was asked for" if _is_descent_asked(spec) else "it is expected to better the start"
-            why = f"a descent: {why}, from a squared distance of {error:.2g} to one of {descent.error:.2g}"
-            releases, step_sizes, error = descent.releases, descent.step_sizes, descent.error
-    statistics = _statistics(shape.dim, rank)
+    picture, budget = _picture(spec, shape), PrivacyBudget.of(target, shape.n)
+    planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
+    statistics = _statistics(shape.dim, spec.rank)
+    error = planned.expected
     return MatrixCompletionPlan(
-        **certified(releases, statistics, target, shape.n, _warnings(picture, error)),
+        **certified(planned.releases, statistics, target, shape.n, _warnings(picture, error)),
         shape=shape,
-        rank=rank,
-        step_sizes=tuple(step_sizes),
-        releases=releases,
-        expected_error=CompletionError.of(
-            error, rank, shape.dim, assumes=_ASSUMES, unfavourable=right_angles(rank)
-        ),
-        why=why,
+        rank=spec.rank,
+        step_sizes=planned.step_sizes,
+        releases=planned.releases,
+        expected_error=error,
+        why=planned.why,
         local_steps=spec.local_steps,
     )
 
 
 @dataclass(frozen=True)
-class _Descent:
-    """A start with its share of the budget, a descent from there, and the square of the error to expect."""
+class _Spent:
+    """What a budget is spent on, and what error to expect of it."""
 
     releases: tuple[NoisySum, ...]
-    step_sizes: tuple[float, ...]
-    finds_the_way: bool
-    error: float
+    expected: CompletionError
+    why: str
+    step_sizes: tuple[float, ...] = ()
 
 
-def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudget) -> _Descent:
+def _moment(picture: DataModel, budget: PrivacyBudget) -> _Spent:
+    """One moment."""
+    moment = GapMoment(picture.dim)
+    release = budget.release(moment, "moment", 1.0)
+    deviation = moment.noise(release.deviation)
+    expected = CompletionError.of(
+        picture.moment_error(deviation),
+        picture.rank,
+        picture.dim,
+        assumes=_ASSUMES,
+        unfavourable=picture.small_gap_error(deviation),
+    )
+    return _Spent((release,), expected, "one moment has the whole budget, as no descent was asked for")
+
+
+def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudget) -> _Spent:
+    """A start with its share of the budget, and a descent from there."""
     gradient = CompletionGradient(picture.dim, picture.rank)
-    start = budget.release(OffDiagonalMoment(picture.dim), "hollow", 1.0, share=_START)
-    away = picture.start_error(start.deviation)
+    start = budget.release(GapMoment(picture.dim), "moment", 1.0, share=_START)
+    away = picture.start_error(GapMoment(picture.dim).noise(start.deviation))
     count, local = _STEPS if spec.steps is None else spec.steps, spec.local_steps
     each = (1 - _START) / count
     # The mean of a round's gradients has the noise of one that has the whole share.
@@ -158,7 +170,11 @@ def _descent(spec: MatrixCompletionSpec, picture: DataModel, budget: PrivacyBudg
     clips, steps, error = picture.descent(away, deviation, count, spec.step_size)
     alike = [(clip, len(list(equal))) for clip, equal in groupby(clips)]
     sums = [budget.release(gradient, "gradient", clip, share=each * k, count=k * local) for clip, k in alike]
-    return _Descent((start, *sums), tuple(steps), is_useful(away, picture.rank), error)
+    expected = CompletionError.of(
+        error, picture.rank, picture.dim, assumes=_DESCENT_ASSUMES, unfavourable=right_angles(picture.rank)
+    )
+    why = f"a descent, as asked for, from a squared distance of {away:.2g} to one of {error:.2g}"
+    return _Spent((start, *sums), expected, why, tuple(steps))
 
 
 def _picture(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> DataModel:
@@ -169,11 +185,11 @@ def _is_descent_asked(spec: MatrixCompletionSpec) -> bool:
     return (spec.steps, spec.step_size, spec.local_steps) != (None, None, 1)
 
 
-def _warnings(picture: DataModel, error: float) -> Iterator[str]:
+def _warnings(picture: DataModel, expected: CompletionError) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     if picture.known * picture.dim < picture.rank + 1:
         yield "rows with no more known entries than the rank, as declared, say little of the subspace"
-    yield from subspace_warnings(error, picture.rank)
+    yield from subspace_warnings(expected.standard_deviation**2, picture.rank)
 
 
 def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: PrivacyTarget) -> None:
@@ -195,31 +211,27 @@ def _refuse(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata, target: P
             "descent learns of them: leave out steps, step_size and local_steps, or ask for a smaller rank",
         )
         require(
-            _work(spec, shape) <= _LONGEST_RUN,
+            steps * spec.local_steps * _work(shape, spec.rank) <= _LONGEST_RUN,
             "this run would take too long: ask for fewer steps or a smaller rank",
         )
 
 
-def _work(spec: MatrixCompletionSpec, shape: PartialVectorsMetadata) -> float:
-    """Products that a descent takes, of which the Gram matrices are the most."""
-    return (spec.steps or _STEPS) * spec.local_steps * float(shape.n) * shape.dim * (spec.rank + 4) ** 2
+def _work(shape: PartialVectorsMetadata, rank: int) -> float:
+    """Products that a step takes, of which the Gram matrices are the most."""
+    return float(shape.n) * shape.dim * (rank + 4) ** 2
 
 
 def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
-    hollow = OffDiagonalMoment(planned.shape.dim).matrix(gate.mean(None, "hollow"))
-    start = hetero_pca(hollow, planned.rank)
-    steps, local_steps = planned.step_sizes, planned.local_steps
-    pulls = list[float]()
-    heard = Heard(gate, pulls) if local_steps == 1 else gate
-    basis = descent(start, heard, asked=lambda at: at, steps=steps, local_steps=local_steps)
-    entry = planned.releases[0].deviation / sqrt(2.0)
-    left = Left(1.0, 0.0)
-    if steps:
-        free = planned.rank * (planned.shape.dim - planned.rank)
-        noises = [r.deviation * sqrt(free) for r in planned.releases[1:] for _ in range(r.count)]
-        left = Left(pull_left(pulls, noises, free), planned.expected_error.standard_deviation)
-    return Completion(basis, uncertainty=completion_uncertainty(hollow, start, entry, left))
+    rank, steps, statistic = planned.rank, planned.step_sizes, GapMoment(planned.shape.dim)
+    released = gate.mean(None, "moment")
+    basis = principal(statistic.whole(released)[0], rank)
+    if not steps:
+        found = completion_uncertainty(statistic, released, rank, planned.releases[0])
+        return Completion(basis, uncertainty=found)
+    basis = descent(basis, gate, asked=lambda at: at, steps=steps, local_steps=planned.local_steps)
+    most = Grassmann(*basis.shape).natural_radius
+    return Completion(basis, uncertainty=chosen_steps_uncertainty(planned.expected_error.radius_95, most))
 
 
 MATRIX_COMPLETION = Estimator(
@@ -235,6 +247,6 @@ MATRIX_COMPLETION = Estimator(
     plan=plan,
     run=run,
     shown=("why", "step_sizes"),
-    error_meaning="angles between the answer and the subspace, root mean square, for rows in it exactly",
+    error_meaning="angles between the answer and the subspace, root mean square",
     unit="rad",
 )

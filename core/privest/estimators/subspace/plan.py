@@ -65,7 +65,8 @@ class AngleError(ExpectedError):
         free = rank * (dim - rank)
         spread, most = float(chdtri(free, 0.05)) / free, sqrt(right_angles(min(rank, dim - rank)))
         worse = None if unfavourable is None else min(most, sqrt(unfavourable * spread))
-        return cls(sqrt(square), sqrt(square * spread), assumes=assumes, unfavourable=worse)
+        radius = min(most, sqrt(square * spread))
+        return cls(sqrt(square), radius, assumes=assumes, unfavourable=worse)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,7 +82,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         solver=spec.solver,
         start=start.start if start else None,
         consensus=start is not None and start.selects,
-        center=spec.center,
+        center=bool(spec.center),
         center_step=center_step,
         step_sizes=step_sizes,
         explained=spec.explained,
@@ -102,7 +102,13 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
 
 def _resolved(spec: RobustPCASpec, shape: VectorsMetadata) -> RobustPCASpec:
     """The choices, adaptive only where nothing of the descent was chosen."""
+    spec = replace(spec, **({} if spec.center is not None else _defaults(shape)))
     return replace(spec, adaptive=spec.adaptive and leaves_open(spec) and shape.dim <= WIDEST_MOMENT)
+
+
+def _defaults(shape: VectorsMetadata) -> dict[str, bool]:
+    """A centre of a table's columns, whose means nobody knows to be amid the bounds."""
+    return {"center": shape.recipe is not None}
 
 
 def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
@@ -173,6 +179,8 @@ ROBUST_PCA = Estimator(
     plan_type=RobustPCAPlan,
     error=SubspaceError,
     answer=Subspace,
+    defaults=_defaults,
+    unset={"center": False},
     plan=plan,
     run=run,
     shown=("solver", "start", "consensus", "why", "step_sizes"),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from math import sqrt
 
 import numpy as np
@@ -61,7 +62,10 @@ EXPLAINED_SHARE, CENTER_SHARE = 0.05, 0.15
 _START_SHARE, _REFINEMENT_SHARE, _SCORES_SHARE = 0.15, 0.15, 0.10
 """Shares for the start and its candidates, of the μ² that is left when the start is planned."""
 
-_DECISIONS = {"tilt": (0.09, 0.05), "objective": (0.06, 0.01), "distances": (0.10, 0.007)}
+SELECTIONS = ("wide-tilt", "wide-objective"), ("tilt", "objective")
+"""Gradients and losses by which a run selects its start: of rank + 1, if it looks so far, and of the rank."""
+
+_DECISIONS = {"tilt": (0.06, 0.05), "objective": (0.04, 0.01), "distances": (0.10, 0.007)}
 """What an adaptive run decides by: the most of what is left that it may cost, and the noise that suffices."""
 
 _ADAPTIVE_START_SHARE = 0.35
@@ -85,6 +89,8 @@ def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic
         "sketch": Sketch(dim, sketch_columns(dim, rank)),
         "tilt": CandidateGradients(rank + 1, rank),
         "objective": CandidateScores(2 * rank + 2),
+        "wide-tilt": CandidateGradients(rank + 2, rank + 1),
+        "wide-objective": CandidateScores(2 * rank + 4),
         "distances": DistanceHistogram(),
         "look": SecondLook(dim, rank),
         "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
@@ -218,14 +224,18 @@ class Planner:
 
     def _adaptive_start(self, left: float, share: float, *, selects: bool) -> StartPlan:
         """The start, for this share of what is left, of a run that looks before it chooses the loss."""
-        clips = {"tilt": sqrt(self._spec.rank + 1), "objective": sqrt(2 * self._spec.rank + 2)}
-        counts = {"tilt": len(REFINEMENTS)}
+        rank = self._spec.rank
         releases, error = self._basis("analyze-gauss", share * left)
-        for name, (most, noise) in _DECISIONS.items():
-            if selects or name == "distances":
-                asked = partial(self.release, name, clip=clips.get(name, 1.0), count=counts.get(name, 1))
-                part = left * min(most, most * (asked(most * left).deviation / noise) ** 2)
-                releases, share = (*releases, asked(part)), share + part / left
+        selections = (SELECTIONS if rank + 2 <= self._shape.dim else SELECTIONS[1:]) if selects else ()
+        for name in (*chain(*selections), "distances"):
+            most, noise = _DECISIONS[name.removeprefix("wide-")]
+            width = rank + 1 + name.startswith("wide-")
+            kind = name.removeprefix("wide-")
+            clip = {"tilt": sqrt(width), "objective": sqrt(2 * width)}.get(kind, 1.0)
+            count = len(REFINEMENTS) if kind == "tilt" else 1
+            asked = partial(self.release, name, clip=clip, count=count)
+            part = left * min(most, most * (asked(most * left).deviation / noise) ** 2)
+            releases, share = (*releases, asked(part)), share + part / left
         why = (
             f"analyze-gauss: {share:.0%} of the budget finds a first subspace. Distances from it decide "
             "whether a robust loss or plain PCA has the rest"

@@ -1,5 +1,6 @@
 """Runs of robust PCA: what a plan's releases are asked for, and what the answers make of the subspace."""
 
+from functools import partial
 from math import sqrt
 
 import numpy as np
@@ -7,11 +8,8 @@ import numpy as np
 from privest.arrays import Array, SymmetricCoordinates
 from privest.estimators.subspace.adaptive import (
     Adaptive,
-    AdaptiveNoise,
     descent_uncertainty,
     principal_of,
-    rivals,
-    start_deviation,
 )
 from privest.estimators.subspace.candidates import select_candidate
 from privest.estimators.subspace.descent import descent, principal
@@ -23,6 +21,7 @@ from privest.estimators.subspace.losses import (
     Squared,
     SubspaceQuery,
 )
+from privest.estimators.subspace.noisy_moment import NoisyMoment, Start
 from privest.estimators.subspace.principal_error import principal_uncertainty
 from privest.estimators.subspace.reaper import reaper
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace
@@ -30,6 +29,7 @@ from privest.estimators.subspace.robust_pca_planning import (
     MIRROR,
     REFINEMENTS,
     RELAXED,
+    SELECTIONS,
     sketch_columns,
 )
 from privest.estimators.subspace.schedule import steps_together
@@ -75,34 +75,35 @@ def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[
         return basis, _unknown(planned)
     if planned.start != "analyze-gauss":
         return _descent(planned, gate, center, _other_start(planned, gate, center)), _unknown(planned)
-    moment = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
-    noise = {release.statistic: release.deviation for release in _sums(planned)}
+    noise = _deviations(planned)
+    matrix = SymmetricCoordinates(dim).matrix(gate.mean(Frame(None, center), "moment"))
     if not planned.step_sizes:
         entry = noise["moment"] / sqrt(2.0)
-        found = principal_uncertainty(moment, rank, planned.shape.n, of=principal_of(center), entry=entry)
-        return principal(moment, rank), found
-    start = _selected(planned, gate, center, principal(moment, rank + planned.consensus))
+        found = principal_uncertainty(matrix, rank, planned.shape.n, of=principal_of(center), entry=entry)
+        return principal(matrix, rank), found
+    moment = NoisyMoment(matrix, noise["moment"])
+    start = _selected(planned, gate, center, principal(matrix, rank + len(_selections(planned))))
     if planned.loss == "adaptive":
         adaptive = Adaptive(
             SecondLook(dim, rank),
             moment,
+            noise,
             rank,
             planned.shape.n,
             center,
-            AdaptiveNoise(noise["moment"], noise["distances"], noise["look"]),
             _schedule(planned, sqrt(2.0) * noise["look"]),
         )
         return adaptive.run(gate, start, planned.scale)
     if not planned.descends_twice:
-        return _descent(planned, gate, center, start), _unknown(planned)
+        return _descent(planned, gate, center, start.basis), _unknown(planned)
     loss = _loss(planned)
     basis, turn = two_descents(
         start,
         lambda at: gate.mean(SubspaceQuery(at, loss, center)),
         _schedule(planned, noise["gradient"]),
-        start_deviation(start, moment, noise["moment"]),
+        moment,
     )
-    return basis, descent_uncertainty(turn, rank, planned.loss, rivals(basis, moment, noise["moment"]))
+    return basis, descent_uncertainty(turn, rank, planned.loss, moment.rivals(basis))
 
 
 def _schedule(planned: RobustPCAPlan, deviation: float) -> DescentSchedule:
@@ -127,9 +128,9 @@ def _unknown(planned: RobustPCAPlan) -> Uncertainty:
     )
 
 
-def _sums(planned: RobustPCAPlan) -> list[NoisySum]:
-    """The releases over all records."""
-    return [release for release in planned.releases if isinstance(release, NoisySum)]
+def _deviations(planned: RobustPCAPlan) -> dict[str, float]:
+    """The deviation of the noise on a coordinate of each mean over all records, by name."""
+    return {each.statistic: each.deviation for each in planned.releases if isinstance(each, NoisySum)}
 
 
 def _loss(planned: RobustPCAPlan) -> RobustPenalty:
@@ -172,21 +173,30 @@ def _other_start(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> 
     columns = sketch_columns(dim, rank)
     public = np.linalg.qr(np.random.default_rng(_PUBLIC_SEED).standard_normal((dim, columns)))[0]
     seen = gate.mean(Frame(public, center), "sketch").reshape(dim, columns)
-    frame = np.linalg.svd(seen, full_matrices=False)[0][:, : rank + planned.consensus]
-    return _selected(planned, gate, center, frame)
+    frame = np.linalg.svd(seen, full_matrices=False)[0][:, : rank + len(_selections(planned))]
+    return _selected(planned, gate, center, frame).basis
 
 
-def _selected(planned: RobustPCAPlan, gate: Oracle, center: Array | None, frame: Array) -> Array:
-    """The frame itself or, with consensus, the best of the subspaces that leave out a direction of it."""
-    if not planned.consensus:
-        return frame
-    rank = planned.rank
+def _selections(planned: RobustPCAPlan) -> list[tuple[str, str]]:
+    """The names of the gradients and the losses by which the start is selected, one after the other."""
+    names = {release.statistic for release in planned.releases}
+    return [pair for pair in SELECTIONS if pair[0] in names]
+
+
+def _selected(planned: RobustPCAPlan, gate: Oracle, center: Array | None, frame: Array) -> Start:
+    """The frame or, with consensus, the best of the subspaces that leave out a direction of it, or two."""
     scales, steps = zip(*REFINEMENTS, strict=True)
-    return select_candidate(
-        frame,
-        center=center,
-        scales=scales,
-        steps=steps,
-        refine=lambda candidates: gate.mean(candidates, "tilt").reshape(rank + 1, rank + 1),
-        scores=lambda candidates: gate.mean(candidates, "objective"),
-    )
+    noise, start = _deviations(planned), Start(frame)
+    for gradients, losses in _selections(planned):
+        basis, doubt = select_candidate(
+            start.basis,
+            center=center,
+            scales=scales,
+            steps=steps,
+            refine=partial(gate.mean, statistic=gradients),
+            scores=partial(gate.mean, statistic=losses),
+            deviation=noise[losses],
+        )
+        turned = noise[gradients] * float(np.linalg.norm(steps))
+        start = Start(basis, (*start.selected, turned), doubt)
+    return start

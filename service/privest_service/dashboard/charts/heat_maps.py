@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from privest_service.dashboard.charts.svg import TYPE, chart, ems, short, shortened, tag, text
+from privest_service.dashboard.charts.svg import TYPE, chart, ems, named, short, tag, text
 from privest_service.dashboard.formatting import decade, number
 
 _PRINTED = 8
@@ -61,7 +61,7 @@ def heat_map(
     ]
     for i, label in list(enumerate(rows or ()))[:: ceil(15 / grid.high)]:
         y = grid.y(i + 0.5) + 5
-        marks.append(text(grid.left - 8, y, shortened(label, _LABEL), anchor="end", class_="muted"))
+        marks.append(text(grid.left - 8, y, named(label, _LABEL), anchor="end", class_="muted"))
     marks += _heads(grid, columns or (), upright)
     width, bottom = grid.x(k) + 4, grid.y(m)
     if np.any(a):
@@ -89,7 +89,7 @@ def _titles(
 
 
 def _room(labels: Sequence[str]) -> float:
-    return max(ems(shortened(label, _LABEL)) for label in labels) * TYPE + 14
+    return max(ems(named(label, _LABEL)) for label in labels) * TYPE + 14
 
 
 def _fit(labels: Sequence[str], width: float) -> bool:
@@ -106,7 +106,7 @@ def _heads(grid: _Grid, columns: Sequence[str], upright: bool) -> list[Markup]:
     return [
         tag(
             "text",
-            shortened(label, _LABEL),
+            named(label, _LABEL),
             class_="muted",
             transform=f"translate({short(grid.x(j + 0.5) + 5)} {short(grid.top - 6)}) rotate(-90)",
         )

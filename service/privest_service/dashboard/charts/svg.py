@@ -89,12 +89,20 @@ def _em(sign: str) -> float:
     )
 
 
-def shortened(words: str, most: float) -> str:
-    """Text cut to so many ems, with … where it is."""
+def shortened(words: str, most: float, ending: float = 0.0) -> str:
+    """Text cut to so many ems, with … where it is; a share of them may be for its ending."""
     widths = list(accumulate(map(_em, words)))
     if not widths or widths[-1] <= most:
         return words
-    return words[: bisect_right(widths, most - 1)].rstrip() + "…"
+    back = list(accumulate(map(_em, reversed(words))))
+    end = bisect_right(back, ending * (most - 1))
+    begin = bisect_right(widths, (1 - ending) * (most - 1))
+    return words[:begin].rstrip() + "…" + words[len(words) - end :].lstrip()
+
+
+def named(feature: str, most: float) -> str:
+    """The name of a feature, cut amid: `species=Adelie` and `bill missing` differ from others at the end."""
+    return shortened(feature, most, ending=0.5)
 
 
 def chart(

@@ -16,8 +16,8 @@ from privest_service.dashboard.charts.svg import (
     line,
     linked,
     listed,
+    named,
     short,
-    shortened,
     tag,
     text,
 )
@@ -34,7 +34,7 @@ def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -
     heads = [f"{j + 1}" for j in range(columns)] if columns > 1 else None
     if size > 20 or columns > 4:
         return heat_map(name, a, labels, heads)
-    words = [shortened(label, 9) for label in labels or [f"{i + 1}" for i in range(size)]]
+    words = [named(label, 9) for label in labels or [f"{i + 1}" for i in range(size)]]
     left = max(ems(word) for word in words) * BIG + 12
     top = 28 if heads else 4
     largest = float(np.abs(a).max()) or 1.0
@@ -106,7 +106,7 @@ def intervals(
     name: str, names: Sequence[str], values: Sequence[float], lows: Sequence[float], highs: Sequence[float]
 ) -> Markup:
     """Values with their intervals, about a zero line; those that leave zero out stand forth."""
-    words = [shortened(label, 10) for label in names]
+    words = [named(label, 10) for label in names]
     left = max(ems(word) for word in words) * BIG + 16
     printed = [number(value, 2) for value in values]
     right = WIDE - max(ems(value) for value in printed) * BIG - 14

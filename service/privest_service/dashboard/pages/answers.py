@@ -21,7 +21,7 @@ from privest_service.dashboard.charts import (
     on_circle,
     vector_bars,
 )
-from privest_service.dashboard.formatting import number
+from privest_service.dashboard.formatting import number, numbers
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import OwnerDep
@@ -91,12 +91,23 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
         pictures=picture(answer, None if plan is None or isinstance(plan, Part) else plan.shape),
+        columns=_columns(answer) if answer and job.kind == "frechet-mean" else [],
         found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
         foretold=told.forecast,
         unit=unit(job.kind),
         warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
+
+
+def _columns(answer: dict[str, Any]) -> list[tuple[str, bool, str, str, str]]:
+    """The means of a table's columns: name, whether it is a share, value, and both ends of the interval."""
+    found = list[tuple[str, bool, str, str, str]]()
+    for each in answer.get("columns") or ():
+        told = [each[part] for part in ("low", "value", "high")]  # of dates texts
+        low, value, high = told if isinstance(told[0], str) else numbers(told)
+        found.append((each["name"], each["kind"] == "share", value, low, high))
+    return found
 
 
 Pictures = list[tuple[str, Markup]]
@@ -116,6 +127,8 @@ def _mean(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
         return [("The mean on the unit circle.", on_circle("mean", point.tolist()))]
     if space == "poincare-ball" and point.shape == (2,):
         return [("The mean in the Poincaré disk.", in_disk("mean", point.tolist()))]
+    if names := [each["name"] for each in answer.get("columns") or ()]:
+        return [("Where each mean lies between its bounds, −1 and 1.", vector_bars("mean", point, names))]
     return [("The coordinates of the mean.", vector_bars("mean", point))]
 
 
@@ -125,7 +138,9 @@ def _subspace(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
     names = answer.get("columns") or [f"x{i + 1}" for i in range(len(basis))]
     pictures = [(told, loadings("basis", basis, names))]
     if answer.get("center") is not None:
-        pictures.append(("The centre of the subspace.", vector_bars("center", np.array(answer["center"]))))
+        named = answer.get("columns")
+        told = "The centre of the subspace" + (", between the bounds −1 and 1." if named else ".")
+        pictures.append((told, vector_bars("center", np.array(answer["center"]), named)))
     if answer.get("explained") is not None:
         told = "Shares of the rows' variance along each direction."
         pictures.append((told, vector_bars("explained", np.array(answer["explained"]))))

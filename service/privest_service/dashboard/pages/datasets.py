@@ -11,6 +11,9 @@ from sqlalchemy.orm import Session
 
 from privest.estimators.registry import ESTIMATORS
 from privest.manifolds import MANIFOLDS, parameters
+from privest.metadata import DatasetMetadata
+from privest.tables.columns import Column
+from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.budget_summary import by_dataset
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import FilePage, Page, redirect, render
@@ -256,9 +259,40 @@ def _one(
         apart=[each for each in same if each.lineage != dataset.lineage],
         grants=grants,
         shape=schema.shape(dataset.n).record,
+        columns=_columns(schema.shape(dataset.n)),
         schema=schema.model_dump(mode="json", exclude_none=True),
         done=request.query_params.get("done") == "uploaded",
         first=request.query_params.get("first"),
+    )
+
+
+def _columns(shape: DatasetMetadata) -> list[tuple[str, str, str, str]]:
+    """Name, type, values and gaps of a table's columns."""
+    return [
+        (column.name, column.type, _values(column), _gap(column))
+        for column in (shape.columns if isinstance(shape, TableMetadata) else ())
+    ]
+
+
+def _values(column: Column) -> str:
+    if not column.is_ordered:
+        return ", ".join(column.values)
+    low, high = ("…" if end is None else _cell(column, end) for end in (column.low, column.high))
+    return f"{low} to {high}"
+
+
+def _gap(column: Column) -> str:
+    return f"{_cell(column, column.fill)} in its place" if column.fill is not None else column.missing
+
+
+def _cell(column: Column, value: float) -> str:
+    told = column.cell(value)
+    return (
+        f"{told:.6g}"
+        if isinstance(told, float)
+        else str(told).lower()
+        if isinstance(told, bool)
+        else str(told)
     )
 
 

@@ -150,6 +150,7 @@ def _planned(
         "error": error,
         "foretold": (kind.estimator.error_title, kind.estimator.error_meaning),
         "radius": getattr(plan.expected_error, "radius_95", None),
+        "untold": getattr(plan.expected_error, "untold", None),
         "most": most,
         "curve": error_curve("curve", curve, (plan.target.epsilon, error), most or None)
         if len(curve) > 1

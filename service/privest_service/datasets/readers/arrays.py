@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from privest.arrays import Array
 from privest.records import blocks
 from privest_service.datasets.readers.layout import Block, Layout, coded_rows
 from privest_service.datasets.readers.room import Room
@@ -17,13 +18,20 @@ _CHUNK = 2**24
 
 
 def read_npy(source: Path, layout: Layout) -> Generator[Block]:
-    """The records of an npy file. Raises RefusedUploadError: it is none, or of another shape."""
+    """The records of an npy file; of a table its columns in their order, NaN for a gap.
+
+    Raises:
+        RefusedUploadError: it is none, or of another shape.
+    """
     if layout.unit is not None:
         raise refusal(
             "must be a table (csv, parquet or arrow), because the schema names a column as the unit"
         )
-    if layout.columns is not None:
-        raise refusal("must be csv, parquet, arrow or json, whose columns have names and types")
+    if any(column.type in ("category", "date") for column in layout.columns or ()):
+        raise refusal(
+            "must be csv, parquet, arrow or json, as the table has dates or categories; an array of numbers "
+            "has its columns in their order"
+        )
     try:
         # Maps the file: nothing larger than it is ever allocated, and pickles are never loaded.
         rows = np.load(source, mmap_mode="r", allow_pickle=False, max_header_size=10_000)
@@ -38,7 +46,17 @@ def read_npy(source: Path, layout: Layout) -> Generator[Block]:
     step = max(1, _CHUNK // max(1, rows[:1].nbytes))
     for start in range(0, len(rows), step):
         for block in blocks(rows[start : start + step]):
-            yield Block(coded_rows(np.array(block, dtype=np.float64), layout))
+            yield _block(np.array(block, dtype=np.float64), layout)
+
+
+def _block(numbers: Array, layout: Layout) -> Block:
+    if layout.columns is None:
+        return Block(coded_rows(numbers, layout))
+    import pyarrow as pa  # noqa: PLC0415 - for workers alone
+
+    from privest_service.datasets.readers.typed import typed_block  # noqa: PLC0415 - which needs it
+
+    return typed_block([pa.array(column) for column in numbers.T], None, layout, 0)
 
 
 def read_npz(source: Path, layout: Layout, room: Room) -> Generator[Block]:

@@ -1,6 +1,6 @@
 """Marks on the cells of a table's columns, their counts, and the fault that a column has by them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -55,55 +55,54 @@ class Marked:
 
     Attributes:
         cells: (k, columns) marks.
-        lines: (k,) lines of the file as a spreadsheet counts them, where the file has lines.
+        line_of: the line with a record of the file, as a spreadsheet counts it, where the file has lines.
     """
 
     cells: NDArray[np.uint8]
-    lines: NDArray[np.int64] | None = None
+    line_of: Callable[[int], int] | None = None
 
 
 @dataclass
 class _Count:
-    """How many cells of a column have a mark, and the first record and line with it."""
+    """How many cells of a column have a mark, and the first record with it."""
 
     cells: int
     record: int
-    line: int | None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Tally:
     """Counts of the marks on all cells of a file."""
 
     columns: Sequence[Column]
     _found: dict[tuple[int, Mark], _Count] = field(default_factory=dict[tuple[int, Mark], _Count])
+    _line_of: Callable[[int], int] | None = None
 
     def add(self, marked: Marked, start: int) -> None:
         """Count the marks of the rows from record `start` on."""
+        self._line_of = marked.line_of
         for mark in map(Mark, np.unique(marked.cells).tolist()):
             hits = marked.cells == mark
             for place in np.flatnonzero(hits.any(axis=0)).tolist() if mark else ():
                 first = int(np.argmax(hits[:, place]))
-                line = None if marked.lines is None else int(marked.lines[first])
-                known = self._found.setdefault((place, mark), _Count(0, start + first, line))
+                known = self._found.setdefault((place, mark), _Count(0, start + first))
                 known.cells += int(hits[:, place].sum())
 
-    def faults(self) -> list[Fault]:
-        """The faults of all columns, in their order; none while every cell can be taken."""
+    @property
+    def wrong(self) -> list[tuple[int, Mark]]:
+        """Columns with marks that are faults, in their order; none while every cell can be taken."""
         commas = any(mark is Mark.COMMA for _, mark in self._found)
-        return [
-            _fault(self.columns[place], mark, count)
-            for (place, mark), count in sorted(self._found.items())
-            if mark >= Mark.MISSING
-            or (mark is Mark.DOUBTFUL and not commas)
-            or (mark is Mark.POINT and commas)
-        ]
+        doubts = Mark.POINT if commas else Mark.DOUBTFUL
+        return sorted((place, mark) for place, mark in self._found if mark >= Mark.MISSING or mark is doubts)
 
+    def faults(self) -> list[Fault]:
+        """What is wrong with the columns, in words."""
+        return [self._fault(place, mark) for place, mark in self.wrong]
 
-def _fault(column: Column, mark: Mark, count: _Count) -> Fault:
-    rule = _BY_TYPE.get((mark, column.type)) or _RULES[mark]
-    rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
-    told = rule.format(count=count.cells, rows=rows) + (
-        f" (first in line {count.line})" if count.line else ""
-    )
-    return Fault(record=count.record, field=column.name, rule=told)
+    def _fault(self, place: int, mark: Mark) -> Fault:
+        column, count = self.columns[place], self._found[place, mark]
+        rule = _BY_TYPE.get((mark, column.type)) or _RULES[mark]
+        rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
+        line = "" if self._line_of is None else f" (first in line {self._line_of(count.record)})"
+        told = rule.format(count=count.cells, rows=rows) + line
+        return Fault(record=count.record, field=column.name, rule=told)

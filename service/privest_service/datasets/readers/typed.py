@@ -2,8 +2,13 @@
 
 import codecs
 import csv
-from collections.abc import Generator, Iterator, Sequence
+import re
+from array import array
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +33,16 @@ _ENCODINGS = (
 
 _PIECE = 2**20
 
+_MOST_BLANK = 2**20
+"""Most lines with nothing but spaces on them: they are read one by one."""
+
 
 def typed_block(
     columns: Sequence[pa.Array],
     units: Texts | None,
     layout: Layout,
     start: int,
-    lines: NDArray[np.int64] | None = None,
+    line_of: Callable[[int], int] | None = None,
 ) -> Block:
     """The declared columns of a batch as rows, with a mark for each cell.
 
@@ -43,7 +51,7 @@ def typed_block(
         units: names of whose rows they are, where the layout has such a column.
         layout: what is declared.
         start: index of the first of these records in the file.
-        lines: of the file, one for each record.
+        line_of: the line with a record of the file, where it has lines.
     """
     assert layout.columns is not None  # noqa: S101 - of typed tables
     declared = enumerate(zip(columns, layout.columns, strict=True))
@@ -53,17 +61,26 @@ def typed_block(
     ]
     values, marks = zip(*found, strict=True)
     units, faults = named_units(units, layout, start)
-    return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), lines))
+    return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), line_of))
 
 
 @dataclass(frozen=True)
 class _Dialect:
-    """How a csv file is written."""
+    """How a csv file is written.
+
+    Attributes:
+        encoding: of its bytes.
+        delimiter: between cells.
+        header: names of columns.
+        blank: lines before it.
+        odd: whether the number of quotes is, so that one may be left open.
+    """
 
     encoding: str
     delimiter: str
     header: list[str]
     blank: int
+    odd: bool
 
 
 def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
@@ -76,10 +93,11 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
     chosen, unit = layout.places(dialect.header)
     names = [f"{place}" for place in range(len(dialect.header))]
     wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else []))]
-    start, line = 0, dialect.blank + 2
+    start, lines = 0, _Lines(source, dialect)
+    if dialect.odd and (line := lines.left_open) is not None:
+        raise refusal(f"has a quote in line {line} that is never closed, so that all after it is one cell")
     try:
-        for batch in _batches(source, dialect, names, wanted):
-            lines = np.arange(line + start, line + start + batch.num_rows)
+        for batch in _batches(source, dialect, names, wanted, lines):
             columns = [batch.column(names[at]) for at in chosen]
             units = (
                 None
@@ -92,14 +110,53 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
         raise refusal("is not a whole csv file: a quote may be left open") from None
 
 
+class _Lines:
+    """The lines of a csv file as a spreadsheet counts them, which is asked for where something is wrong."""
+
+    def __init__(self, source: Path, dialect: _Dialect) -> None:
+        self._source, self._dialect = source, dialect
+
+    def __call__(self, record: int) -> int:
+        """The line of a record."""
+        line = self._dialect.blank + 2 + record  # as if no other were blank
+        return line + int(np.searchsorted(self._before, line, side="right"))
+
+    @property
+    def left_open(self) -> int | None:
+        """The line of the record that the end of the file cuts off within quotes, if there is one."""
+        with self._source.open(encoding=self._dialect.encoding, newline="") as file:
+            rows, line = csv.reader(file, delimiter=self._dialect.delimiter, strict=True), 0
+            try:
+                for _ in rows:
+                    line = rows.line_num
+            except csv.Error as fault:
+                # A cell that is too long for Python's reader is the rest of the file, too.
+                return line + 1 if re.search("end of data|field limit", str(fault)) else None
+        return None
+
+    @cached_property
+    def _before(self) -> NDArray[np.int64]:
+        """Blank lines, each numbered as if there were no other; of a cell of spaces, where more are due."""
+        blank, several = array("q"), len(self._dialect.header) > 1
+        with self._source.open(encoding=self._dialect.encoding, newline="") as file, suppress(csv.Error):
+            rows = csv.reader(islice(file, self._dialect.blank + 1, None), delimiter=self._dialect.delimiter)
+            for line, row in enumerate(rows, start=self._dialect.blank + 2):
+                if not row or (several and len(row) == 1 and not row[0].strip()):
+                    blank.append(line - len(blank))
+        return np.array(blank, dtype=np.int64)
+
+
 def _batches(
-    source: Path, dialect: _Dialect, names: list[str], wanted: list[str]
+    source: Path, dialect: _Dialect, names: list[str], wanted: list[str], line_of: Callable[[int], int]
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of texts. Lines with nothing on them are left out, and not counted."""
-    wrong = list[tuple[int, int]]()
+    """Batches of texts. Lines with nothing on them are left out."""
+    wrong, blank = list[tuple[int, int]](), count()
 
     def note(row: Any) -> str:
-        wrong.append((row.number, row.actual_columns))
+        before = next(blank)  # each call but the last is about a blank line
+        if row.actual_columns == 1 and not row.text.strip() and before < _MOST_BLANK:
+            return "skip"
+        wrong.append((row.number - dialect.blank - 2 - before, row.actual_columns))
         return "error"
 
     try:
@@ -126,9 +183,9 @@ def _batches(
         yield from reader
     except pa.ArrowInvalid:
         if wrong:
-            line, count = wrong[0]
+            record, cells_there = wrong[0]
             raise refusal(
-                f"has {count} cells in line {line}, and {len(names)} columns in its header"
+                f"has {cells_there} cells in line {line_of(record)}, and {len(names)} columns in its header"
             ) from None
         raise
 
@@ -139,7 +196,7 @@ def _dialect(source: Path, layout: Layout) -> _Dialect:
     Raises:
         RefusedUploadError: it is in no encoding that is read, or its header is too long.
     """
-    encoding = _encoding(source)
+    encoding, quotes = _encoding(source)
     longest = _PIECE + 64 * layout.width
     wanted = {*(layout.names or ()), layout.unit}
     with source.open(encoding=encoding, newline="") as file:
@@ -157,11 +214,14 @@ def _dialect(source: Path, layout: Layout) -> _Dialect:
 
     headers = {delimiter: header(delimiter) for delimiter in _DELIMITERS}
     best = max(headers, key=lambda each: len(wanted & {name.strip() for name in headers[each]}))
-    return _Dialect("utf-8" if encoding == "utf-8-sig" else encoding, best, headers[best], blank)
+    name = "utf-8" if encoding == "utf-8-sig" else encoding
+    return _Dialect(name, best, headers[best], blank, quotes % 2 > 0)
 
 
-def _encoding(source: Path) -> str:
+def _encoding(source: Path) -> tuple[str, int]:
     """The encoding by its mark, else UTF-8 if all of the file is that, else that of Western Windows.
+
+    With it comes the number of quotes.
 
     Raises:
         RefusedUploadError: it is none of these.
@@ -170,15 +230,17 @@ def _encoding(source: Path) -> str:
         begins = file.read(4)
     marked = next((name for mark, name in _ENCODINGS if begins.startswith(mark)), None)
     for encoding in (marked,) if marked else ("utf-8", "cp1252"):
-        decoder = codecs.getincrementaldecoder(encoding)()
+        decoder, quotes = codecs.getincrementaldecoder(encoding)(), 0
         try:
             with source.open("rb") as file:
                 while piece := file.read(_PIECE):
-                    if "\0" in decoder.decode(piece):
+                    text = decoder.decode(piece)
+                    quotes += text.count('"')
+                    if "\0" in text:
                         break
                 else:
                     decoder.decode(b"", final=True)
-                    return encoding
+                    return encoding, quotes
         except UnicodeDecodeError:
             continue
     raise refusal("is in no encoding that is read here: save it as UTF-8")

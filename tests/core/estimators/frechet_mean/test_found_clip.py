@@ -116,6 +116,12 @@ def test_a_histogram_counts_every_record_once():
     assert DistanceCounts(space).clipped_sum((np.zeros(3), 5.0), rows, 1.0).sum() == pytest.approx(199)
 
 
+def test_a_histogram_that_is_all_noise_is_read_without_a_fault():
+    for released in (np.full(NODES, -1.0), np.full(NODES, 1e6), np.zeros(NODES)):
+        read = Distances.read(released, 1e-9, 20.0)
+        assert np.isfinite([read.mean, read.best_clip(0.1), read.beyond_which(0.01)]).all()
+
+
 def test_little_noise_tells_the_distances_and_much_leaves_them_open():
     rows = np.random.default_rng(12).standard_normal((20_000, 3))
     away = np.linalg.norm(rows, axis=1)

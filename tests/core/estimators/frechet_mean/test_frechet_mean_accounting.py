@@ -294,7 +294,8 @@ def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifol
     assert gate.remaining == 0
     assert "distances" in gate.asked
     pull = 4 * Fraction(plan.clip) ** 2
-    squares = {"gradient": pull, "check": pull, "scaled": Fraction(4), "distances": Fraction(2)}
+    squares = {"gradient": pull, "check": pull, "scaled": Fraction(4)}
+    squares |= dict.fromkeys(("range", "distances"), Fraction(2))
     spent = [
         squares[name] / Fraction(scale) ** 2
         for name, (_, scale, _) in zip(gate.asked, spy.drawn, strict=True)

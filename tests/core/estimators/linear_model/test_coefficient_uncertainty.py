@@ -114,15 +114,15 @@ def test_a_forecast_is_no_narrower_than_what_is_seen(solver):
             assert found.uncertainty.radius_95 <= planned.expected_error.unfavourable * 1.25
 
 
-def _nothing_to_learn():
+def _nothing_to_learn(n=400):
     rng = np.random.default_rng(5)
-    x = rng.standard_normal((400, D))
-    labels = np.arange(400) % 2
+    x = rng.standard_normal((n, D))
+    labels = np.arange(n) % 2
+    yield "one row", np.column_stack([x[:1], labels[:1]])
     yield "few rows", np.column_stack([x[:8], labels[:8]])
-    yield "all rows equal", np.column_stack([np.zeros((400, D)), labels])
+    yield "all rows equal", np.column_stack([np.zeros((n, D)), labels])
     yield "all rows far out", np.column_stack([1e6 + 0 * x, labels])
-    yield "one class", np.column_stack([x, np.zeros(400)])
-    yield "classes that a line parts", np.column_stack([x, x[:, 0] > 0])
+    yield "one class", np.column_stack([x, np.zeros(n)])
 
 
 @pytest.mark.parametrize("name", ["affairs", "savings", "wine"])
@@ -177,8 +177,31 @@ def test_what_is_not_seen_is_taken_to_be_as_large_as_what_is(size):
         assert 0.7 * wanted < stated < 1.4 * wanted + 0.4 * (features > 0)
 
 
+def _parted():
+    """Classes that a line parts, so that coefficients have no scale."""
+    x = np.random.default_rng(5).standard_normal((400, D))
+    return "parted", np.column_stack([x, x[:, 0] > 0])
+
+
+@pytest.mark.parametrize("options", SOLVERS, ids=str)
+@pytest.mark.parametrize("place", range(5))
+def test_no_solver_is_silent_where_nothing_can_be_learned(options, place):
+    """Noise makes coefficients stand out in one of 300 runs; `spider` refuses a table that is too small."""
+    for n in (400, 4_000):
+        name, rows = list(_nothing_to_learn(n))[place]
+        chosen = options | ({"batch_size": min(len(rows), 100)} if "batch_size" in options else {})
+        if options.get("solver") == "spider" and len(rows) < 4_000:
+            with pytest.raises(ValueError, match="not one batch fits"):
+                list(fits(rows, 0.3, **chosen))
+            continue
+        for _, found in fits(rows, 0.3, 2, **chosen):
+            assert any("all but unknown" in said for said in found.uncertainty.warnings), (name, n)
+
+
 @pytest.mark.parametrize(
-    ("name", "rows"), list(_nothing_to_learn()), ids=lambda each: each if isinstance(each, str) else ""
+    ("name", "rows"),
+    [*_nothing_to_learn(), _parted()],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 @pytest.mark.parametrize("solver", ["newton", "clipped", None])
 def test_where_nothing_can_be_learned_no_answer_is_sure(name, rows, solver):
@@ -231,6 +254,28 @@ def test_a_radius_is_exceeded_in_one_of_twenty(variances):
     lengths = np.linalg.norm(drawn, axis=1)
     assert found.deviation == pytest.approx(np.sqrt(np.mean(lengths**2)), rel=0.02)
     assert np.mean(lengths > found.radius) == pytest.approx(0.05, abs=0.01)
+
+
+@pytest.mark.parametrize("options", [{}, {"solver": "clipped"}, {"delta": 0.0}, {"loss": "sigmoid"}], ids=str)
+def test_a_plan_says_what_it_costs_to_learn_the_accuracy(options):
+    rows = heavy(3_000)
+    ((planned, _),) = fits(rows, 0.5, **options)
+    shape = planned.shape
+    asked = classifier_score.plan(ScoreSpec([0.0] * D, 0.0), shape, planned.target)
+    assert f"± {asked.expected_error.radius_95:.2g}" in planned.expected_error.untold
+    assert "classifier-score" in planned.expected_error.untold
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0])
+def test_far_rows_that_noise_hides_are_warned_of(epsilon):
+    """One feature's few huge values decide its coefficient, and are too few to be seen through the noise."""
+    of = table("savings")
+    planned = plan(of, epsilon)
+    records = Records(np.column_stack([of.rows, of.labels]), threads=1)
+    for run in range(4):
+        gate = Gate(records, planned.statistics, planned.releases, ScaledNoise(seed=[33, run]))
+        warnings = logistic_regression.run(planned, gate).uncertainty.warnings
+        assert any("far out" in said for said in warnings), run
 
 
 def scored(rows, metric, epsilon=1.0, coefficients=(1.0, 0.0, 0.0, 0.0)):

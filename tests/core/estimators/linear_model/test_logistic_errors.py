@@ -88,7 +88,7 @@ def test_no_bound_is_so_small_that_a_row_is_longer(bound):
     rows = np.column_stack([x.reshape(-1, 3), np.zeros(200 * len(sizes))])
     seen = feature_map.features(rows)
     assert lengths(seen).max() <= 1 + 1e-12
-    moments = ClassMoments(3, 2, 0.5)
+    moments = ClassMoments(3, 2)
     alone = np.stack([moments.clipped_sum(feature_map, row[None], moments.longest) for row in rows[::7]])
     assert lengths(alone).max() <= moments.longest * (1 + 1e-12)
 

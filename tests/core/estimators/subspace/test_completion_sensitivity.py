@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from privest.arrays import lengths
-from privest.estimators.subspace import completion_losses, off_diagonal_moment, partial_rows
+from privest.estimators.subspace import completion_losses, gap_moment, partial_rows
 from privest.estimators.subspace.completion_losses import CompletionGradient
-from privest.estimators.subspace.off_diagonal_moment import OffDiagonalMoment
+from privest.estimators.subspace.gap_moment import GapMoment
 from privest.estimators.subspace.partial_rows import known_part
 from privest.manifolds.grassmann import Grassmann
 from privest.privacy import grid
@@ -28,8 +28,8 @@ from testing.noise import ScriptedNoise
 def cases():
     for dim, rank in ((2, 1), (3, 1), (5, 2), (20, 3)):
         v = frame(dim, rank)
-        yield PlacedCase("hollow", OffDiagonalMoment(dim), None, 1.0, dim, v, gaps=True)
-        yield PlacedCase("moment-clipped", OffDiagonalMoment(dim), None, 0.2, dim, v, gaps=True)
+        yield PlacedCase("moment", GapMoment(dim), None, 1.0, dim, v, gaps=True)
+        yield PlacedCase("moment-clipped", GapMoment(dim), None, 0.2, dim, v, gaps=True)
         for clip in (0.3, 0.05):
             yield PlacedCase("gradient", CompletionGradient(dim, rank), v, clip, dim, v, gaps=True)
         # A frame of which some rows are nearly zero: few entries tell a column's coefficients.
@@ -49,9 +49,10 @@ def test_no_pair_moves_the_sum_by_more_than_the_diameter(case):
     assert case.reach <= worst_move(case) <= 1.0
 
 
-def test_the_diameter_of_the_hollow_moment_is_reached():
-    pair = np.array([[1.0, 1.0, np.nan], [3.0, -3.0, np.nan]])
-    statistic = OffDiagonalMoment(3)
+def test_the_diameter_of_the_moment_is_reached():
+    """Two rows at right angles reach it, of which one is known wholly, and of the other one entry."""
+    pair = np.array([[0.0, -1.0, 3.0], [2.0, np.nan, np.nan]])
+    statistic = GapMoment(3)
     one, other = (statistic.clipped_sum(None, row[None], 1.0) for row in pair)
     assert lengths(one - other) == pytest.approx(statistic.diameter(1.0), rel=1e-15)
 
@@ -66,12 +67,12 @@ def not_normalised(rows):
 
 
 MUTANTS = [
-    ("hollow", OffDiagonalMoment, "diameter", lambda _, clip: 1.35 * clip),
+    ("moment", GapMoment, "diameter", lambda _, clip: 1.35 * clip),
     ("gradient", CompletionGradient, "diameter", lambda _, clip: sqrt(2) * clip),
-    ("hollow", off_diagonal_moment, "known_part", not_normalised),
+    ("moment", gap_moment, "known_part", not_normalised),
     ("gradient", completion_losses, "lengths", lambda v: np.zeros(len(v))),
     ("gradient-spiked", completion_losses, "_FLOOR", 0.0),
-    ("hollow", partial_rows, "on_sphere", lambda rows: rows),
+    ("moment", partial_rows, "on_sphere", lambda rows: rows),
 ]
 
 
@@ -152,7 +153,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         "alternating": np.where(np.arange(CHUNK) % 2, 1e100, -1e-100)[:, None] * normal[0],
         "gaps": np.where(rng.random((CHUNK, dim)) < 0.3, normal, np.nan),
     }[kind]
-    for statistic, clip in [(OffDiagonalMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
+    for statistic, clip in [(GapMoment(dim), 1.0), (CompletionGradient(dim, rank), 0.1)]:
         at = frame(dim, rank)
         stated = grid._chunk_error(clip, statistic.size, 0.0)
         error = total(statistic, at, rows, clip) - each_alone(statistic, at, rows, clip).astype(
@@ -161,7 +162,7 @@ def test_float_sums_of_a_chunk_stay_within_the_stated_bound(kind, dim, rank):
         assert np.sqrt((error * error).sum()) <= stated
 
 
-@pytest.mark.parametrize("name", ["hollow", "gradient"])
+@pytest.mark.parametrize("name", ["moment", "gradient"])
 @pytest.mark.parametrize("dim", [5, 20])
 def test_neighbours_differ_at_the_gate_by_at_most_the_certified_sensitivity(name, dim):
     """Chunks, blocks, grid and float sums included; the neighbours are the widest pair of the pool."""

@@ -1,7 +1,7 @@
 """Matrix completion: the cost computed again from the noise that was really drawn, whatever the data.
 
-What a record is worth in each sum is written here once more, by hand: √2 in the moment, twice the clip in a
-gradient.
+What a record is worth in each sum is written here once more, by hand: the square is 2·0.97² in the moment
+and 1 − 0.97² in the number beside it, or that of twice the clip in a gradient.
 """
 
 from fractions import Fraction
@@ -41,13 +41,13 @@ def check(plan, asked, drawn):
     dim, rank = plan.shape.dim, plan.rank
     whole, batches = taken_apart(drawn)
     assert not batches
-    assert asked == ["hollow"] + ["gradient"] * len(plan.step_sizes)
+    assert asked == ["moment"] + ["gradient"] * len(plan.step_sizes)
     assert len(whole) == len(asked)
     clips = [r.clip for r in plan.releases for _ in range(r.count)]
     spent = Fraction(0)
     for name, clip, (noise, scale, size) in zip(asked, clips, whole, strict=True):
-        square = Fraction(2) if name == "hollow" else 4 * Fraction(clip) ** 2
-        assert (noise, size) == ("gaussian", dim * (dim - 1) // 2 if name == "hollow" else dim * rank)
+        square = Fraction("1.9409") if name == "moment" else 4 * Fraction(clip) ** 2
+        assert (noise, size) == ("gaussian", dim * (dim + 1) // 2 + 1 if name == "moment" else dim * rank)
         assert name == "gradient" or clip == 1
         spent += square / Fraction(scale) ** 2
     cost = Fraction(plan.cost.mu_squared)

@@ -66,6 +66,8 @@ def squares_of_pulls(dim, rank):
         ),
         "tilt": (Fraction(4 * (rank + 1)), (rank + 1) ** 2),
         "objective": (Fraction(2 * rank + 2), 2 * rank + 2),
+        "wide-tilt": (Fraction(4 * (rank + 2)), (rank + 2) ** 2),
+        "wide-objective": (Fraction(2 * rank + 4), 2 * rank + 4),
         "distances": (Fraction(2), 10),
         "look": (Fraction(2), dim * (dim + 1) // 2),
         "explained": (Fraction(min(rank, 2)), rank * (rank + 1) // 2),

@@ -80,20 +80,18 @@ class LogisticGradient(Opposable):
 
 @dataclass(frozen=True)
 class ClassMoments:
-    """Σ of (z ⊗ x, √(ρq)·xxᵀ) in one vector, z the label less the even mixture of all, q = |z|².
+    """Σ of (z ⊗ x, √(q/2)·xxᵀ) in one vector, z the label less the even mixture of all, q = |z|².
 
-    With ρ = ½ the second needs no noise beyond the first's: where z ⊗ x moves furthest, rows are opposite (or
-    alike, with opposite labels), and xxᵀ does not move at all.
+    The second needs no noise beyond the first's: where z ⊗ x moves furthest, rows are opposite (or alike,
+    with opposite labels), and xxᵀ does not move at all.
 
     Attributes:
         width: length of what a classifier sees of a row.
         classes: number of classes.
-        ratio: ρ, weight of the second moment, at most 1.
     """
 
     width: int
     classes: int
-    ratio: float
 
     description = "class means and second moment"
 
@@ -120,21 +118,18 @@ class ClassMoments:
     @property
     def longest(self) -> float:
         """Length of the longest vector that a row can have."""
-        return sqrt(self.energy * (1.0 + self.ratio))
+        return sqrt(1.5 * self.energy)
 
     def diameter(self, clip: float) -> float:
-        """2√q for ρ ≤ ½, where the clip shortens nothing; beyond, √(q(2 + 2ρ + 1/(2ρ))).
+        """2√q, where the clip shortens nothing.
 
-        Rows of lengths a, b ≤ 1 and cosine c, of one label, are q(a² + b² − 2abc) + ρq(a⁴ + b⁴ − 2a²b²c²)
+        Rows of lengths a, b ≤ 1 and cosine c, of one label, are q(a² + b² − 2abc) + q/2·(a⁴ + b⁴ − 2a²b²c²)
         apart in square. That is most where c ≤ 0, as −c instead of c shows, and there it grows with a and b:
-        half the derivative in a is a + s + 2ρa³ − 2ρas² with s = b|c|, and as² ≤ as ≤ (a + s)/2. At a = b = 1
-        it is a parabola in c, highest at −1/(2ρ), or at −1 if ρ ≤ ½. Other labels are no further: their z
-        have the product −q (two classes: c for −c) or −1/K > −q.
+        half the derivative in a is a + s + a³ − as² with s = b|c|, and as² ≤ as ≤ (a + s)/2. At a = b = 1 it
+        is a parabola in c, highest at −1. Other labels are no further: their z have the product −q (two
+        classes: c for −c) or −1/K > −q.
         """
-        if clip < self.longest:
-            return 2.0 * clip
-        free = self.ratio <= 0.5
-        return sqrt(self.energy * (4.0 if free else 2.0 + 2.0 * self.ratio + 0.5 / self.ratio))
+        return 2.0 * (clip if clip < self.longest else sqrt(self.energy))
 
     def clipped_sum(self, point: FeatureMap, rows: Array, clip: float) -> Array:
         """Σ over rows, as `point` sees them, of vectors of length at most `clip`; see `Statistic`."""
@@ -145,7 +140,7 @@ class ClassMoments:
             z = np.full((len(x), self.classes), -1.0 / self.classes)
             z[np.arange(len(x)), labels] += 1.0
         squared = np.vecdot(x, x)
-        length = np.sqrt(self.energy * squared * (1.0 + self.ratio * squared))
+        length = np.sqrt(self.energy * squared * (1.0 + squared / 2))
         weighted = (clip / np.maximum(length, clip))[:, None] * x
         second = self.symmetric.of(weighted.T @ x) * self.scale
         return np.concatenate(((z.T @ weighted).ravel(), second))
@@ -153,7 +148,7 @@ class ClassMoments:
     @property
     def scale(self) -> float:
         """Factor on the second moment in the sum."""
-        return sqrt(self.ratio * self.energy)
+        return sqrt(self.energy / 2)
 
     @property
     def factor(self) -> float:

@@ -1,0 +1,125 @@
+"""Ranges that are declared too large, too small or not at all: what a mean finds out about them."""
+
+from math import sqrt
+
+import numpy as np
+import pytest
+
+from privest import manifolds
+from privest.estimators.frechet_mean import frechet_mean
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.frechet_mean.ranges import Range
+from privest.manifolds import Euclidean
+from privest.metadata import PointsMetadata
+from privest.privacy.calibration import mu_for
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
+from privest.records import Records
+from testing.noise import ScaledNoise
+
+N, DIM = 10_000, 20
+
+
+def answers(rows, space, center, radius, runs, target):
+    shape = PointsMetadata(len(rows), space, None if center is None else center.tolist(), radius)
+    plan = frechet_mean.plan(FrechetMeanSpec(), shape, target)
+    records = Records(rows, threads=1)
+    for seed in range(runs):
+        noise = ScaledNoise(seed=[25, seed])
+        yield FRECHET_MEAN.run(plan, Gate(records, plan.statistics, plan.releases, noise))
+
+
+def laws():
+    rng = np.random.default_rng(1)
+    yield "normal", rng.standard_normal((N, DIM))
+    yield "heavy", rng.standard_normal((N, DIM)) * np.exp(rng.standard_normal((N, 1)))
+    yield "skewed", np.exp(rng.standard_normal((N, DIM)))
+
+
+@pytest.mark.parametrize("rows", [pytest.param(rows, id=name) for name, rows in laws()])
+@pytest.mark.parametrize(("epsilon", "most"), [(0.1, 2.2), (1.0, 1.8)])
+@pytest.mark.parametrize("wide", [0.01, 1.0, 100.0, 1000.0, None])
+def test_what_is_declared_wrongly_costs_little(rows, epsilon, most, wide):
+    """Against one query whose clip is the 95 % quantile of distances from the true mean, which nobody has.
+
+    The goal is 2 and 1.5, over many runs; with six the ratio is off by a sixth in one of 20 such tests.
+    """
+    mean, target = rows.mean(axis=0), PrivacyTarget(epsilon, 1e-6)
+    away = np.linalg.norm(rows - mean, axis=1)
+    clip, usual = np.quantile(away, 0.95), np.quantile(away, 0.99)
+    noise = sqrt(DIM) * 2 * clip / (N * mu_for(epsilon, 1e-6))
+    moved = ((rows - mean) * np.minimum(1, clip / away)[:, None]).mean(axis=0)
+    center = None if wide is None else mean + 0.5 * max(1.0, wide) * usual * np.eye(DIM)[0]
+    radius = None if wide is None else float(wide * usual)
+    found = list(answers(rows, {"name": "euclidean", "dim": DIM}, center, radius, 6, target))
+    off = np.array([np.linalg.norm(each.point - mean) for each in found])
+    assert sqrt(np.mean(off**2)) < most * sqrt(noise**2 + np.sum(moved**2))
+    assert np.sum(off <= [each.uncertainty.radius_95 for each in found]) >= 4
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        {"name": "sphere", "dim": 6},
+        {"name": "lorentz", "dim": 4},
+        {"name": "spd", "dim": 3},
+        {"name": "spd", "dim": 3, "metric": "log-euclidean"},
+        {"name": "grassmann", "dim": 6, "rank": 2},
+    ],
+    ids=lambda space: "-".join(map(str, space.values())),
+)
+def test_no_manifold_needs_a_radius(space):
+    """The records lie within a tenth of a point that is three times as far from the reference."""
+    manifold = manifolds.get(**space)
+    rng = np.random.default_rng(2)
+    steps = rng.standard_normal((3_000, manifold.coordinate_size)) / sqrt(manifold.coordinate_size)
+    middle = manifold.exp_coordinates(manifold.reference, 0.3 * steps[0])
+    rows = manifold.exp_coordinates(middle, 0.1 * steps)
+    mean = middle
+    for _ in range(20):
+        mean = manifold.exp_coordinates(mean, manifold.log_coordinates(mean, rows).mean(axis=0))
+    found = list(answers(rows, space, None, None, 6, PrivacyTarget(1.0, 1e-6)))
+    off = np.array([float(manifold.dist(each.point, mean)) for each in found])
+    assert sqrt(np.mean(off**2)) < 0.02
+    assert np.sum(off <= [each.uncertainty.radius_95 for each in found]) >= 4
+
+
+def hostile():
+    rng = np.random.default_rng(3)
+    one = rng.standard_normal((3_000, 3))
+    one[0] = 1e300
+    yield "one at 1e300", one, None, True
+    yield "all equal", np.full((3_000, 3), 7.0), None, True
+    yield "all zero", np.zeros((3_000, 3)), None, True
+    yield "two far apart", np.where(np.arange(3_000)[:, None] % 2, 1e9, -1e9) * np.ones(3), None, True
+    yield "ten", rng.standard_normal((10, 3)), None, False
+    yield "a range of all float64", rng.standard_normal((3_000, 3)), 1e100, False
+    yield "as small as can be", rng.standard_normal((3_000, 3)), 1e-100, False
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 3.0])
+@pytest.mark.parametrize(
+    ("rows", "radius", "is_found"), [pytest.param(*rest, id=name) for name, *rest in hostile()]
+)
+def test_a_hostile_table_has_an_honest_answer(rows, radius, is_found, epsilon):
+    space = {"name": "euclidean", "dim": 3}
+    usual = rows[np.abs(rows).max(axis=1) < 1e100].mean(axis=0)
+    for each in answers(rows, space, None, radius, 4, PrivacyTarget(epsilon, 1e-6)):
+        told = each.uncertainty
+        assert np.isfinite(each.point).all()
+        assert np.isfinite([told.radius_95, told.noise, told.moved, told.sampling]).all()
+        near = np.linalg.norm(each.point - usual) <= 1.5 * told.radius_95
+        assert near or told.warnings
+        if is_found and epsilon == 3.0:
+            assert near
+
+
+def test_what_noise_hides_is_taken_to_be_as_declared():
+    within = Range(Euclidean(2), 3.0, is_declared=True)
+    rng = np.random.default_rng(4)
+    for deviation in (0.3, 1.0, 1e3):
+        empty = deviation * rng.standard_normal((2_000, within.counts.size))
+        assert np.mean([within.read(released, deviation) != 3.0 for released in empty]) < 1e-3
+    clear = np.zeros(within.counts.size)
+    clear[0], clear[5] = 0.1, 0.9
+    assert within.read(clear, 1e-3) == within.top / 16.0**5
