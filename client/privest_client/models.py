@@ -2471,7 +2471,7 @@ class FrechetMeanPlanView(Model):
     step_size: Annotated[float, Field(title='Step Size')]
     radius: Annotated[float, Field(title='Radius')]
     """
-    of the public ball in which the mean is sought
+    public: within it the mean is sought or, if the run finds its range, expected at first
     """
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,25 +36,6 @@ from testing.server import HANG_GUARD, Caller, Server, slow_rows, spd
 
 SPHERE = {"kind": "points", "manifold": {"name": "sphere", "dim": 3}}
 VECTORS = {"kind": "vectors", "dim": 4}
-
-
-@pytest.fixture
-def backend() -> str:
-    """One database: the client sees neither."""
-    return "sqlite"
-
-
-@pytest.fixture
-def owner(server: Server) -> Caller:
-    """An owner with a budget."""
-    return server.owner(epsilon=50.0, delta=1e-3)
-
-
-@pytest.fixture
-def client(server: Server, owner: Caller) -> Iterator[Client]:
-    """A client with the owner's key."""
-    with Client(server.url, owner.key, progress=False) as made:
-        yield made
 
 
 def plane(n: int = 500) -> np.ndarray:

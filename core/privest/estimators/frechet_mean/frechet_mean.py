@@ -143,7 +143,9 @@ class FrechetMeanPlan(BasePlan):
     expected_error: MeanError
     start: NestedList
     center: NestedList
-    radius: Annotated[float, Doc("of the public ball in which the mean is sought")]
+    radius: Annotated[
+        float, Doc("public: within it the mean is sought or, if the run finds its range, expected at first")
+    ]
     clip: float
     step_size: float
     solver: Solver

@@ -142,7 +142,7 @@ def uncertainty(
         look: the release of that histogram.
         hessian: there.
         clip: of the last step.
-        on_edge: whether the answer lies on the edge of the public ball.
+        on_edge: whether the answer lies on the edge of the ball in which it was sought.
     """
     unseen = distances.average(lambda away: (away > 0.9 * distances.reach).astype(np.float64))
     if unseen > _UNSEEN or hessian.is_flat:
