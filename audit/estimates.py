@@ -13,6 +13,7 @@ from audit.distinguisher import Distinguisher
 from audit.lines import Section
 from audit.over_http import Question
 from privest.arrays import Array
+from privest.estimators.bounds.bounds import BOUNDS, BoundsSpec
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE, ScoreSpec
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
@@ -218,6 +219,10 @@ def _cases() -> Iterator[Case]:
     yield Case("escape", "a classifier with bounded loss by `escape`", LOGISTIC_REGRESSION, bounded, labelled)
     score = ScoreSpec([1.0, -1.0], 0.0)
     yield Case("score", "the accuracy of a classifier", CLASSIFIER_SCORE, score, labelled)
+    points = PointsMetadata(_N, {"name": "euclidean", "dim": 3})
+    yield Case("bounds", "bounds of three columns", BOUNDS, BoundsSpec(), points)
+    sphere = PointsMetadata(_N, {"name": "sphere", "dim": 3})
+    yield Case("bounds-distances", "bounds of distances on a sphere", BOUNDS, BoundsSpec(), sphere)
 
 
 CASES = tuple(_cases())

@@ -29,6 +29,8 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
+from privest.estimators.column_ranges import ColumnCounts
+from privest.estimators.column_scales import Standardised
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.distances import DistanceCounts
@@ -399,7 +401,7 @@ def _of_records() -> Iterator[Mutant]:
 
 # What tells how far an answer may be off
 
-_LOOKS = ("range", "distances")
+_LOOKS = ("range", "distances", "orders", "columns", "spreads")
 
 
 def _twice(kind: type) -> Plant:
@@ -453,14 +455,22 @@ def _of_errors() -> Iterator[Mutant]:
     for of, kind, line in (
         ("mean", DistanceCounts, "diameter-distance-counts"),
         ("subspace", DistanceHistogram, "diameter-distance-histogram"),
+        ("table", ColumnCounts, "diameter-column-counts"),
     ):
-        yield Mutant(f"counted-twice-{of}", f"a record twice in a {of}'s distances", line, _twice(kind))
+        yield Mutant(f"counted-twice-{of}", f"a record twice in a {of}'s histogram", line, _twice(kind))
         yield Mutant(
             f"counts-diameter-{of}",
-            f"C for √2·C, of a {of}'s distances",
+            f"C for √2·C, of a {of}'s histogram",
             line,
             _put(kind, "diameter", lambda _, clip: clip),
         )
+    units = Standardised.clipped_sum
+    yield Mutant(
+        "units-after-clip",
+        "a sum in units of columns that is brought to them after the clip",
+        "diameter-standardised",
+        _put(Standardised, "clipped_sum", lambda *given: units(*given) / given[1][0].scale.min()),
+    )
     curvature = CurvedGradient._hessian
     yield Mutant(
         "curvature-beside",
@@ -804,8 +814,8 @@ def _of_costs() -> Iterator[Mutant]:
     yield Mutant(
         "other-data",
         "a plan for other data",
-        f"{test}test_a_plan_for_other_data_is_refused[wrong0]",
-        _put(gate, "_covers", lambda *_: True),
+        f"{test}test_a_plan_for_other_data_is_refused[wrong2]",
+        _put(gate, "is_for", lambda *_: True),
     )
     yield Mutant(
         "kept-whatever",

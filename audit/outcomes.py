@@ -22,11 +22,21 @@ from testing.noise import ScaledNoise
 ADAPTIVE = "spider"
 """The solver whose number of answers follows from what was released."""
 
+_ENDS = ("low", "high")
+"""Names of the ends of intervals."""
+
 
 def masked(value: Any) -> Any:
-    """The form of what JSON can hold: names, lengths and texts, of each number that it is one."""
+    """The form of what JSON can hold: names, lengths and texts, of each number that it is one.
+
+    The end of a quantile's interval is one too where nobody knows it, as released numbers have it.
+    """
     if isinstance(value, dict):
-        return {name: masked(part) for name, part in value.items()}
+        ends = _ENDS if "level" in value else ()
+        return {
+            name: "a number" if part is None and name in ends else masked(part)
+            for name, part in value.items()
+        }
     if isinstance(value, list):
         return [masked(part) for part in value]
     if isinstance(value, float):

@@ -33,6 +33,7 @@ _VALUES: dict[str, Any] = {
     "intercept": 0.5,
     "local_steps": 2,
     "penalty": 0.1,
+    "point": [0.6, 0.0, 0.8],
     "rank": 1,
     "rate": 0.2,
     "restarts": 2,

@@ -30,7 +30,8 @@ _BRIEF = re.compile(r"(?<=account&#34;: )\d+|\b[0-9a-f]{10}\b|(?<![\w+/])[\w+/]{
 _OVER_TIME = re.compile(r'<svg id="burn-down".*?</svg>', re.DOTALL)
 _PICTURE = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
 _FOUND = re.compile(r'<section class="card" aria-labelledby="h-error">.*?</section>', re.DOTALL)
-_ESTIMATE = re.compile(r'<div class="grid.*', re.DOTALL)
+_ESTIMATE = re.compile(r'(<section class="card" aria-labelledby="h-table-1"|<div class="grid).*', re.DOTALL)
+_NO_END = re.compile(r"((?:low|high)(?:&#34;|&quot;): )null")
 _NUMBER = re.compile(r"[-−+]?\d[\d.]*(e[-+]\d+)?")
 
 _OTHER = {"signature", "public_key", "account"}
@@ -71,7 +72,8 @@ def shown(page: httpx.Response, *, answer: bool = False) -> Any:
     said = _BRIEF.sub("…", _OWN.sub("…", page.text))
     if answer:
         said = _FOUND.sub("…", _PICTURE.sub("", said))
-        said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", it[0]), said)
+        # The end of an interval is null where nobody knows it, by what was released.
+        said = _ESTIMATE.sub(lambda it: _NUMBER.sub("#", _NO_END.sub(r"\1#", it[0])), said)
     return page.status_code, _heads(page), _OVER_TIME.sub(lambda it: _NUMBER.sub("#", it[0]), said)
 
 

@@ -118,17 +118,20 @@ class Law:
     def minimiser(self, plan: LogisticPlan) -> Array:
         """(columns, d + 1): what the plan would find on endless rows.
 
-        That is the true coefficients, and what shortening and a penalty move those of many rows by. Newton
-        steps are about rows of any length.
+        That is the true coefficients, and what shortening, weights and a penalty move those of many rows by.
         """
         rows, feature_map, penalty = self._many, plan.configured_solver.feature_map, plan.penalty
-        if plan.solver == "newton":
-            feature_map, usual = feature_map.widened(10.0), replace(feature_map, usual=sqrt(DIM))
-            penalty *= (feature_map.units[0] / usual.units[0]) ** 2
+        weights = np.ones(len(rows))
         if plan.standardises:
             z = (rows[:, :-1] - feature_map.mean) / feature_map.scale
             feature_map = feature_map.shifted(z.mean(axis=0), z.std(axis=0))
-        moved = _minimised(feature_map, rows, self.classes, penalty) - self._whole
+        if plan.solver == "newton":
+            lengths = np.linalg.norm((rows[:, :-1] - feature_map.mean) / feature_map.scale, axis=1)
+            weights = np.minimum(1.0, (feature_map.bound / lengths) ** 2)
+            whole, usual = 10 * feature_map.bound, replace(feature_map, usual=sqrt(DIM))
+            feature_map = replace(feature_map, bound=whole, usual=whole)
+            penalty *= (feature_map.units[0] / usual.units[0]) ** 2
+        moved = _minimised(feature_map, rows, self.classes, penalty, weights) - self._whole
         return self.true + moved
 
     @cached_property
@@ -140,10 +143,10 @@ class Law:
         """The minimiser of many rows without clipping."""
         far = 8 * sqrt(DIM)
         feature_map = FeatureMap(*self.facts, bound=far, constant=0.2, usual=far)
-        return _minimised(feature_map, self._many, self.classes, 0.0)
+        return _minimised(feature_map, self._many, self.classes, 0.0, np.ones(_MANY))
 
 
-def _minimised(feature_map: FeatureMap, rows: Array, classes: int, penalty: float) -> Array:
+def _minimised(feature_map: FeatureMap, rows: Array, classes: int, penalty: float, of_rows: Array) -> Array:
     """(columns, d + 1) coefficients, by Newton's method with the true Hessian."""
     x, one = feature_map.features(rows), np.eye(classes)[feature_map.labels(rows, classes)]
     if classes == 2:
@@ -152,10 +155,10 @@ def _minimised(feature_map: FeatureMap, rows: Array, classes: int, penalty: floa
     weights = np.zeros((columns, size))
     for _ in range(40):
         p = expit(x @ weights.T) if classes == 2 else softmax(x @ weights.T, axis=1)
-        gradient = (one - p).T @ x / len(x) - 2 * penalty * weights
+        gradient = (of_rows[:, None] * (one - p)).T @ x / len(x) - 2 * penalty * weights
         hessian = 2 * penalty * np.eye(columns * size)
         for i, j in combinations_with_replacement(range(columns), 2):
-            block = (x * (p[:, i] * ((i == j) - p[:, j]))[:, None]).T @ x / len(x)
+            block = (x * (of_rows * p[:, i] * ((i == j) - p[:, j]))[:, None]).T @ x / len(x)
             for a, b in {(i, j), (j, i)}:
                 hessian[a * size : (a + 1) * size, b * size : (b + 1) * size] += block
         step = np.linalg.pinv(hessian, rcond=1e-9, hermitian=True) @ gradient.ravel()

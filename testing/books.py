@@ -19,6 +19,7 @@ from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge, Limits
 from privest_service.security.models import Owner
 from testing.server import SIGNER
+from testing.world import PLAN
 
 _numbers = count()
 
@@ -61,7 +62,7 @@ class Books:
             owner_id=self.owner,
             dataset_id=self.dataset,
             spec_digest="",
-            plan="{}",
+            plan=PLAN,
         )
 
     def reserve(self, charges: dict[int, Charge]) -> str:

@@ -15,6 +15,9 @@ from scipy.optimize import minimize
 
 from privest import manifolds
 from privest.arrays import Array, lengths
+from privest.estimators.bounds.views import Distance, Viewed
+from privest.estimators.column_ranges import ColumnCounts
+from privest.estimators.column_scales import Chosen, Columns, Standardised
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.ranges import Range
@@ -197,6 +200,11 @@ def _frame(dim: int, free: Array) -> Array:
     return np.linalg.qr(free.reshape(dim, -1))[0]
 
 
+def _rising(free: Array) -> Array:
+    """(columns, 4) nodes."""
+    return np.cumsum(0.1 + np.abs(free.reshape(-1, 4)), axis=1) - 1.0
+
+
 def _nothing(free: Array) -> None:
     return None
 
@@ -230,6 +238,8 @@ def _of_points() -> Iterator[Case]:
         yield Case(ScaledGradient(space), 1.0, record, asked, (size, size + 1))
         yield Case(DistanceCounts(space), 1.0, record, asked, (size, size + 1))
         yield Case(Range(space, 1.0, is_declared=True).counts, 1.0, record, asked, (size, size + 1))
+        away = Viewed(ColumnCounts(1, 4), Distance(space, place(np.full(size, 0.1))))
+        yield Case(away, 1.0, record, _rising, (size, 4))
         # Where space is flat, all records change alike; batches pay for lengths, not for a diameter.
         if name != "euclidean" and params.get("metric") != "log-euclidean":
 
@@ -251,6 +261,17 @@ def _of_tables() -> Iterator[Case]:
         return made.recipe(np.append(free[:2], free[2] > 0)[None])
 
     yield Case(SquaredDistance(space), 0.3, record, lambda free: free, (3, 3))
+
+    for unsigned in (False, True):
+        yield Case(ColumnCounts(3, 4, unsigned), 1.0, _row, _rising, (3, 12))
+
+    def units(free: Array) -> tuple[Columns, tuple[Array, float]]:
+        scale = np.exp(np.clip(free[3:6], -2, 2))
+        return Columns(free[:3], scale, 2.0), (np.zeros(3), 3.0)
+
+    for statistic in (ScaledGradient(space), DistanceCounts(space)):
+        yield Case(Standardised(statistic), 1.0, _row, units, (3, 6))
+    yield Case(Chosen(ColumnCounts(3, 4), (0, 2, 3)), 1.0, _row, _rising, (5, 12))
 
 
 def _of_vectors() -> Iterator[Case]:

@@ -164,7 +164,8 @@ def all_pages(anna: Hospital) -> list[tuple[str, int]]:
     dataset = anna.datasets["Blood panels"]
     paths = ["", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
     paths += [
-        f"/datasets/new?kind={kind}" for kind in ("points", "vectors", "partial-vectors", "labelled", "json")
+        f"/datasets/new?kind={kind}"
+        for kind in ("table", "points", "vectors", "partial-vectors", "labelled", "json")
     ]
     paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
     paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]

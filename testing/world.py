@@ -55,17 +55,17 @@ def _request(dataset: str) -> Any:
     return KIND.request.model_validate({"dataset": {"id": dataset}, "privacy": TARGET, "reuse": False})
 
 
-def _cost() -> Charge:
+def _planned() -> tuple[Charge, str]:
     configure_mappers()
     shape = SCHEMA.validate_json(SCHEMA_TEXT).shape(50)
     plan = KIND.plan_for(KIND.options(_request("ds_x")), [(shape, PrivacyTarget(**TARGET))])
-    return Charge.of(plan.target, plan.cost)
+    return Charge.of(plan.target, plan.cost), KIND.plans.dump_json(plan).decode()
 
 
-COST = _cost()
-"""Charge for every request in a `World`.
+COST, PLAN = _planned()
+"""Charge for every request in a `World`, and its stored plan.
 
-It is computed once: processes that are forked need not load the planning code.
+They are computed once: processes that are forked need not load the planning code.
 """
 
 

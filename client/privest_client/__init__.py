@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from privest_client.answers import Completion, FrechetMean, LinearClassifier, Score, Subspace
+from privest_client.answers import Bounds, Completion, FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.async_client import AsyncClient
 from privest_client.client import Client
 from privest_client.data import infer
@@ -27,7 +27,7 @@ from privest_client.errors import (
     Unreachable,
 )
 from privest_client.keeping import load
-from privest_client.showing import Budget, Plan
+from privest_client.showing import Budget, Dataset, Plan
 from privest_client.tables import Table, table
 
 __version__ = version("privest-client")
@@ -37,10 +37,12 @@ __all__ = [
     "AccountFrozen",
     "AnswerWithheld",
     "AsyncClient",
+    "Bounds",
     "Budget",
     "BudgetExceeded",
     "Client",
     "Completion",
+    "Dataset",
     "DatasetInvalid",
     "Forbidden",
     "FrechetMean",

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from privest_client import models, scikit_learn
 from privest_client.card import card_of
-from privest_client.features import design, feature_names
-from privest_client.frames import framed
+from privest_client.features import columns_used, design, feature_names
+from privest_client.frames import beside, framed
 from privest_client.plotting import drawn
 from privest_client.reading import Cells, Shown, with_error
 from privest_client.showing import lines_of_answer
@@ -118,7 +118,7 @@ class Estimate(Shown):
         Raises:
             ImportError: matplotlib is not installed.
         """
-        return drawn(self._numbers(0.95), self._title())
+        return drawn(self._drawn(), self._title())
 
     def save(self, path: str | Path) -> None:
         """Write the answer with its card into a JSON file, from which `privest_client.load` has it again."""
@@ -132,6 +132,10 @@ class Estimate(Shown):
     def _numbers(self, level: float) -> Numbers:
         """The answer as a table; where the noise in each number is known, with intervals of this level."""
         return _entries(_first_array(self.job.estimate))
+
+    def _drawn(self) -> Numbers:
+        """What a picture shows of that table."""
+        return self._numbers(0.95)
 
     def _title(self) -> str:
         about = self.job.receipt.statement.dataset if self.job.receipt else ""
@@ -275,6 +279,11 @@ class Subspace(Estimate):
         return list(names) if names else [str(place) for place in range(len(self.basis))]
 
     @property
+    def loadings(self) -> dict[str, Array]:
+        """How each feature points along each direction, by its name."""
+        return dict(zip(self.feature_names, self.basis, strict=True))
+
+    @property
     def center(self) -> Array | None:
         """(d,) if one was estimated."""
         center = self.job.estimate.center
@@ -412,12 +421,15 @@ class LinearClassifier(Estimate):
             return [*self.classes]
         return [_TRUTHS.get(each, each) for each in self.classes]
 
-    def predict(self, rows: Any) -> list[str | bool]:
-        """The likeliest of `labels` for each row; see `scores` for what rows may be."""
+    def predict(self, rows: Any) -> Any:
+        """The likeliest of `labels` for each row; see `scores` for what rows may be.
+
+        Returns:
+            A series of the frame's library, with its index where it has one; of an array an array.
+        """
         scores = self.scores(rows)
         places = (scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)
-        labels = self.labels
-        return [labels[place] for place in places]
+        return beside(rows, np.array(self.labels)[places], self.label or "label")
 
     def predict_proba(self, rows: Any) -> Array:
         """(n, classes) chances of each row's classes; of the loss `logistic`, as others tell sides alone."""
@@ -437,6 +449,27 @@ class LinearClassifier(Estimate):
             ImportError: scikit-learn is not installed.
         """
         return scikit_learn.logistic_regression(self)
+
+    @property
+    def label(self) -> str | None:
+        """The column of a table that it tells; None of labelled rows, which have declared theirs."""
+        return getattr(self.job.estimate, "label", None)
+
+    @property
+    def features(self) -> list[str] | None:
+        """The columns of a table that it tells the label by; None of labelled rows."""
+        if self.schema is None or self.schema["kind"] != "table":
+            return None
+        return columns_used(self.feature_names, self.schema)
+
+    def _drawn(self) -> Numbers:
+        """Leave intercepts of a table out: they are where all columns are 0, and often far from all else."""
+        numbers = self._numbers(0.95)
+        if self.features is None:
+            return numbers
+        each = len(self.feature_names) + 1
+        shown = [place for place in range(len(numbers["name"])) if (place + 1) % each]
+        return {part: [values[place] for place in shown] for part, values in numbers.items()}
 
     def _numbers(self, level: float) -> Numbers:
         names = [*self.feature_names, "intercept"]
@@ -496,3 +529,53 @@ class Kind:
     plan: type[BaseModel]
     job: type[BaseModel]
     answer: type[Estimate]
+
+
+@dataclass(frozen=True, repr=False)
+class Bounds(Estimate):
+    """Private bounds of columns, or of distances: where most records are, and quantiles."""
+
+    model = models.BoundsJob
+
+    @property
+    def bounds(self) -> dict[str, dict[str, float | str]]:
+        """`low` and `high` to declare, by name: hardly more than one record in a hundred is beyond either.
+
+        Of a table they may be given as `columns` of a next upload.
+        """
+        return {each.name: {"low": each.low, "high": each.high} for each in self.job.estimate.places}
+
+    def quantiles(self, name: str) -> Numbers:
+        """Quantiles of a column, or of `distance`, with intervals of 95 %, as a table by its columns.
+
+        Raises:
+            KeyError: the answer tells of no such column.
+        """
+        told = {each.name: each.quantiles for each in self.job.estimate.places}[name]
+        return {part: [getattr(each, part) for each in told] for part in ("level", "value", "low", "high")}
+
+    def plot(self) -> Any:
+        """Medians between the bounds to declare: matplotlib's axes, one or several.
+
+        Raises:
+            ImportError: matplotlib is not installed.
+        """
+        places = self.job.estimate.places
+        told = {"value": "center", "low": "low", "high": "high"}
+        shown: Numbers = {part: [getattr(each, name) for each in places] for part, name in told.items()}
+        return drawn(
+            {"name": [each.name for each in places], "kind": ["mean"] * len(places), **shown}, self._title()
+        )
+
+    def _numbers(self, level: float) -> Numbers:
+        told = {
+            "name": "name",
+            "median": "center",
+            "scale": "scale",
+            "lower bound": "low",
+            "upper bound": "high",
+        }
+        return {
+            called: [getattr(each, part) for each in self.job.estimate.places]
+            for called, part in told.items()
+        }

@@ -8,13 +8,21 @@ from typing import Any, Literal, Self, TypeVar, cast
 import httpx
 
 from privest_client import data, models, operations
-from privest_client.answers import FrechetMean, LinearClassifier, Subspace
+from privest_client.answers import FrechetMean, LinearClassifier, Score, Subspace
 from privest_client.calls import STOPS, Conversation, Pause, Request, content_of, from_environment, options_of
 from privest_client.errors import surfaced
 from privest_client.estimators import AsyncEstimates
 from privest_client.frames import rows_as_told
 from privest_client.operations import WAIT, Question, given, id_of
-from privest_client.showing import Budget, Plan, announced, confirmed, progress_of_job, progress_of_upload
+from privest_client.showing import (
+    Budget,
+    Dataset,
+    Plan,
+    announced,
+    confirmed,
+    progress_of_job,
+    progress_of_upload,
+)
 from privest_client.tables import Column, Table, is_frame, table
 
 T = TypeVar("T")
@@ -48,7 +56,6 @@ class AsyncClient(AsyncEstimates):
         self._progress = progress
         self._http = httpx.AsyncClient(**options_of(url, key, verify, proxy))
         self.datasets = AsyncDatasets(self)
-        self.upload = self.datasets.upload
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -216,29 +223,26 @@ class AsyncClient(AsyncEstimates):
         chosen = given(label=label, features=features)
         return await self.estimate("logistic-regression", data, epsilon=epsilon, delta=delta, **chosen)
 
-    async def model(self, job: Any, format: Literal["json", "onnx", "pmml"] = "json") -> bytes:  # noqa: A002
-        """The answer of a job as a file for other programs, with a card that the service signs.
+    async def score(
+        self,
+        found: LinearClassifier,
+        data: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        metric: Literal["accuracy", "auc"] = "accuracy",
+    ) -> Score:
+        """How well a classifier tells its label in other rows; see `classifier_score` for more.
 
         Args:
-            job: an answer, or the id of its job.
-            format: `onnx` and `pmml` are for classifiers.
+            found: a classifier that was asked for, whose label and features are asked about.
+            data: as of `estimate`; other rows than those that it was fitted to, or it looks too good.
+            epsilon: ε.
+            delta: δ; n^−1.5 by default.
+            metric: the share of right answers, or the area under the ROC curve of two classes.
         """
-        path = f"/v1/jobs/{id_of(job)}/model"
-        found = await self.run(operations.call(Request("GET", path, {"params": {"format": format}})))
-        return found.content
-
-    async def wait(self, job: Any, *, timeout: float = WAIT) -> Any:
-        """The answer of a job that was asked for before, by its id; charges nothing."""
-        with progress_of_job(id_of(job), self._progress) as told:
-            return await self.run(operations.wait(id_of(job), timeout, told))
-
-
-@surfaced
-class AsyncDatasets:
-    """The datasets of a key's holder. One is named by its id, or by what the service told of it."""
-
-    def __init__(self, client: AsyncClient) -> None:
-        self._client = client
+        chosen = operations.scored(found, metric)
+        return await self.estimate("classifier-score", data, epsilon=epsilon, delta=delta, **chosen)
 
     async def upload(
         self,
@@ -254,7 +258,7 @@ class AsyncDatasets:
         header: bool | None = None,
         rows_of: Any = None,
         **declared: Any,
-    ) -> models.DatasetView:
+    ) -> Dataset:
         """Register rows under a public schema.
 
         Args:
@@ -299,18 +303,41 @@ class AsyncDatasets:
             if schema is None:
                 confirmed(whole, confirm)
         file = data.opened(rows, whole, header)
-        with file.file, progress_of_upload(file, self._client._progress) as sent:
-            return await self._client.run(operations.upload(file, whole, name, rows_of, sent))
+        with file.file, progress_of_upload(file, self._progress) as sent:
+            return await self.run(operations.upload(file, whole, name, rows_of, sent))
 
-    async def list(self) -> list[models.DatasetView]:
+    async def model(self, job: Any, format: Literal["json", "onnx", "pmml"] = "json") -> bytes:  # noqa: A002
+        """The answer of a job as a file for other programs, with a card that the service signs.
+
+        Args:
+            job: an answer, or the id of its job.
+            format: `onnx` and `pmml` are for classifiers.
+        """
+        path = f"/v1/jobs/{id_of(job)}/model"
+        found = await self.run(operations.call(Request("GET", path, {"params": {"format": format}})))
+        return found.content
+
+    async def wait(self, job: Any, *, timeout: float = WAIT) -> Any:
+        """The answer of a job that was asked for before, by its id; charges nothing."""
+        with progress_of_job(id_of(job), self._progress) as told:
+            return await self.run(operations.wait(id_of(job), timeout, told))
+
+
+@surfaced
+class AsyncDatasets:
+    """The datasets of a key's holder. One is named by its id, or by what the service told of it."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        self.upload = client.upload
+
+    async def list(self) -> list[Dataset]:
         """All that may be asked about."""
         return await self._client.run(operations.datasets())
 
-    async def get(self, dataset: Any) -> models.DatasetView:
+    async def get(self, dataset: Any) -> Dataset:
         """What is public of one."""
-        return await self._client.run(
-            operations.fetch(models.DatasetView, "GET", f"/v1/datasets/{id_of(dataset)}")
-        )
+        return await self._client.run(operations.fetch(Dataset, "GET", f"/v1/datasets/{id_of(dataset)}"))
 
     async def dummy(self, dataset: Any, n: int = 20) -> Any:
         """The rows that a question asked of dummies is answered from: made of the schema alone, and free.

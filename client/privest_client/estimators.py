@@ -45,6 +45,13 @@ KINDS = {
             models.ClassifierScoreJob,
             answers.Score,
         ),
+        Kind(
+            "bounds",
+            models.BoundsRequest,
+            models.BoundsPlanView,
+            models.BoundsJob,
+            answers.Bounds,
+        ),
     )
 }
 
@@ -291,7 +298,7 @@ class Estimates(ABC):
         step_scale: float | None = None,
         batch_size: int | None = None,
         intercept: bool = True,
-        standardisation: Literal['public', 'private'] = 'public',
+        standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
     ) -> answers.LinearClassifier:
@@ -329,7 +336,8 @@ class Estimates(ABC):
             intercept: whether there is one; True or False; by default True.
             standardisation: of features, by the schema's `mean` and `scale`; `private` takes these
                 for the middle and half the width of bounds, and a fifth of the budget to learn
-                better ones; one of public, private; by default public.
+                better ones; by default `private` on a table, which has bounds alone, where the
+                noise allows it, else `public`; one of public, private; optional.
             sampling_errors: learn what the sampling of rows adds to the errors: with `newton` that
                 is known in any case, of other solvers it takes a fifth of the budget; True or
                 False; by default False.
@@ -405,6 +413,45 @@ class Estimates(ABC):
             label=label,
             features=features,
             metric=metric,
+        )
+
+    def bounds(
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        point: Any = None,
+    ) -> answers.Bounds:
+        """Private bounds: where most values of each column are, or most distances from a point; see `estimate` for the arguments of all.
+
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
+            reuse: give an earlier answer of yours to the same question again, free of charge; True
+                or False; by default True.
+            columns: of a table: names of the columns; by default all; a list; optional.
+            point: of distances on a curved space: from where, as nested lists; by default the
+                public centre. Of flat space and of tables each column is told of, and there is no
+                such point; a list; optional.
+        """
+        return self.estimate(
+            "bounds",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            point=point,
         )
 
 
@@ -563,7 +610,7 @@ class AsyncEstimates(ABC):
         step_scale: float | None = None,
         batch_size: int | None = None,
         intercept: bool = True,
-        standardisation: Literal['public', 'private'] = 'public',
+        standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
     ) -> answers.LinearClassifier:
@@ -618,4 +665,29 @@ class AsyncEstimates(ABC):
             label=label,
             features=features,
             metric=metric,
+        )
+
+    async def bounds(
+        self,
+        dataset: Any,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        columns: Sequence[str] | None = None,
+        point: Any = None,
+    ) -> answers.Bounds:
+        """See `Client.bounds`."""
+        return await self.estimate(
+            "bounds",
+            dataset,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            columns=columns,
+            point=point,
         )

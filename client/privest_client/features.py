@@ -2,25 +2,19 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from privest_client.cells import TRUTH, Column, Read, category_text, number_of, read
 from privest_client.errors import SchemaMismatch
-from privest_client.tables import Column, category_text, is_frame
+from privest_client.tables import is_frame, named
 
 Array = NDArray[np.float64]
 
-_EPOCH = date(1970, 1, 1)
-_TRUTH = ("false", "true")
-_GAPS = ("", "na", "n/a", "nan", "null", "none")
-"""Texts that the service takes for gaps, too, in any case of letters, unless a category is called so."""
-
-_SHOWN = 3
-"""Values that one complaint lists."""
+_SHOWN, _LISTED = 3, 9
+"""Values that one complaint lists, and names of features."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +87,10 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
         SchemaMismatch: columns are missing, or hold what the schema does not declare; it says so of each.
     """
     if not is_frame(rows):
-        features = np.asarray(rows, dtype=np.float64)
-        if names and features.shape[-1:] != (len(names),):
-            raise SchemaMismatch(f"rows of {len(names)} features are needed: {', '.join(names[:9])}")
-        return features
+        return _as_they_are(rows, names)
     if schema is None:
         raise SchemaMismatch("nothing is known of the columns of this model: pass an array of its features")
-    frame = nw.from_native(rows, eager_only=True)
+    frame = named(rows)
     images = {
         feature.name: (column, feature.image)
         for column in columns_of(schema)
@@ -110,20 +101,46 @@ def design(rows: Any, names: Sequence[str], schema: Mapping[str, Any] | None) ->
     used = {column["name"]: column for column, _ in (images[name] for name in names)}
     if absent := [name for name in used if name not in frame.columns]:
         raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, absent))}")
-    faults, numbers = list[str](), dict[str, Array]()
-    for name, column in used.items():
-        numbers[name], said = _numbers(frame[name], column)
-        faults += [f"{name}: {each}" for each in said]
-    if faults:
+    found = {name: read(frame[name], column) for name, column in used.items()}
+    if faults := [f"{name}: {fault}" for name in used for fault in _faults(found[name], used[name])]:
         raise SchemaMismatch("the rows do not fit the schema:\n  " + "\n  ".join(faults))
-    made = [images[name][1](numbers[images[name][0]["name"]]) for name in names]
+    made = [images[name][1](found[images[name][0]["name"]].numbers) for name in names]
     return np.stack(made, axis=-1) if made else np.empty((len(frame), 0))
+
+
+def _as_they_are(rows: Any, names: Sequence[str]) -> Array:
+    """Rows that are features already.
+
+    Raises:
+        SchemaMismatch: they are no (n, d) numbers.
+    """
+    try:
+        features: Array = np.asarray(rows, dtype=np.float64)
+    except (TypeError, ValueError):
+        features = np.empty((0, 0, 0))
+    if features.ndim != 2 or (names and features.shape[1] != len(names)):
+        raise SchemaMismatch(
+            "pass a frame, also of a single row, as frame.iloc[[0]]; or an array (n, d) of the features "
+            + ", ".join(names[:_LISTED])
+            + (", …" if len(names) > _LISTED else "")
+        )
+    return features
+
+
+def _faults(found: Read, column: Column) -> Iterator[str]:
+    """What is wrong with a column's values, in words."""
+    if strange := list(dict.fromkeys(found.strange.values())):
+        what = {"category": "no declared category", "date": "no date", "boolean": "no truth value"}
+        listed = ", ".join(strange[:_SHOWN]) + (", …" if len(strange) > _SHOWN else "")
+        yield f"{what.get(column['type'], 'no number')}: {listed}"
+    if found.gaps:
+        yield f"{found.gaps} missing, and the schema refuses gaps"
 
 
 def _features(column: Column) -> Iterator[_Feature]:
     """The features that a column becomes."""
     name, kind = column["name"], column["type"]
-    values = _TRUTH if kind == "boolean" else column.get("categories") or ()
+    values = TRUTH if kind == "boolean" else column.get("categories") or ()
     missing = column.get("missing") or "refused"
     fill = _fill(column)
     if kind == "category" or (kind == "boolean" and missing == "category"):
@@ -132,7 +149,7 @@ def _features(column: Column) -> Iterator[_Feature]:
     elif kind == "boolean":
         yield _Feature(name, _value(0.0, 1.0, fill))
     else:
-        low, high = (_number(column, end) for end in ("low", "high"))
+        low, high = (number_of(column, end) for end in ("low", "high"))
         yield _Feature(name, _value(low, high, fill), low, high)
     if missing != "refused":
         yield _Feature(f"{name} missing", lambda numbers: np.isnan(numbers).astype(float))
@@ -155,68 +172,6 @@ def _fill(column: Column) -> float | None:
     if column.get("missing") != "filled":
         return None
     if column["type"] in ("category", "boolean"):
-        values = _TRUTH if column["type"] == "boolean" else [*map(category_text, column["categories"])]
+        values = TRUTH if column["type"] == "boolean" else [*map(category_text, column["categories"])]
         return float(values.index(category_text(column["fill"])))
-    return _number(column, "fill")
-
-
-def _number(column: Column, part: str) -> float | None:
-    """A bound or a fill as a number: of a date its days since 1970-01-01."""
-    value = column.get(part)
-    if value is None or column["type"] != "date":
-        return value
-    return float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
-
-
-def _numbers(values: nw.Series[Any], column: Column) -> tuple[Array, Sequence[str]]:
-    """The numbers that stand for a column's values, NaN for a gap, and complaints."""
-    gaps = values.is_null().to_numpy().copy()
-    if values.dtype.is_float():
-        gaps = gaps | values.is_nan().fill_null(value=True).to_numpy()
-    found, strange = np.full(len(values), np.nan), dict[str, None]()
-    if values.dtype.is_numeric() and column["type"] in ("number", "integer"):
-        found[~gaps] = values.to_numpy()[~gaps]
-    else:
-        read = _reader(column)
-        for place, value in enumerate(values.to_list()):
-            if not gaps[place]:
-                try:
-                    found[place] = read(value)
-                except (ValueError, TypeError, KeyError):
-                    gaps[place] = str(value).strip().lower() in _GAPS
-                    if not gaps[place]:
-                        strange[str(value)] = None
-    said = list[str]()
-    if strange:
-        what = {"category": "no declared category", "date": "no date", "boolean": "no truth value"}
-        listed = ", ".join(list(strange)[:_SHOWN]) + (", …" if len(strange) > _SHOWN else "")
-        said.append(f"{what.get(column['type'], 'no number')}: {listed}")
-    if gaps.any() and (column.get("missing") or "refused") == "refused":
-        said.append(f"{int(gaps.sum())} missing, and the schema refuses gaps")
-    return found, said
-
-
-def _reader(column: Column) -> Callable[[Any], float]:
-    """What makes a number of one value."""
-    kind = column["type"]
-    if kind in ("category", "boolean"):
-        texts = _TRUTH if kind == "boolean" else map(category_text, column["categories"])
-        places = {text: float(place) for place, text in enumerate(texts)}
-        if kind == "boolean":
-            places |= {"0": 0.0, "1": 1.0, "False": 0.0, "True": 1.0}
-        return lambda value: places[category_text(value)]
-    if kind == "date":
-        return lambda value: float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
-    return _known
-
-
-def _known(value: Any) -> float:
-    """A number that is one.
-
-    Raises:
-        ValueError: it is none.
-    """
-    number = float(value)
-    if np.isnan(number):
-        raise ValueError("a gap")
-    return number
+    return number_of(column, "fill")

@@ -31,6 +31,21 @@ def rows_as_told(rows: Sequence[Any]) -> Any:
     return framed({name: [row[name] for row in rows] for name in rows[0]}, None)
 
 
+def beside(rows: Any, values: Any, name: str) -> Any:
+    """A value for each row: beside a frame a series of its library, with its index; else as they are.
+
+    Args:
+        rows: a frame, or an array.
+        values: (n,).
+        name: of the series.
+    """
+    if not nw.dependencies.is_into_dataframe(rows):
+        return values
+    backend = nw.from_native(rows, eager_only=True).implementation
+    series: Any = nw.new_series(name, values.tolist(), backend=backend).to_native()
+    return series.set_axis(rows.index) if hasattr(rows, "index") else series
+
+
 def _of_one_type(values: Sequence[Any]) -> Sequence[Any]:
     mixed = len({type(value) for value in values} - {type(None)}) > 1
     return [*map(str, values)] if mixed else values

@@ -25,6 +25,65 @@ class Amount(Model):
     delta: Annotated[float, Field(title='Delta')]
 
 
+class BoundsForecast(Model):
+    """
+    How far a share of the records may be off, by the noise alone.
+    """
+
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of a share of the records below some value, at most
+    """
+    assumes: Annotated[str | None, Field(title='Assumes')] = ''
+    """
+    what the forecast takes for granted of the records, in words
+    """
+    unfavourable: Annotated[float | None, Field(title='Unfavourable')] = None
+    """
+    `radius_95` for records that are unlike that; null where nobody worked it out
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+
+
+class Column(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns(RootModel[list[Column]]):
+    root: Annotated[list[Column], Field(max_length=2000, min_length=1, title='Columns')]
+    """
+    of a table: names of the columns; by default all
+    """
+
+
+class BoundsUncertainty(Model):
+    """
+    How far an answer may be from what it is taken for, by what its run released.
+
+    A figure covers the noise, and what clipping, shortening, penalties and unfinished steps moved.
+    """
+
+    of: Annotated[str | None, Field(title='Of')] = None
+    standard_deviation: Annotated[float, Field(title='Standard Deviation')]
+    """
+    of a share of the records below some value, at most
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    not exceeded with probability 0.95
+    """
+    noise: Annotated[float | None, Field(title='Noise')] = None
+    moved: Annotated[float | None, Field(title='Moved')] = None
+    sampling: Annotated[float | None, Field(title='Sampling')] = None
+    unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
+
+
 class Epsilon(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Epsilon')]
     """
@@ -484,16 +543,26 @@ class FrechetMeanEstimate(Model):
     """
     of a table: the mean of each column, in its own units, and the share of each category
     """
+    scales: Annotated[list[float] | None, Field(title='Scales')] = None
+    """
+    of a table whose columns' scales were found: the units of `uncertainty`
+    """
+    deviations: Annotated[list[float] | None, Field(title='Deviations')] = None
+    """
+    where scales were found: root mean square error of each number of the point
+    """
 
 
-class Column(RootModel[str]):
+class Columns1Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns(RootModel[list[Column]]):
-    root: Annotated[list[Column], Field(max_length=2000, min_length=1, title='Columns')]
+class Columns1(RootModel[list[Columns1Item]]):
+    root: Annotated[
+        list[Columns1Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
     """
     of a table: names of the columns; by default all
     """
@@ -787,17 +856,25 @@ class MatrixCompletionEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    centers: Annotated[list[float] | None, Field(title='Centers')] = None
+    """
+    of a table with columns that lack a bound: what was taken off each row of the basis
+    """
+    scales: Annotated[list[float] | None, Field(title='Scales')] = None
+    """
+    and what the rest was divided by, in the columns' own units
+    """
 
 
-class Columns1Item(RootModel[str]):
+class Columns2Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns1(RootModel[list[Columns1Item]]):
+class Columns2(RootModel[list[Columns2Item]]):
     root: Annotated[
-        list[Columns1Item], Field(max_length=2000, min_length=1, title='Columns')
+        list[Columns2Item], Field(max_length=2000, min_length=1, title='Columns')
     ]
     """
     of a table: names of the columns; by default all
@@ -1066,6 +1143,29 @@ class Privacy(Model):
     mechanism: Annotated[str, Field(title='Mechanism')]
 
 
+class QuantileView(Model):
+    """
+    A value that a share of the records is below.
+    """
+
+    level: Annotated[float, Field(title='Level')]
+    """
+    share of the records that is below it
+    """
+    value: Annotated[float | str, Field(title='Value')]
+    """
+    the quantile; an ISO date of a column of dates
+    """
+    low: Annotated[float | str | None, Field(title='Low')]
+    """
+    lower end of an interval of 95 % for it; null where unknown
+    """
+    high: Annotated[float | str | None, Field(title='High')]
+    """
+    upper end; null where unknown
+    """
+
+
 class ReceiptEntry(Model):
     """
     The place of one debit in its account's chain, and the salt of the analyst's commitment to it.
@@ -1136,6 +1236,14 @@ class RobustPCAEstimate(Model):
     """
     of a table: the rows of the basis by these names
     """
+    centers: Annotated[list[float] | None, Field(title='Centers')] = None
+    """
+    of a table with columns that lack a bound: what was taken off each row of the basis
+    """
+    scales: Annotated[list[float] | None, Field(title='Scales')] = None
+    """
+    and what the rest was divided by, in the columns' own units
+    """
     center: Annotated[list[float] | None, Field(title='Center')]
     """
     of the affine subspace, where one was asked for: a noisy mean in which no row pulls by more than half the norm bound
@@ -1146,15 +1254,15 @@ class RobustPCAEstimate(Model):
     """
 
 
-class Columns2Item(RootModel[str]):
+class Columns3Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns2(RootModel[list[Columns2Item]]):
+class Columns3(RootModel[list[Columns3Item]]):
     root: Annotated[
-        list[Columns2Item], Field(max_length=2000, min_length=1, title='Columns')
+        list[Columns3Item], Field(max_length=2000, min_length=1, title='Columns')
     ]
     """
     of a table: names of the columns; by default all
@@ -1172,6 +1280,31 @@ class Scale2(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
+    """
+
+
+class Room(Model):
+    """
+    What a question takes of the budget or cap with least room, of those that its caller may know.
+
+    Shares are of the whole limit, in the currency in which charges add up.
+    """
+
+    scope: Annotated[Literal['owner', 'dataset', 'analyst'], Field(title='Scope')]
+    """
+    the caller's budget, the cap on its dataset, or the cap of its grant
+    """
+    share: Annotated[float, Field(title='Share')]
+    """
+    that the question takes
+    """
+    left: Annotated[float, Field(title='Left')]
+    """
+    that is left before it
+    """
+    epsilon: Annotated[float | None, Field(title='Epsilon')]
+    """
+    the largest ε that a question may have there at this question's δ
     """
 
 
@@ -2020,12 +2153,13 @@ class LogisticRegressionEstimate(Model):
     """
     The private classifier, for features in the units in which they were uploaded.
 
-    Its errors are about what `uncertainty.of` names. Of `newton` they cover the noise, rows that have less
-    weight, and steps that did not arrive, by what was released; of `clipped` the noise, and beside it an
-    assumption in place of a measurement; of descents bounds on the noise and on what is left to descend; of
-    `escape` and `spider` what the noise of the steps added, of the latter those since it last left a saddle
-    point. The small batches of `spider` err by sampling more than all records do, which is in no error.
-    Scores of the losses `sigmoid` and `savage` tell sides and no chances.
+    Its errors are about what `uncertainty.of` names. Of `newton` that is a fit in which records far out
+    count less, and errors cover the noise and steps that did not arrive, by what was released; of
+    `clipped` the noise, and beside it an assumption in place of a measurement; of descents bounds on the
+    noise and on what is left to descend; of `escape` and `spider` what the noise of the steps added, of
+    the latter those since it last left a saddle point. The small batches of `spider` err by sampling more
+    than all records do, which is in no error. Scores of the losses `sigmoid` and `savage` tell sides and
+    no chances.
     """
 
     coefficients: Annotated[
@@ -2050,6 +2184,10 @@ class LogisticRegressionEstimate(Model):
     features: Annotated[list[str] | None, Field(title='Features')] = None
     """
     of a table: the columns and categories that coefficients are for
+    """
+    label: Annotated[str | None, Field(title='Label')] = None
+    """
+    of a table: the column whose classes it tells
     """
 
 
@@ -2081,6 +2219,34 @@ class PartialVectorsSchema(Model):
     dim: Annotated[int, Field(ge=2, le=100000, title='Dim')]
     known: Annotated[float | None, Field(gt=0.0, le=1.0, title='Known')] = 0.5
     unit: Unit | None = None
+
+
+class PlaceView(Model):
+    """
+    Where most records are in a column, or among distances.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    """
+    a column, a coordinate such as `x1`, or `distance`
+    """
+    center: Annotated[float | str, Field(title='Center')]
+    """
+    their median
+    """
+    scale: Annotated[float, Field(title='Scale')]
+    """
+    half of what lies between the levels .16 and .84: of a normal law its σ
+    """
+    low: Annotated[float | str, Field(title='Low')]
+    """
+    a lower bound to declare: hardly more than one record in a hundred is below it
+    """
+    high: Annotated[float | str, Field(title='High')]
+    """
+    an upper bound to declare, or a radius: hardly more than one in a hundred is above
+    """
+    quantiles: Annotated[list[QuantileView], Field(title='Quantiles')]
 
 
 class PointsSchema(Model):
@@ -2175,6 +2341,10 @@ class RobustPCAPlanView(Model):
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
     """
     solver: Annotated[
         Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'],
@@ -2318,6 +2488,76 @@ class NewHandle(Model):
     ]
 
 
+class BoundsEstimate(Model):
+    """
+    Private bounds of columns or of distances.
+    """
+
+    places: Annotated[list[PlaceView], Field(title='Places')]
+    """
+    one for each column, or one of distances
+    """
+
+
+class BoundsJob(Model):
+    """
+    Bounds: a job, with its answer once it is committed.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[str, Field(title='Kind')]
+    state: Annotated[
+        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Field(title='State'),
+    ]
+    estimate: BoundsEstimate | None = None
+    uncertainty: BoundsUncertainty | None = None
+    forecast: BoundsForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
+    privacy: Privacy
+    charges: Annotated[list[ChargeView], Field(title='Charges')]
+    receipt: Receipt | None = None
+    """
+    once the job is committed
+    """
+    reused: Annotated[bool, Field(title='Reused')]
+    dummy: Annotated[bool | None, Field(title='Dummy')] = False
+    """
+    answered from synthetic rows, and charged to nobody
+    """
+
+
+class BoundsPlanView(Model):
+    """
+    Bounds: a plan.
+    """
+
+    kind: Annotated[str, Field(title='Kind')]
+    privacy: Privacy
+    steps: Annotated[int, Field(title='Steps')]
+    releases: Annotated[list[ReleaseView], Field(title='Releases')]
+    warnings: Annotated[list[str], Field(title='Warnings')]
+    expected_error: BoundsForecast
+    parts: Annotated[list[PartView], Field(title='Parts')]
+    """
+    of a question on several, whose `privacy` covers all of them
+    """
+    second_opinion: SecondOpinion | None
+    """
+    null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
+    """
+
+
 class ClassifierScoreJob(Model):
     """
     Classifier score: a job, with its answer once it is committed.
@@ -2370,6 +2610,10 @@ class ClassifierScorePlanView(Model):
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
     """
     metric: Annotated[Literal['accuracy', 'auc'], Field(title='Metric')]
     bins: Annotated[int | None, Field(title='Bins')]
@@ -2462,6 +2706,10 @@ class FrechetMeanPlanView(Model):
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
     """
     solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'], Field(title='Solver')]
     why: Annotated[str, Field(title='Why')]
@@ -2578,6 +2826,10 @@ class LogisticRegressionPlanView(Model):
     """
     null where no worker could be asked for it
     """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
+    """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'],
         Field(title='Solver'),
@@ -2641,6 +2893,10 @@ class MatrixCompletionPlanView(Model):
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
     """
     why: Annotated[str, Field(title='Why')]
     """
@@ -2723,9 +2979,9 @@ class LogisticRegressionRequest(Model):
     """
     standardisation: Annotated[
         Literal['public', 'private'] | None, Field(title='Standardisation')
-    ] = 'public'
+    ] = None
     """
-    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to learn better ones
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to learn better ones; by default `private` on a table, which has bounds alone, where the noise allows it, else `public`
     """
     sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
     """
@@ -2761,7 +3017,7 @@ class MatrixCompletionRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns1 | None, Field(title='Columns')] = None
+    columns: Annotated[Columns2 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """
@@ -2801,7 +3057,7 @@ class RobustPCARequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns2 | None, Field(title='Columns')] = None
+    columns: Annotated[Columns3 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """
@@ -2875,6 +3131,30 @@ class RobustPCARequest(Model):
     """
 
 
+class BoundsRequest(Model):
+    """
+    What is asked of columns or distances.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
+    point: Annotated[list[Any] | None, Field(title='Point')] = None
+    """
+    of distances on a curved space: from where, as nested lists; by default the public centre. Of flat space and of tables each column is told of, and there is no such point
+    """
+
+
 class ClassifierScoreRequest(Model):
     """
     A linear classifier to be scored: `coefficients` and `intercept` as a logistic regression answers them.
@@ -2929,7 +3209,7 @@ class FrechetMeanRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns | None, Field(title='Columns')] = None
+    columns: Annotated[Columns1 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """

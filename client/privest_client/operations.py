@@ -12,7 +12,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from privest_client import models
-from privest_client.answers import Estimate, Kind
+from privest_client.answers import Estimate, Kind, LinearClassifier
 from privest_client.calls import STOPS, Conversation, Pause, Request, call
 from privest_client.data import Counted, Schema, Upload
 from privest_client.errors import (
@@ -26,7 +26,9 @@ from privest_client.errors import (
     UnexpectedAnswer,
 )
 from privest_client.estimators import KINDS
-from privest_client.tables import Table, is_frame, table
+from privest_client.showing import Dataset
+from privest_client.tables import Table, column_name, is_frame, table
+from privest_client.tables import named as named_frame
 
 _FINAL = ("committed", "failed", "voided")
 
@@ -90,6 +92,10 @@ class Question:
             raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
         privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
         chosen = {name: value for name, value in choices.items() if not _same(value, usual[name])}
+        for name in {"columns", "features"} & chosen.keys():
+            chosen[name] = _names_of(chosen[name])
+        if "label" in chosen:
+            chosen["label"] = column_name(chosen["label"])
         if is_frame(dataset):
             dataset = _asked_columns(dataset, chosen)
         schema = dataset.schema if isinstance(dataset, Table) else None
@@ -98,6 +104,11 @@ class Question:
             return cls(KINDS[kind], json.loads(json.dumps(body, default=_plain, allow_nan=False)), schema)
         except (TypeError, ValueError) as error:
             raise _invalid([{"rule": f"a choice cannot be sent: {error}"}]) from None
+
+
+def _names_of(named: Any) -> list[str]:
+    """Names of columns as texts, as a schema has them: those of a frame may be numbers, or a single one."""
+    return [column_name(name) for name in ([named] if isinstance(named, str | int) else named)]
 
 
 def _same(value: Any, usual: Any) -> bool:
@@ -109,13 +120,19 @@ def _asked_columns(frame: Any, choices: dict[str, Any]) -> Table:
     named = choices.get("columns")
     if choices.get("features") is not None and choices.get("label") is not None:
         named = [*choices["features"], choices["label"]]
-    others = [] if named is None else [name for name in frame.columns if name not in named]
-    return table(frame, drop=[str(name) for name in others])
+    found = named_frame(frame).columns
+    return table(frame, drop=[] if named is None else [name for name in found if name not in named])
 
 
 def given(**choices: Any) -> dict[str, Any]:
     """Choices without those that were not made."""
     return {name: value for name, value in choices.items() if value is not None}
+
+
+def scored(found: LinearClassifier, metric: str) -> dict[str, Any]:
+    """The choices of a question about how good a classifier is."""
+    chosen = {"coefficients": found.coefficients, "intercept": found.intercept, "metric": metric}
+    return chosen | given(label=found.label, features=found.features)
 
 
 def grant_path(dataset: Any, analyst: Any) -> str:
@@ -128,6 +145,8 @@ def _about(dataset: Any) -> Any:
         return {"inline": {"schema": dataset.schema, "rows": dataset.rows()}}
     if isinstance(dataset, list | tuple):
         return [_about(each) for each in dataset]
+    if isinstance(dataset, dict) and not dataset.keys() & {"id", "inline"}:
+        raise _invalid([{"rule": "a dict is no dataset: of rows make a frame, as pandas.DataFrame(rows)"}])
     return dataset if isinstance(dataset, dict) else {"id": id_of(dataset)}
 
 
@@ -169,17 +188,17 @@ def fetch(model: type[M], method: str, path: str, **content: Any) -> Conversatio
     return _read(model, response)
 
 
-def datasets() -> Conversation[list[models.DatasetView]]:
+def datasets() -> Conversation[list[Dataset]]:
     """All datasets, page by page.
 
     Raises:
         PrivestError: see `call`.
     """
-    found, cursor = list[models.DatasetView](), None
+    found, cursor = list[Dataset](), None
     while True:
         params = {"params": {"cursor": cursor}} if cursor else {}
         page = yield from fetch(models.DatasetList, "GET", "/v1/datasets", **params)
-        found += page.datasets
+        found += [Dataset.model_validate(each.model_dump(by_alias=True)) for each in page.datasets]
         if not (cursor := page.next):
             return found
 
@@ -195,7 +214,7 @@ def _read(model: type[M], response: Any) -> M:
 
 def upload(
     rows: Upload, schema: Schema, name: str | None, rows_of: Any, sent: Callable[[int], None]
-) -> Conversation[models.DatasetView]:
+) -> Conversation[Dataset]:
     """Register rows.
 
     Args:
@@ -217,7 +236,7 @@ def upload(
         fields["header"] = json.dumps(rows.header)
     content = {"files": {"file": file}, "data": fields}
     response = yield from call(Request("POST", "/v1/datasets", content, repeatable=False))
-    made = _read(models.DatasetView, response)
+    made = _read(Dataset, response)
     if made.same_rows and rows_of is None:
         warnings.warn(
             f"you have these rows already, as {', '.join(made.same_rows)}: questions about this copy are "
@@ -303,7 +322,8 @@ def _ended(
         stop.add_note(f"job {job.id} goes on, and is charged once: client.wait({job.id!r}) has its answer")
         raise
     if job.state != "committed":
-        why = "was withdrawn by the owner" if job.state == "voided" else "failed, and stays charged"
+        given_back = "was given back before it ran, by the owner or an upgrade of the service"
+        why = given_back if job.state == "voided" else "failed, and stays charged"
         raise JobFailed(f"job {job.id} {why}: ask again if the budget allows", job)
     if job.estimate is None:
         raise AnswerWithheld(

@@ -26,6 +26,9 @@ class Shown:
             lines.append(f"  {'  '.join(cells)}".rstrip())
         return "\n".join([*lines, *(f"{name}: {text}" for name, text in self._said())])
 
+    def __str__(self) -> str:
+        return repr(self)
+
     def _repr_html_(self) -> str:
         head, *rows = self._grid()
         told = [f"<tr>{''.join(f'<th>{escape(text)}</th>' for text in head)}</tr>"] if any(head) else []

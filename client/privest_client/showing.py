@@ -22,7 +22,8 @@ from rich.prompt import Confirm
 from privest_client import models
 from privest_client.data import Schema, Upload
 from privest_client.errors import SchemaMismatch
-from privest_client.reading import Shown
+from privest_client.reading import Cells, Shown
+from privest_client.tables import cells_of
 
 _WORDS = {"asked": "asking", "reserved": "charged, waiting for a worker", "claimed": "running"}
 
@@ -93,6 +94,23 @@ def confirmed(schema: Schema | Shown, how: bool | Callable[[Any], bool] | None) 
         raise SchemaMismatch("the schema was not confirmed; nothing was sent")
 
 
+class Dataset(Shown, models.DatasetView):
+    """A dataset as the service tells of it; printed, its columns are a small table."""
+
+    def _title(self) -> str:
+        return f"Dataset {self.id} of {self.n} records" + (f": {self.name}" if self.name else "")
+
+    def _cells(self) -> Cells:
+        declared = self.schema_.model_dump(mode="json", by_alias=True)
+        return cells_of(declared["columns"]) if self.kind == "table" else {}
+
+    def _said(self) -> list[tuple[str, str]]:
+        declared = self.schema_.model_dump(mode="json", by_alias=True, exclude_none=True)
+        if self.kind == "table":
+            declared = {"unit": declared["unit"]} if "unit" in declared else {}
+        return [(name, str(value)) for name, value in declared.items()]
+
+
 @dataclass(frozen=True, repr=False)
 class Budget(Shown):
     """Where a budget stands.
@@ -149,7 +167,7 @@ class Plan(Shown):
 
     def _said(self) -> list[tuple[str, str]]:
         told = self.told
-        rows = [("cost", amount(told.privacy)), ("noise", told.privacy.mechanism)]
+        rows = [("cost", amount(told.privacy)), *_rows_of_room(told.room), ("noise", told.privacy.mechanism)]
         rows += _rows_of_forecast(told.expected_error)
         rows += [("warning", warning) for warning in told.warnings]
         return rows
@@ -201,6 +219,17 @@ def _rows_of_forecast(foretold: Any, unit: str = "") -> Iterator[tuple[str, str]
         yield "not foretold", untold
     for name, value in numbers.items():
         yield _words(name), f"{value:.4g}"
+
+
+_LIMITS = {"owner": "your budget", "dataset": "the cap on this dataset", "analyst": "your cap"}
+
+
+def _rows_of_room(room: Any) -> Iterator[tuple[str, str]]:
+    """What a question takes of a limit that its caller may know."""
+    if room is not None:
+        rest = "" if room.epsilon is None else f": at this δ up to ε = {room.epsilon:.4g}"
+        took, left = (f"{100 * part:{'.0f' if part > 1 else '.3g'}} %" for part in (room.share, room.left))
+        yield "which takes", f"{took} of {_LIMITS[room.scope]}, of which {left} is left{rest}"
 
 
 def _words(name: str) -> str:

@@ -1,7 +1,8 @@
 """Frames as tables: a public schema made of dtypes alone, and the rows as a file or with a question."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from math import ceil, floor, isnan, log10
@@ -9,11 +10,10 @@ from typing import Any, cast
 
 import narwhals as nw
 
+from privest_client.cells import Column, category_text
+from privest_client.declaring import as_columns, between, faults_of, misdeclared
 from privest_client.errors import SchemaMismatch
 from privest_client.reading import Cells, Shown
-
-Column = dict[str, Any]
-"""What a schema says of one column."""
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
@@ -68,15 +68,20 @@ class Table(Shown):
         return [("read off the values", each) for each in self.read]
 
     def _cells(self) -> Cells:
-        return {
-            "column": [column["name"] for column in self.columns],
-            "type": [column["type"] for column in self.columns],
-            "values": [_values(column) for column in self.columns],
-            "a gap": [_gap(column) for column in self.columns],
-        }
+        return cells_of(self.columns)
 
     def _title(self) -> str:
         return f"Schema of a table of {len(self.columns)} columns"
+
+
+def cells_of(columns: Sequence[Column]) -> Cells:
+    """Columns of a schema as a small table."""
+    return {
+        "column": [column["name"] for column in columns],
+        "type": [column["type"] for column in columns],
+        "values": [_values(column) for column in columns],
+        "a gap": [_gap(column) for column in columns],
+    }
 
 
 def is_frame(data: Any) -> bool:
@@ -104,33 +109,58 @@ def table(
             know these anyway. Bounds are rounded outwards.
 
     Raises:
-        SchemaMismatch: it has columns of which dtypes do not tell enough, or an index that holds data; it
-            says so of each.
+        SchemaMismatch: names, dtypes or gaps need a word, or what is said of columns is none; it says so of
+            all of them at once.
     """
-    whole = _framed(frame)
-    said = dict(columns or {})
-    if unknown := [name for name in (*said, *drop) if name not in whole.columns]:
-        raise SchemaMismatch(f"the frame has no column {', '.join(map(repr, unknown))}")
-    keys = [unit["column"]] if unit else []
-    kept = [name for name in whole.columns if name not in drop]
-    found, faults = list[Column](), list[str]()
+    if not is_frame(frame):
+        raise SchemaMismatch(
+            f"a {type(frame).__name__} is no frame: pass one of pandas, polars or pyarrow, "
+            "as pandas.DataFrame(rows)"
+        )
+    said, dropped = (
+        said_of_columns(columns),
+        [column_name(name) for name in ([drop] if isinstance(drop, str) else drop)],
+    )
+    whole, faults = named(frame), [*_faults_of_names(frame)]
+    faults += [f"the frame has no column {name!r}" for name in (*said, *dropped) if name not in whole.columns]
+    keys = [column_name(unit["column"])] if unit else []
+    kept = [name for name in whole.columns if name not in dropped]
+    found, doubts = list[Column](), list[str]()
     read: dict[str, list[str]] = {"bounds": [], "categories": [], "gaps": []}
-    for name in kept:
-        if name in keys:
+    for name in (name for name in kept if name not in keys):
+        if wrong := misdeclared(name, said.get(name, {})):
+            faults.append(f"{name}: {wrong}")
             continue
         declared = _declared(whole[name], said.get(name, {}))
         column = _read(whole[name], declared) if values_are_public else declared
-        if fault := _fault(whole[name], column):
-            faults.append(f"{name}: {fault}")
+        told = faults_of(whole[name], column)
+        faults += [f"{name}: {each}" for each in told.faults]
+        doubts += [f"{name}: {each}" for each in told.doubts]
         found.append({part: _as_text(value) for part, value in column.items()})
         for part in column.keys() - declared.keys():
             if name not in (names := read[_LEARNT[part]]):
                 names.append(name)
     if faults:
-        raise SchemaMismatch("the schema needs a word of yours:\n  " + "\n  ".join(faults))
-    schema = {"kind": "table", "columns": found} | ({"unit": dict(unit)} if unit else {})
+        raise SchemaMismatch("the frame is no table yet:\n  " + "\n  ".join([*faults, *doubts]))
+    schema = {"kind": "table", "columns": found}
+    if unit:
+        schema["unit"] = {**unit, "column": keys[0]}
     learnt = [f"{what} of {', '.join(names)}" for what, names in read.items() if names]
     return Table(whole.select(kept), schema, learnt)
+
+
+def said_of_columns(columns: Any) -> dict[str, Any]:
+    """What is said of columns, by their names as texts.
+
+    Raises:
+        SchemaMismatch: it is not by names.
+    """
+    if columns is not None and not isinstance(columns, Mapping):
+        raise SchemaMismatch(
+            "columns says by names what dtypes do not tell, as "
+            f"{as_columns('age', low=0, high=110)}; what is to stay at home is named in drop"
+        )
+    return {column_name(name): value for name, value in (columns or {}).items()}
 
 
 _LEARNT = {
@@ -144,28 +174,38 @@ _LEARNT = {
 """What parts of a column are called, where they were read off its values."""
 
 
-def _framed(frame: Any) -> nw.DataFrame[Any]:
-    """A frame whose columns are called by texts, each on one line.
+def column_name(name: Any) -> str:
+    """The name of a frame's column as a text: pandas has numbers, too, and tuples."""
+    return "_".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
-    Raises:
-        SchemaMismatch: it is no frame, its index holds data, or names are given twice or not at all.
-    """
-    if not is_frame(frame):
-        raise SchemaMismatch(f"a {type(frame).__name__} is no frame: pass one of pandas, polars or pyarrow")
-    faults = [*_index_faults(frame)]
-    given = list(getattr(frame, "column_names", frame.columns))
-    names = ["_".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in given]
-    faults += [f"{name!r}: {names.count(name)} columns have this name" for name in dict.fromkeys(names)
-               if names.count(name) > 1]  # fmt: skip
-    faults += [f"{name!r}: rename it to 1 to 200 characters of one line" for name in names
-               if not _NAME.fullmatch(name)]  # fmt: skip
-    if not names:
-        faults.append("there are no columns")
-    if faults:
-        raise SchemaMismatch("the frame is no table yet:\n  " + "\n  ".join(faults))
-    if names != given:  # only pandas calls columns by anything but texts
-        frame = frame.set_axis(names, axis=1)
+
+def _names(frame: Any) -> list[str]:
+    return [column_name(name) for name in getattr(frame, "column_names", frame.columns)]
+
+
+def named(frame: Any) -> nw.DataFrame[Any]:
+    """A frame whose columns are called by texts; of columns of one name it has the first."""
+    names = _names(frame)
+    places = [names.index(name) for name in dict.fromkeys(names)]
+    if len(places) < len(names):  # which polars does not have
+        frame = frame.iloc[:, places] if hasattr(frame, "iloc") else frame.select(places)
+    if list(getattr(frame, "column_names", frame.columns)) != [names[place] for place in places]:
+        frame = frame.set_axis([names[place] for place in places], axis=1)  # only pandas has other names
     return nw.from_native(frame, eager_only=True)
+
+
+def _faults_of_names(frame: Any) -> Iterator[str]:
+    """Words on an index that holds data, and on names that are given twice, or that no column can have."""
+    yield from _index_faults(frame)
+    counts = Counter(_names(frame))
+    yield from (f"{name!r}: {count} columns have this name" for name, count in counts.items() if count > 1)
+    yield from (
+        f"{name!r}: rename it to 1 to 200 characters of one line"
+        for name in counts
+        if not _NAME.fullmatch(name)
+    )
+    if not counts:
+        yield "there are no columns"
 
 
 def _index_faults(frame: Any) -> Sequence[str]:
@@ -191,19 +231,6 @@ def _declared(values: nw.Series[Any], said: Mapping[str, Any]) -> Column:
     if column.get("type") == "category" and len(categories):
         column.setdefault("categories", categories)
     return column
-
-
-def _fault(values: nw.Series[Any], column: Column) -> str:
-    """Words on what is still to be said of a column, if anything is."""
-    if "type" not in column or (column["type"] == "category" and not column.get("categories")):
-        return _asked(values)
-    if column["type"] == "category" and len(column["categories"]) < 2:
-        return "one category says nothing: drop it, or list all that there may be"
-    if "low" in column and column["low"] == column.get("high"):
-        return (
-            f"its bounds are one value, {column['low']}, which says nothing: drop it, or declare wider ones"
-        )
-    return ""
 
 
 def _as_text(value: Any) -> Any:
@@ -235,15 +262,6 @@ def _of_dtype(values: nw.Series[Any]) -> tuple[str | None, Sequence[Any]]:
     return (None, ()) if listed is None or dtype == nw.String else ("category", [*listed])
 
 
-def _asked(values: nw.Series[Any]) -> str:
-    if isinstance(values.dtype, nw.String | nw.Categorical):
-        return (
-            "text: list what there may be, as columns={"
-            f"{values.name!r}: {{'categories': [...]}}}}, say {{'type': 'date'}} of ISO dates, or drop it"
-        )
-    return f"{values.dtype}: say its type, as columns={{{values.name!r}: {{'type': 'boolean'}}}}, or drop it"
-
-
 def _read(values: nw.Series[Any], column: Column) -> Column:
     """What is known of a column, with what its values tell beside it."""
     known = values.fill_nan(None).drop_nulls() if values.dtype.is_float() else values.drop_nulls()
@@ -259,7 +277,7 @@ def _read(values: nw.Series[Any], column: Column) -> Column:
             low, high = _years(low, high) if kind == "date" else _rounded(low, high, whole=kind == "integer")
         read = read | {end: value for end, value in (("low", low), ("high", high)) if end not in read}
         if gaps and "missing" not in read:
-            read |= {"missing": "filled", "fill": _between(read["low"], read["high"], kind)}
+            read |= {"missing": "filled", "fill": between(read["low"], read["high"], kind)}
     elif gaps and kind:
         read.setdefault("missing", "category")
     return read
@@ -277,21 +295,6 @@ def _years(low: Any, high: Any) -> tuple[str, str]:
     return f"{str(low)[:4]}-01-01", f"{str(high)[:4]}-12-31"
 
 
-def _between(low: Any, high: Any, kind: str) -> Any:
-    if kind == "date":
-        first, last = date.fromisoformat(str(low)[:10]), date.fromisoformat(str(high)[:10])
-        return (first + (last - first) / 2).isoformat()
-    return (low + high) // 2 if kind == "integer" else (low + high) / 2
-
-
-def category_text(value: Any) -> str:
-    """The text of a category: of whole numbers without a point, of truth values as JSON has them."""
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
-
-
 def _json(value: Any) -> Any:
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, date | datetime):
@@ -303,18 +306,18 @@ def _json(value: Any) -> Any:
 
 def _values(column: Column) -> str:
     if column["type"] == "category":
-        shown = column["categories"][:6]
+        shown = column["categories"][:_SHOWN]
         return ", ".join(shown) + (
-            f", … {len(column['categories'])}" if len(column["categories"]) > 6 else ""
+            f", … {len(column['categories'])}" if len(column["categories"]) > _SHOWN else ""
         )
     low, high = column.get("low"), column.get("high")
     if low is not None or high is not None:
         return f"{_brief(low)} to {_brief(high)}"
-    return "" if column["type"] == "boolean" else "no bounds: means and models need low and high"
+    return "" if column["type"] == "boolean" else "no bounds: found at a price; classifiers need low and high"
 
 
 def _gap(column: Column) -> str:
-    told = column.get("missing", "refused")
+    told = column.get("missing") or "refused"
     return f"{_brief(column.get('fill'))} in its place" if told == "filled" else told
 
 

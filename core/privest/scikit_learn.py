@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from math import inf
-from typing import Literal, Self, cast, get_args
+from typing import Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from privest.arrays import Array
 from privest.estimators.base import require
 from privest.estimators.linear_model import logistic_regression
 from privest.estimators.linear_model.logistic_regression import LogisticPlan
-from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver
+from privest.estimators.linear_model.logistic_spec import LogisticSpec, Loss, Solver, Standardisation
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
@@ -85,7 +85,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         step_scale: float | None = None,
         batch_size: int | None = None,
         intercept: bool = True,
-        standardisation: Literal["public", "private"] = "public",
+        standardisation: Standardisation | None = None,
         sampling_errors: bool = False,
         loss: Loss = "logistic",
     ) -> None:
@@ -101,7 +101,7 @@ class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):
         self.step_scale = step_scale
         self.batch_size = batch_size
         self.intercept = intercept
-        self.standardisation: Literal["public", "private"] = standardisation
+        self.standardisation: Standardisation | None = standardisation
         self.sampling_errors = sampling_errors
         self.loss: Loss = loss
 

@@ -9,6 +9,7 @@ from privest_client import (
     Client,
     FrechetMean,
     LinearClassifier,
+    Score,
     Subspace,
     __version__,
     load,
@@ -20,7 +21,7 @@ def token() -> str:
     return __version__
 
 
-def ask(client: Client, rows: object) -> list[str | bool]:
+def ask(client: Client, rows: object) -> Score:
     people = client.upload(table(rows, columns={"sex": {"categories": ["f", "m"]}}), name="People")
     mean: FrechetMean = client.mean(people, ["age", "bmi"], epsilon=0.5)
     full: FrechetMean = client.frechet_mean(people.id, epsilon=0.5, solver="rsgd", rate=0.1)
@@ -29,7 +30,8 @@ def ask(client: Client, rows: object) -> list[str | bool]:
     low, high = mean.interval(0.9)["age"]
     total: np.float64 = directions.basis.sum() + found.predict_proba(rows).sum() + full.radius_95
     print(low, high, total, found.covariance, client.budget().remaining.epsilon, load("mean.json"))
-    return found.predict(rows)
+    print(found.predict(rows), people.n)
+    return client.score(found, people, epsilon=1, metric="auc")
 
 
 async def later(client: AsyncClient) -> float:

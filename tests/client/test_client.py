@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,43 @@ def test_refusals_say_what_to_do(server: Server, client: Client, owner: Caller) 
         assert other.robust_pca(dataset, rank=2, epsilon=0.5, delta=1e-5).basis.shape == (4, 2)
 
 
+def test_what_is_left_is_told_to_whoever_may_know_it(server: Server, client: Client) -> None:
+    """An owner of its budget, an analyst of its own cap: with the price, in a plan and in a refusal."""
+    dataset = client.upload(plane(), VECTORS)
+    plan = client.plan("robust-pca", dataset, rank=2, epsilon=40.0, delta=1e-5)
+    room = plan.told.room
+    assert room is not None
+    assert (room.scope, room.left) == ("owner", 1.0)
+    assert re.search(
+        r"which takes: [\d.]+ % of your budget, of which 100 % is left: at this δ up to", str(plan)
+    )
+    client.robust_pca(dataset, rank=2, epsilon=40.0, delta=1e-5)
+    after = client.plan("robust-pca", dataset, rank=2, epsilon=40.0, delta=1e-5).told.room
+    assert after is not None
+    assert after.share == room.share
+    assert after.left == pytest.approx(1 - room.share)
+    with pytest.raises(
+        BudgetExceeded, match=r"ε = 40 at δ = 1e-05, which is .* of your budget\. .* is left: room"
+    ):
+        client.robust_pca(dataset, rank=2, epsilon=40.0, delta=1e-5, reuse=False)
+    capped, free = server.analyst(), server.analyst()
+    client.datasets.grant(dataset, capped.id, epsilon=1.0, delta=1e-4)
+    client.datasets.grant(dataset, free.id)
+    with Client(server.url, capped.key, progress=False) as other:
+        told = other.plan("robust-pca", dataset, rank=2, epsilon=0.5, delta=1e-5)
+        assert (told.told.room.scope, told.told.room.left) == ("analyst", 1.0)
+        with pytest.raises(
+            BudgetExceeded,
+            match=r"which is 1\d{3} % of your cap\. 100 % of it is left: room for ε = 1\.\d+ at",
+        ):
+            other.robust_pca(dataset, rank=2, epsilon=5.0, delta=1e-5)
+    with Client(server.url, free.key, progress=False) as other:
+        assert other.plan("robust-pca", dataset, rank=2, epsilon=60.0).told.room is None
+        with pytest.raises(BudgetExceeded, match="Your own caps allow this") as refused:
+            other.robust_pca(dataset, rank=2, epsilon=60.0)
+        assert "%" not in str(refused.value)
+
+
 def test_datasets_are_named_by_what_the_service_told_of_them_or_by_ids(
     server: Server, client: Client
 ) -> None:
@@ -379,7 +417,7 @@ def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
     with withdrawn as waiting:  # behind the other, as there is one worker
         client.frechet_mean(other, epsilon=1.0, timeout=0.0)
     client.datasets.delete(other.id)
-    with pytest.raises(JobFailed, match="withdrawn by the owner"):
+    with pytest.raises(JobFailed, match="given back before it ran"):
         client.wait(waiting.value.job, timeout=HANG_GUARD)
     assert client.wait(running.value.job, timeout=HANG_GUARD).point.shape == (10, 10)
 

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import pydoc
 import re
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pandas as pd
 import pytest
 
 import privest_client
 from privest_client import AsyncClient, Client, InvalidRequest, PrivestError, calls, operations
 from privest_client.estimators import KINDS
+from privest_client.operations import Question
 from testing import ROOT
 
 SAMPLE = Path(__file__).with_name("sample_of_types.py")
@@ -25,7 +28,7 @@ BIN = Path(sys.executable).parent
 WRONG = {
     "rate=0.1": "rates=0.1",
     "rank=2, epsilon=1)": "epsilon=1)",
-    "found.predict(rows)\n": "found.intercept\n",
+    'metric="auc"': 'metric="recall"',
 }
 """Faults that a checker of types must find in the sample."""
 
@@ -87,6 +90,13 @@ def test_full_methods_spell_every_choice_out(kind: str) -> None:
     assert all(f"{name}: " in doc for name in signature.parameters if name != "self")
 
 
+def test_help_lists_what_a_client_does() -> None:
+    for client in (Client, AsyncClient):
+        said = pydoc.plain(pydoc.render_doc(client))
+        for name in ("upload", "mean", "pca", "classify", "score", "robust_pca", "plan", "budget"):
+            assert re.search(rf"^ \|  (async )?{name}\(", said, re.MULTILINE), name
+
+
 def test_what_is_as_by_default_is_left_to_the_service() -> None:
     asked = operations.Question.of(
         "robust-pca",
@@ -96,6 +106,14 @@ def test_what_is_as_by_default_is_left_to_the_service() -> None:
         {"rank": 2, "reuse": True, "solver": "ggd", "steps": None, "center": True},
     )
     assert asked.body == {"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}, "rank": 2, "center": True}
+
+
+@pytest.mark.parametrize("named", ["age", ["age"], pd.Index(["age"]), np.array(["age"])], ids=repr)
+def test_columns_are_named_alone_or_in_any_list(named: Any) -> None:
+    asked = Question.of("frechet-mean", "ds_1", 1.0, None, {"columns": named})
+    assert asked.body["columns"] == ["age"]
+    fit = Question.of("logistic-regression", "ds_1", 1.0, None, {"label": 2, "features": [0, ("a", 1)]})
+    assert (fit.body["label"], fit.body["features"]) == ("2", ["0", "a_1"])
 
 
 def test_frames_are_asked_about_by_the_columns_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

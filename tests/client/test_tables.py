@@ -27,12 +27,13 @@ FRAME = pd.DataFrame(
 POLARS = pl.from_pandas(FRAME).with_columns(
     pl.col("sex").cast(pl.Enum(["female", "male"])), pl.col("seen").cast(pl.Date)
 )
-SPECIES = {"species": {"categories": ["Adelie", "Chinstrap", "Gentoo"]}}
+GAPS = {"bill": {"missing": "filled", "fill": 40}, "sex": {"missing": "category"}}
+SPECIES = {"species": {"categories": ["Adelie", "Chinstrap", "Gentoo"]}} | GAPS
 PLAIN = [
-    {"name": "bill", "type": "number"},
+    {"name": "bill", "type": "number"} | GAPS["bill"],
     {"name": "year", "type": "integer"},
     {"name": "species", "type": "category", "categories": ["Adelie", "Chinstrap", "Gentoo"]},
-    {"name": "sex", "type": "category", "categories": ["female", "male"]},
+    {"name": "sex", "type": "category", "categories": ["female", "male"]} | GAPS["sex"],
     {"name": "tagged", "type": "boolean"},
     {"name": "seen", "type": "date"},
 ]
@@ -49,21 +50,20 @@ def test_dtypes_alone_make_the_schema(frame: Any) -> None:
 
 
 def test_pyarrow_tables_are_frames_too() -> None:
-    columns = SPECIES | {"sex": {"categories": ["female", "male"]}}
+    columns = SPECIES | {"sex": {"categories": ["female", "male"], "missing": "category"}}
     assert table(ARROW, columns=columns).schema["columns"] == PLAIN
 
 
 def test_a_text_is_asked_about_and_never_read() -> None:
     frame = FRAME.assign(island="Biscoe", note=[{}, {}, {}])
     with pytest.raises(SchemaMismatch) as asked:
-        table(frame)
+        table(frame, columns=GAPS)
     said = str(asked.value)
     assert [line.split(":")[0].strip() for line in said.splitlines()[1:]] == ["species", "island", "note"]
     assert "Biscoe" not in said
     assert "Adelie" not in said
-    assert [each["name"] for each in table(frame, drop=["species", "island", "note"]).columns] == [
-        "bill", "year", "sex", "tagged", "seen",
-    ]  # fmt: skip
+    kept = table(frame, columns=GAPS, drop=["species", "island", "note"]).columns
+    assert [each["name"] for each in kept] == ["bill", "year", "sex", "tagged", "seen"]
 
 
 @pytest.mark.parametrize("frame", [FRAME, POLARS], ids=list(BOTH))
@@ -119,6 +119,94 @@ def test_a_frame_that_is_no_table_yet_is_told_why(frame: Any, said: str) -> None
         table(frame)
 
 
+MIXED = pd.DataFrame(
+    {
+        "age": [31, None, 50],
+        "sex": ["f", None, "m"],
+        "size": [1, "?", 3],
+        "born": DAYS,
+        "note": [[1], [2], [3]],
+        "weeks": [1.5, 2, 3],
+        7: [1, 2, 3],
+    }
+)
+
+
+def test_all_that_is_to_be_said_is_told_at_once_in_what_to_write() -> None:
+    """Names, types, gaps, categories and what was declared in a way that no schema has."""
+    frame = MIXED.set_index(pd.Index(["a", "b", "c"], name="who"))
+    frame = pd.concat([frame, MIXED[[7]].set_axis(frame.index)], axis=1)
+    with pytest.raises(SchemaMismatch) as asked:
+        table(frame, columns={"weeks": {"type": "integer"}, "oops": {}})
+    lines = [line.strip() for line in str(asked.value).splitlines()[1:]]
+    assert lines[:3] == [
+        "the index who holds data: frame.reset_index() makes columns of it, frame.reset_index(drop=True) "
+        "leaves it out",
+        "'7': 2 columns have this name",
+        "the frame has no column 'oops'",
+    ]
+    said = dict.fromkeys(line.split(":")[0] for line in lines[3:])
+    assert list(said) == ["age", "sex", "size", "born", "note", "weeks"]
+    text = str(asked.value)
+    for words in (
+        "age: 1 missing: say which public value stands for a gap, as columns={'age': {'missing': 'filled', ",
+        "sex: text: list what there may be, as columns={'sex': {'categories': ",
+        "sex: 1 missing: say what a gap is, as columns={'sex': {'missing': 'category'}}, or columns={'sex': ",
+        "size: values of int and str: say what they are, as columns={'size': {'type': 'number'}}",
+        "born: values of date: say what they are, as columns={'born': {'type': 'date'}}",
+        "note: values of list: make numbers, texts or dates of them, or drop it",
+        "weeks: not whole in 1 row (the first is row 0, counted from 0): say {'type': 'number'}",
+    ):
+        assert words in text
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ((0, 110), "write columns={'x': {'low': 0, 'high': 110}}"),
+        ("date", "write columns={'x': {'type': 'date'}}"),
+        ({"min": 0}, "write 'low' in place of 'min'"),
+        ({"unit": "cm"}, "there is no 'unit': a column has type, low, high"),
+        ({"type": "float"}, "type is one of number, integer, category, boolean, date, and not 'float'"),
+        ({"missing": "drop"}, "missing is one of refused, category, filled, and not 'drop'"),
+        ({"categories": "a, b"}, "categories is a list of all that there may be"),
+        ({"fill": 3}, "a fill and {'missing': 'filled'} go together"),
+        (7, "write what is known of it by parts, as columns={'x': {'low': 0, 'high': 110}}"),
+    ],
+    ids=str,
+)
+def test_what_no_schema_has_is_told_as_what_to_write(said: Any, words: str) -> None:
+    with pytest.raises(SchemaMismatch) as told:
+        table(pd.DataFrame({"x": [1.0, 2.0]}), columns={"x": said})
+    assert f"x: {words}" in str(told.value)
+    with pytest.raises(SchemaMismatch, match="columns says by names what dtypes do not tell"):
+        table(pd.DataFrame({"x": [1.0, 2.0]}), columns=["x"])  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SchemaMismatch, match=r"a dict is no frame.*as pandas.DataFrame\(rows\)"):
+        table({"x": [1.0, 2.0]})
+
+
+def test_a_single_row_and_other_rows_that_are_none_are_told_what_to_pass() -> None:
+    schema = {"kind": "table", "columns": [{"name": "a", "type": "number"}, {"name": "b", "type": "number"}]}
+    frame = pd.DataFrame({"a": [1.0], "b": [2.0]})
+    assert design(frame, ["a", "b"], schema).shape == (1, 2)
+    for rows in ([1.0, 2.0], frame.iloc[0], {"a": 1, "b": 2}, [["x", "y"]], [[1.0]]):
+        with pytest.raises(
+            SchemaMismatch, match=r"as frame.iloc\[\[0\]\]; or an array \(n, d\) of the features a, b"
+        ):
+            design(rows, ["a", "b"], schema)
+
+
+def test_whole_numbers_are_names_too() -> None:
+    frame = pd.DataFrame(np.eye(3))
+    made = table(frame, columns={0: {"low": 0, "high": 1}}, drop=[2], unit={"column": 1, "rows": 2})
+    assert made.schema == {
+        "kind": "table",
+        "columns": [{"name": "0", "type": "number", "low": 0, "high": 1}],
+        "unit": {"column": "1", "rows": 2},
+    }
+    np.testing.assert_array_equal(design(frame, ["0"], made.schema)[:, 0], [1, 0, 0])
+
+
 def test_places_of_rows_are_no_data() -> None:
     assert len(table(FRAME[["bill"]][FRAME["tagged"]]).frame) == 2
 
@@ -138,7 +226,7 @@ def test_a_column_of_one_value_says_nothing() -> None:
 
 
 def test_corrections_of_columns_that_are_not_there_are_refused() -> None:
-    with pytest.raises(SchemaMismatch, match="no column 'sexx', 'islnd'"):
+    with pytest.raises(SchemaMismatch, match=r"no column 'sexx'\n.*no column 'islnd'"):
         table(FRAME, columns={"sexx": {}}, drop=["islnd"])
 
 
@@ -192,7 +280,7 @@ def test_texts_that_say_nothing_are_gaps_unless_a_category_is_called_so() -> Non
 
 
 def test_what_the_schema_does_not_declare_is_told_column_by_column() -> None:
-    schema = table(FRAME, columns=SPECIES).schema
+    schema = table(FRAME.dropna(), columns={"species": SPECIES["species"]}).schema
     strange = FRAME.assign(species="Emperor", year="x").drop(columns="tagged")
     with pytest.raises(SchemaMismatch, match="no column 'tagged'"):
         design(strange, feature_names(schema), schema)

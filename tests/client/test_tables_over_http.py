@@ -3,20 +3,22 @@
 import asyncio
 import io
 import pickle
+import re
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pandas as pd
 import polars as pl
 import pytest
 from sklearn.utils.validation import check_is_fitted
 
-from privest_client import AsyncClient, Client, DatasetInvalid, InvalidRequest, SchemaMismatch, load, table
+from privest_client import AsyncClient, Client, DatasetInvalid, SchemaMismatch, load, table
+from testing import ROOT
 from testing.penguin_files import CSV, SCHEMA
 from testing.server import Caller, Server
 
 PENGUINS = pd.read_csv(io.BytesIO(CSV))
+DOCS = ROOT / "docs/tables.md"
 MEASURES = ["bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g"]
 BOTH = {"pandas": PENGUINS, "polars": pl.from_pandas(PENGUINS)}
 
@@ -45,10 +47,10 @@ def test_one_upload_of_a_frame_serves_means_directions_and_classifiers(
     loadings = dict(zip(directions.feature_names, directions.basis[:, 0], strict=True))
     assert abs(sum(loadings[name] * first[place] for place, name in enumerate(MEASURES))) > 0.98
     kinds = client.classify(birds, "species", MEASURES, epsilon=100)
-    assert np.mean(np.array(kinds.predict(frame)) == PENGUINS["species"]) > 0.88
+    assert np.mean(np.asarray(kinds.predict(frame)) == PENGUINS["species"]) > 0.88
     kinds.save(tmp_path / "kinds.json")
-    assert load(tmp_path / "kinds.json").predict(frame) == kinds.predict(frame)
-    assert client.wait(kinds.id).predict(frame) == kinds.predict(frame)
+    assert [*load(tmp_path / "kinds.json").predict(frame)] == [*kinds.predict(frame)]
+    assert [*client.wait(kinds.id).predict(frame)] == [*kinds.predict(frame)]
     assert client.model(kinds, "onnx")
 
 
@@ -57,11 +59,14 @@ def test_every_feature_of_the_service_is_made_the_same_here(client: Client) -> N
     birds = client.upload(table(PENGUINS, values_are_public=True))
     kinds = client.classify(birds, "sex", epsilon=100)
     assert kinds.classes == ["female", "male", "missing"]
-    score = client.classifier_score(
-        birds, epsilon=400, coefficients=kinds.coefficients, intercept=kinds.intercept, label="sex"
-    )
+    score = client.score(kinds, birds, epsilon=100)
     truth = PENGUINS["sex"].fillna("missing")
-    assert np.mean(np.array(kinds.predict(PENGUINS)) == truth) == pytest.approx(score.value, abs=0.003)
+    assert np.mean(kinds.predict(PENGUINS) == truth) == pytest.approx(score.value, abs=0.003)
+    # In whatever order features were named: the score takes the model's own.
+    some = client.classify(birds, "species", ["year", "bill_length_mm", "sex"], epsilon=50)
+    assert (some.label, some.features) == ("species", ["year", "bill_length_mm", "sex"])
+    right = np.mean(some.predict(PENGUINS) == PENGUINS["species"])
+    assert client.score(some, birds, epsilon=100).value == pytest.approx(right, abs=0.003)
 
 
 @pytest.mark.parametrize("frame", BOTH.values(), ids=list(BOTH))
@@ -73,12 +78,12 @@ def test_scikit_learn_takes_the_frame_as_it_is(client: Client, frame: Any) -> No
     check_is_fitted(fitted)
     assert [*fitted.feature_names_in_] == [name for name in PENGUINS if name != "species"]
     np.testing.assert_allclose(fitted.predict_proba(frame), kinds.predict_proba(frame), rtol=1e-12)
-    assert [*fitted.predict(frame)] == kinds.predict(frame)
+    assert [*fitted.predict(frame)] == [*kinds.predict(frame)]
     assert fitted.score(frame, PENGUINS["species"]) > 0.88
     assert [*fitted[:-1].get_feature_names_out()] == kinds.feature_names
     assert fitted.privest_card_ == kinds.card
     again = pickle.loads(pickle.dumps(fitted))  # noqa: S301 - its user's own
-    assert [*again.predict(frame[:9])] == kinds.predict(frame[:9])
+    assert [*again.predict(frame[:9])] == [*kinds.predict(frame[:9])]
     with pytest.raises(SchemaMismatch, match="island: no declared category: Atlantis"):
         fitted.predict(PENGUINS.assign(island="Atlantis"))
     directions = client.pca(birds, 2, ["year", "sex", "body_mass_g"], epsilon=100)
@@ -96,15 +101,19 @@ def test_scikit_learn_takes_the_frame_as_it_is(client: Client, frame: Any) -> No
 
 
 def test_a_model_for_other_runtimes_takes_the_frame_as_docs_say(client: Client) -> None:
-    kinds = client.classify(client.upload(table(PENGUINS, values_are_public=True)), "species", epsilon=100)
-    model = onnxruntime.InferenceSession(client.model(kinds, "onnx"))
-    columns = {
-        each.name: PENGUINS[each.name].astype(str if each.type == "tensor(string)" else float).to_numpy()
-        for each in model.get_inputs()
-    }
-    label, chances = model.run(None, columns)
-    np.testing.assert_allclose(chances, kinds.predict_proba(PENGUINS), atol=1e-6)
-    assert [*label] == kinds.predict(PENGUINS)
+    """The lines of docs/tables.md take gaps, texts, truth values, and dates with and without a time."""
+    (lines,) = re.findall(
+        r"^```python\n(import onnxruntime.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL
+    )
+    days = pd.date_range("2007-01-01", periods=len(PENGUINS), freq="3D")
+    frame = PENGUINS.assign(
+        seen=days.where(days.day != 7), noted=days + pd.Timedelta(hours=23), new=days.day > 9
+    )
+    kinds = client.classify(client.upload(table(frame, values_are_public=True)), "species", epsilon=100)
+    left: dict[str, Any] = {"client": client, "kinds": kinds, "frame": frame}
+    exec(compile(lines, DOCS.name, "exec"), left)  # noqa: S102 - our own page
+    np.testing.assert_allclose(left["chances"], kinds.predict_proba(frame), atol=1e-6)
+    assert [*left["label"]] == [*kinds.predict(frame)]
 
 
 def test_an_array_is_uploaded_under_the_schema_of_a_table(client: Client) -> None:
@@ -123,7 +132,7 @@ def test_dates_and_truth_values_make_the_way_and_come_back(client: Client) -> No
     seen = client.mean(dataset, epsilon=50).columns
     assert abs((pd.Timestamp(str(seen["seen"])) - days.to_series().mean()).days) < 10
     late = client.classify(dataset, "late", epsilon=200)
-    assert np.mean(np.array(late.predict(frame)) == frame["late"]) > 0.94
+    assert np.mean(late.predict(frame) == frame["late"]) > 0.94
     dummy = client.datasets.dummy(dataset, 50)
     assert list(dummy.columns) == ["seen", "late"]
     assert len(late.predict(dummy)) == 50
@@ -158,8 +167,8 @@ def test_a_frame_is_asked_about_without_being_kept(client: Client) -> None:
     unit = {"column": "island", "rows": 200}
     islands = table(PENGUINS[["island", "year"]], columns={"year": {"low": 2000, "high": 2020}}, unit=unit)
     assert client.plan("frechet-mean", islands, columns=["year"], epsilon=1).told.privacy.epsilon == 1
-    with pytest.raises(InvalidRequest, match="declare low and high"):
-        client.mean(PENGUINS.dropna(), ["bill_length_mm"], epsilon=1)
+    found = client.mean(PENGUINS.dropna(), ["body_mass_g"], epsilon=50)
+    assert found.columns["body_mass_g"] == pytest.approx(PENGUINS["body_mass_g"].mean(), abs=40)
     assert client.datasets.list() == []
 
 
@@ -205,15 +214,51 @@ def test_what_dtypes_do_not_tell_is_asked_before_anything_is_sent(
 
 
 def test_what_breaks_the_schema_is_told_column_by_column_and_nothing_is_stored(client: Client) -> None:
+    """A gap in a frame is told before anything is sent; of values alone the service has the word."""
     bad = pd.DataFrame(
         {"bill": [1.0, np.nan, 3.0], "island": ["a", "b", "c"], "seen": ["2007-11-11"] * 2 + ["x"]}
     )
+    said = {"island": {"categories": ["a", "b"]}, "seen": {"type": "date"}}
+    with pytest.raises(SchemaMismatch) as asked:
+        client.upload(bad, columns=said, confirm=True)
+    assert [line.split(":")[0].strip() for line in str(asked.value).splitlines()[1:]] == [
+        "bill",
+        "island",
+        "seen",
+    ]
+    said["bill"] = {"missing": "filled", "fill": 2}
     with pytest.raises(DatasetInvalid) as told:
-        client.upload(
-            bad, columns={"island": {"categories": ["a", "b"]}, "seen": {"type": "date"}}, confirm=True
-        )
-    assert {fault["field"] for fault in told.value.faults} == {"bill", "island", "seen"}
+        client.upload(bad, columns=said, confirm=True)
+    assert {fault["field"] for fault in told.value.faults} == {"island", "seen"}
     assert client.datasets.list() == []
+
+
+def test_whole_numbers_name_columns_in_every_question(client: Client) -> None:
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(500, 2))
+    frame = pd.DataFrame(rows).assign(**{"2": rows.sum(axis=1) > 0}).rename(columns={"2": 2})
+    bounds = {0: {"low": -4, "high": 4}, 1: {"low": -4, "high": 4}}
+    dataset = client.upload(frame, columns=bounds, confirm=True)
+    assert list(client.mean(dataset, [0], epsilon=20).columns) == ["0"]
+    fit = client.classify(dataset, 2, [0, 1], epsilon=50)
+    assert np.mean(fit.predict(frame) == frame[2]) > 0.9
+    assert client.plan("frechet-mean", table(frame, columns=bounds), columns=[1], epsilon=1)
+    assert client.pca(dataset, 1, [0, 1], epsilon=20).feature_names == ["0", "1"]
+
+
+def test_a_dataset_is_printed_as_its_columns(client: Client) -> None:
+    birds = client.upload(table(PENGUINS, values_are_public=True), name="Birds")
+    for told in (birds, client.datasets.get(birds), client.datasets.list()[0]):
+        lines = str(told).splitlines()
+        assert lines[0] == f"Dataset {birds.id} of 344 records: Birds"
+        assert lines[1].split() == ["column", "type", "values", "a", "gap"]
+        assert [line.split()[0] for line in lines[2:]] == list(PENGUINS)
+        assert re.search(r"sex +category +female, male +category", str(told))
+        assert told.schema_.kind == "table"
+    assert "<caption>Dataset" in birds._repr_html_()
+    assert str(client.upload(np.eye(4), {"kind": "vectors", "dim": 4})).splitlines()[1:3] == [
+        "kind: vectors", "dim: 4",
+    ]  # fmt: skip
 
 
 def test_the_same_in_an_event_loop(server: Server, owner: Caller) -> None:

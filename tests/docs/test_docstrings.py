@@ -83,7 +83,12 @@ def test_an_error_that_is_not_said_is_found(code: str, unsaid: list[str]) -> Non
 
 
 def test_no_docstring_begins_as_a_fragment() -> None:
-    files = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    files = [
+        path
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if ".venv" not in path.parts  # of peers, which benchmarks make
+    ]
     assert len(files) > 300
     found = [
         f"{path.relative_to(ROOT)}:{line}: {text.strip().splitlines()[0]}"

@@ -6,6 +6,7 @@ Pages and forms offer estimators in this order. The first that takes a dataset i
 from typing import Any
 
 from privest.estimators.base import Estimator
+from privest.estimators.bounds.bounds import BOUNDS
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN
 from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION
@@ -20,5 +21,6 @@ ESTIMATORS: dict[str, Estimator[Any, Any, Any, Any]] = {
         MATRIX_COMPLETION,
         LOGISTIC_REGRESSION,
         CLASSIFIER_SCORE,
+        BOUNDS,
     )
 }

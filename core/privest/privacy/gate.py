@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum
+from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, is_for
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.privacy.oracle import Oracle, StreamOracle
 from privest.privacy.statistic import AnyStatistic, Statistic
@@ -85,7 +85,7 @@ class Gate(Oracle):
         releases: Sequence[Release],
         noise: NoiseSource | None = None,
     ) -> None:
-        if not all(_covers(release, statistics[release.statistic], len(records)) for release in releases):
+        if not all(release.n == len(records) and is_for(release, statistics) for release in releases):
             raise ValueError("the plan is for other data")
         self._records = records
         self._statistics = statistics
@@ -217,10 +217,3 @@ class Gate(Oracle):
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
         return self._records.sum_of(indices, self._sum(release, point).of_pieces)
-
-
-def _covers(release: Release, statistic: AnyStatistic, n: int) -> bool:
-    """Whether a release was planned for this statistic and this number of records."""
-    if release.n != n or release.size != statistic.size:
-        return False
-    return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter

@@ -1,6 +1,7 @@
 """The releases that a gate may make. Their noise and their cost are fixed before any row is read."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import expm1, inf, log, log1p, nextafter, sqrt
 from typing import Literal
@@ -9,6 +10,7 @@ from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
 from privest.privacy.cost import Cost, repeated
 from privest.privacy.matrix_mechanism import Stream
+from privest.privacy.statistic import AnyStatistic
 
 Noise = Literal["gaussian", "laplace"]
 
@@ -241,3 +243,11 @@ def noisy_sum(
         return NoisySum(noise, n, size, clip, widest, scale, spacing, statistic, count)
 
     return grid.fitted(release, _largest_noise)
+
+
+def is_for(release: Release, statistics: Mapping[str, AnyStatistic]) -> bool:
+    """Whether a release was planned for the statistic of its name."""
+    statistic = statistics[release.statistic]
+    if release.size != statistic.size:
+        return False
+    return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter

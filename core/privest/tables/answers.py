@@ -34,24 +34,32 @@ class Loadings:
     loadings: Annotated[Array, Doc("a number for each direction", axes=(1,))]
 
 
-def column_means(point: Array, recipe: Recipe, noise: float, moved: float) -> tuple[ColumnMean, ...]:
+def column_means(point: Array, recipe: Recipe, deviations: Array) -> tuple[ColumnMean, ...]:
     """The means of columns by the mean of their images.
+
+    Args:
+        point: (features,) mean of the images.
+        recipe: of the images.
+        deviations: (features,) root mean square errors of these.
+    """
+    ends = np.clip(np.multiply.outer([-_NORMAL_95, 0.0, _NORMAL_95], deviations) + point, *recipe.range)
+    low, value, high = recipe.middle + recipe.half * ends
+    told = zip(recipe.features, low.tolist(), value.tolist(), high.tolist(), strict=True)
+    return tuple(_column_mean(*each) for each in told)
+
+
+def alike(size: int, noise: float, moved: float) -> Array:
+    """(size,) root mean square errors of features whose errors are alike.
 
     Noise is the same in every direction, so that its law in one follows from its length in all. What
     clipping may have moved is taken to be spread over all of them alike.
 
     Args:
-        point: (features,) mean of the images.
-        recipe: of the images.
+        size: number of features.
         noise: length that the noise does not exceed with probability .95.
         moved: root mean square length of what clipping and unfinished steps may have moved.
     """
-    size = len(point)
-    deviation = hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size))
-    ends = np.clip(np.add.outer(_NORMAL_95 * deviation * np.array([-1, 0, 1]), point), -1.0, 1.0)
-    low, value, high = recipe.middle + recipe.half * ends
-    told = zip(recipe.features, low.tolist(), value.tolist(), high.tolist(), strict=True)
-    return tuple(_column_mean(*each) for each in told)
+    return np.full(size, hypot(noise / sqrt(float(chdtri(size, 0.05))), moved / sqrt(size)))
 
 
 def _column_mean(feature: Feature, low: float, value: float, high: float) -> ColumnMean:

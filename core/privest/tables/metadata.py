@@ -115,17 +115,13 @@ def _recipe(table: TableMetadata, names: Sequence[str], form: Form, label: int |
     """The recipe of some columns.
 
     Raises:
-        ValueError: there are none, or too many, or one has no bounds.
+        ValueError: there are none, or too many.
     """
     chosen = table.places(names)
     if form != "labelled":  # in whatever order columns are named, it is one question
         chosen = tuple(sorted(chosen))
     if not chosen:
         raise ValueError("name at least one column")
-    if unbounded := [table.columns[at].name for at in chosen if not table.columns[at].is_bounded]:
-        raise ValueError(
-            f"no scale is known of {_list(unbounded)}: declare low and high in the schema, or leave them out"
-        )
     recipe = Recipe(table.columns, chosen, form, label)
     if len(recipe.features) > MOST_FEATURES:
         raise ValueError(f"columns and indicators together must be at most {MOST_FEATURES}")
@@ -148,7 +144,7 @@ def _indicators(feature: Feature, recipe: Recipe) -> int:
 
 
 def _points(table: TableMetadata, choice: TableChoice) -> PointsMetadata:
-    """Points of Euclidean space, in the ball that holds the images of all rows that there may be.
+    """Points of Euclidean space, in the ball that holds the images of all possible rows, if there is one.
 
     Of k indicators a row has one: their centre has 1/k of each, and all are √(4(1 − 1/k)) from it.
     """
@@ -157,6 +153,8 @@ def _points(table: TableMetadata, choice: TableChoice) -> PointsMetadata:
     center: list[object] = [2.0 / k - 1.0 if k else 0.0 for k in counts]
     radius = sqrt(fsum(4 * (1 - 1 / k) / k if k else 1.0 for k in counts))
     manifold = {"name": "euclidean", "dim": recipe.width}
+    if not recipe.is_bounded:
+        return PointsMetadata(table.n, manifold, recipe=recipe)
     return PointsMetadata(table.n, manifold, center, radius, recipe=recipe)
 
 
@@ -177,6 +175,13 @@ def _labelled(table: TableMetadata, choice: TableChoice) -> LabelledMetadata:
         names = [name for name in _all(table) if name != choice.label]
     elif choice.label in names:
         raise ValueError("features must not name the label")
+    if unbounded := [
+        table.columns[at].name for at in table.places(names) if not table.columns[at].is_bounded
+    ]:
+        raise ValueError(
+            f"no scale is known of {_list(unbounded)}: declare low and high in the schema, which `bounds` "
+            "finds privately, or leave them out"
+        )
     recipe = _recipe(table, names, "labelled", label)
     return LabelledMetadata(
         table.n,

@@ -21,7 +21,8 @@ class Recipe:
     """A map of rows that works on each row by itself, and entry by entry, so that it changes no sensitivity.
 
     A value beyond its bounds is drawn in to them. A value x of bounds low and high becomes
-    (x − (low + high)/2)/((high − low)/2). An indicator is 0 or 1, with these as bounds.
+    (x − (low + high)/2)/((high − low)/2). One that lacks a bound stays in its own units. An indicator is 0 or
+    1, with these as bounds.
 
     Attributes:
         columns: all columns of the stored rows, in their order.
@@ -50,19 +51,36 @@ class Recipe:
 
     @cached_property
     def middle(self) -> Array:
-        """(features,) middles of the bounds; 0 where there are none."""
-        return (self._bounds[0] + self._bounds[1]) / 2
+        """(features,) middles of the bounds; 0 where one is missing."""
+        return self._ends.sum(axis=0) / 2
 
     @cached_property
     def half(self) -> Array:
-        """(features,) half the widths of the bounds."""
-        return (self._bounds[1] - self._bounds[0]) / 2
+        """(features,) half the widths of the bounds; 1 where one is missing."""
+        return (self._ends[1] - self._ends[0]) / 2
 
     @cached_property
-    def _bounds(self) -> tuple[Array, Array]:
-        """(features,) lower and upper bounds. Only a recipe of features that have bounds is asked for."""
-        low = np.array([feature.low for feature in self.features], dtype=np.float64)
-        return low, np.array([feature.high for feature in self.features], dtype=np.float64)
+    def range(self) -> Array:
+        """(2, features) least and largest value of an image; infinite where no bound is declared."""
+        return (self._bounds - self.middle) / self.half
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether public facts tell the scale of every feature."""
+        return bool(np.isfinite(self._bounds).all())
+
+    @property
+    def _ends(self) -> Array:
+        """(2, features) what becomes −1 and 1."""
+        return np.where(np.isfinite(self._bounds).all(axis=0), self._bounds, [[-1.0], [1.0]])
+
+    @cached_property
+    def _bounds(self) -> Array:
+        """(2, features) lower and upper bounds."""
+        low = [-np.inf if feature.low is None else feature.low for feature in self.features]
+        return np.array(
+            [low, [np.inf if feature.high is None else feature.high for feature in self.features]]
+        )
 
     @cached_property
     def _values(self) -> tuple[Array, Array]:

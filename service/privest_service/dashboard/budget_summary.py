@@ -3,14 +3,13 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from fractions import Fraction
 
 from sqlalchemy import select
 from sqlalchemy.orm import Load, Session
 
 from privest.estimators.registry import ESTIMATORS
 from privest.privacy.calibration import epsilon_for
-from privest_service.dashboard.formatting import count
+from privest_service.dashboard.formatting import count, told_apart
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.jobs.models import Job
@@ -19,6 +18,7 @@ from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import EPSILON, Charge, Limits, as_number, mu_above
+from privest_service.ledger.views import part, share, share_of_charge
 from privest_service.security.models import Analyst
 
 _POINTS = 240
@@ -72,31 +72,12 @@ def standing(session: Session, account: Account) -> BudgetSummary:
     )
 
 
-def share(limits: Limits, sums: Account | Entry | Charge, after: str = "_spent") -> float:
-    """What sums take of the limits, of the two that count the one of which more is gone.
-
-    In μ² and slack on a gdp budget: there charges add up, so that shares of queries do.
-    """
-    return max(_part(getattr(sums, name + after), getattr(limits, name)) for name in limits.counted)
-
-
-def share_of_charge(limits: Limits, charge: Charge) -> float:
-    """What one charge takes of the limits."""
-    return share(limits, charge, "")
-
-
 _WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
 """Labels of entries that belong to no job."""
 
 
-def _part(amount: int, limit: int) -> float:
-    if limit == 0:  # δ of a pure budget
-        return 0.0 if amount <= 0 else 1.0
-    return float(Fraction(amount, limit))
-
-
 def _plain_sums(limits: Limits, entry: Entry) -> float:
-    return max(_part(entry.epsilon_spent, limits.epsilon), _part(entry.delta_spent, limits.delta))
+    return max(part(entry.epsilon_spent, limits.epsilon), part(entry.delta_spent, limits.delta))
 
 
 def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
@@ -197,17 +178,13 @@ def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) 
             Account.window == account.window,
         )
     ).all()
-    parts = {same[each.subject][0].id: (_name_of_all(same[each.subject]), [each]) for each in accounts}
+    names = told_apart(datasets)
+    parts = {same[each.subject][0].id: (_name_of_all(same[each.subject], names), [each]) for each in accounts}
     return _parts(account, parts, ("gone", "Deleted or sent with a question"))
 
 
-def dataset_name(dataset: Dataset) -> str:
-    """Return the name of a dataset, or its id if it has no name."""
-    return dataset.name or dataset.id
-
-
-def _name_of_all(same: Sequence[Dataset]) -> str:
-    first, others = dataset_name(same[0]), len(same) - 1
+def _name_of_all(same: Sequence[Dataset], names: Mapping[str, str]) -> str:
+    first, others = names[same[0].id], len(same) - 1
     return first if not others else f"{first}, and {count(others, 'other')} with the same rows"
 
 

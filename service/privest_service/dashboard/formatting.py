@@ -1,6 +1,7 @@
 """Numbers, moments and mechanisms, as people read them."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from math import ceil, floor, log10
@@ -98,6 +99,13 @@ def iso(at: datetime) -> str:
 def short(name: str) -> str:
     """The beginning of an identifier or of a hash, enough to tell it from others on a page."""
     return f"{name[:12]}…" if len(name) > 14 else name
+
+
+def told_apart(datasets: Iterable[Any]) -> dict[str, str]:
+    """Names by ids of datasets, or of rows with both: those of one name have the id beside it."""
+    found = {each.id: each.name or each.id for each in datasets}
+    times = Counter(found.values())
+    return {key: f"{name} ({short(key)})" if times[name] > 1 else name for key, name in found.items()}
 
 
 def count(number_of: int, one: str, many: str | None = None) -> str:

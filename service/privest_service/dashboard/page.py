@@ -53,6 +53,7 @@ _templates.filters |= {
     "iso": formatting.iso,
     "short": formatting.short,
     "count": formatting.count,
+    "told_apart": formatting.told_apart,
     "level": level,
     "spent_percent": formatting.spent_percent,
     "left_percent": formatting.left_percent,

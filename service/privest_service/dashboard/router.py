@@ -1,10 +1,10 @@
 """The routes of the dashboard: all pages, and the files that they use."""
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
-from privest_service.dashboard.page import STATIC, Page
+from privest_service.dashboard.page import STATIC, Page, redirect
 from privest_service.dashboard.pages import (
     admin,
     analysts,
@@ -32,6 +32,17 @@ class _Kept(StaticFiles):
 _SIGN_IN = 2**16
 """Most bytes of a form from a stranger, which holds a key or a platform's token."""
 
+_front = APIRouter()
+
+
+@_front.get("/")
+def front(request: Request) -> Response:
+    """The way to the pages for whoever comes with a browser; for programs nothing is here."""
+    if "text/html" not in request.headers.get("accept", ""):
+        raise NotFound
+    return redirect(request, "")
+
+
 _rest = APIRouter(prefix="/dashboard", route_class=Page)
 
 
@@ -48,6 +59,7 @@ def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int |
     _include(app, sign_in.router, None if max_request_bytes is None else min(max_request_bytes, _SIGN_IN))
     for page in (datasets, live, overview, ledger, analysts, what_if, answers, admin):
         _include(app, page.router, max_request_bytes)
+    _include(app, _front, max_request_bytes)
     _include(app, _rest, max_request_bytes)
 
 

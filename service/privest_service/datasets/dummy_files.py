@@ -1,6 +1,7 @@
 """Synthetic rows of a table as a file, of the schema's types, in the media type that a caller likes best."""
 
 import io
+import re
 from typing import Any, Literal, get_args
 
 from privest.tables.metadata import TableMetadata
@@ -8,6 +9,8 @@ from privest_service.datasets.service import dummy_rows
 
 DummyMedia = Literal["text/csv", "application/vnd.apache.arrow.file", "application/vnd.apache.arrow.stream"]
 """What synthetic rows of a table come as, besides JSON."""
+
+_FORMULA, _NUMBER = re.compile(r"\s*[=+@-]."), re.compile(r"[+-]?\d+(\.\d+)?")
 
 _WHOLE = 2**63
 """Whole numbers of this size are no int64."""
@@ -25,6 +28,11 @@ def preferred(accept: str) -> DummyMedia | None:
     known = [media for quality, media in sorted(liked, key=lambda each: each[0]) if quality < 0]
     found = next((media for media in known if media in (*get_args(DummyMedia), "application/json")), None)
     return next((media for media in get_args(DummyMedia) if media == found), None)
+
+
+def harmless(text: str) -> str:
+    """A cell that no spreadsheet takes for a formula, with an apostrophe before it where one would."""
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
 
 
 def dummy_file(shape: TableMetadata, most: int, media: DummyMedia) -> bytes:
@@ -54,7 +62,11 @@ def dummy_file(shape: TableMetadata, most: int, media: DummyMedia) -> bytes:
         columns[column.name] = array.cast(pa.date32()) if column.type == "date" else array
     table, file = pa.table(columns), io.BytesIO()
     if media == "text/csv":
-        csv.write_csv(table, file)
+        for place, column in enumerate(shape.columns):
+            if column.type == "category":
+                texts = [value and harmless(value) for value in table[place].to_pylist()]
+                table = table.set_column(place, column.name, pa.array(texts, pa.string()))
+        csv.write_csv(table.rename_columns(list(map(harmless, table.column_names))), file)
     else:
         new = pa.ipc.new_file if media.endswith("file") else pa.ipc.new_stream
         with new(file, table.schema) as writer:

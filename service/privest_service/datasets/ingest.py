@@ -165,10 +165,9 @@ def _checked(
             start += len(rows)
         if len(faults) >= MOST_FAULTS:
             break
-    if told := tally.faults():
+    faults.sort(key=lambda fault: fault.record or 0)
+    if told := [*tally.faults(), *faults[:MOST_FAULTS]]:
         raise RefusedUploadError(told)
-    if faults:
-        raise RefusedUploadError(sorted(faults, key=lambda fault: fault.record or 0)[:MOST_FAULTS])
 
 
 def _records(rows: Array, intake: ImportSpec, start: int, faults: list[Fault]) -> Array:

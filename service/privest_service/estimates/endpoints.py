@@ -1,6 +1,7 @@
 """Estimates, their plans, and jobs. The routes of each kind come from its entry in the `catalogue`."""
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.datasets.dependencies import RegistrarDep
-from privest_service.estimates import exported, service, views
+from privest_service.estimates import exported, room, service, views
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.questions import resolve, resolve_inline
@@ -181,9 +182,12 @@ def _plan_route(kind: Kind) -> None:
                 text = views.plan_view(question, planned, opinion).model_dump_json()
                 if opinion is not None:
                     planner.keep(name, text)
+            told = json.loads(text)
+            with database.read() as session:
+                told["room"] = room.of_view(session, caller, question, told)
             if not isinstance(about, InlineRef):
                 stop_clock()
-            return text
+            return json.dumps(told)
 
         return Response(await in_thread(look), media_type="application/json")
 

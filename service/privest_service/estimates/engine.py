@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.database import Database, now
 from privest_service.datasets.store import Store
+from privest_service.estimates.plans import can_run
 from privest_service.estimates.runners import runners
 from privest_service.estimates.tasks import run_job
 from privest_service.jobs import service as jobs
@@ -195,23 +196,37 @@ class Engine:
         self._tidied = time.monotonic()
 
     def _claim(self, *, able: bool = True) -> Claimed | None:
-        """End the jobs that were left behind and, if it can be run now, claim the one that is next."""
+        """End the jobs that were left behind and, if it can be run now, claim the one that is next.
+
+        One that another version of the program planned in a way that this one does not know is given back.
+        """
         with self._database.read() as session:
             quiet = not (able and jobs.queue(session)[0]) and not jobs.overdue(session, now())
         if quiet:
             return None
         lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
 
-        def claim(session: Session) -> tuple[list[str], Claimed | None]:
+        def claim(session: Session) -> tuple[list[str], str | None, Claimed | None]:
             lost = jobs.fail_overdue(session, now())
-            job = jobs.claim_next(session, lease, self._served()) if able else None
+            job = jobs.next_waiting(session, self._served()) if able else None
+            if job is not None and not can_run(job.kind, job.plan):
+                charges.void(session, job.id)
+                return lost, job.id, None
+            job = job and jobs.claim(session, job, lease)
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
-            return lost, job and Claimed(job, str(self._store.run_token(job.id)), self._paths(session, job))
+            return (
+                lost,
+                None,
+                job and Claimed(job, str(self._store.run_token(job.id)), self._paths(session, job)),
+            )
 
-        lost, claimed = self._database.run(claim)
+        lost, voided, claimed = self._database.run(claim)
         for job_id in lost:
             self._withdraw(job_id)
             log.warning("job lost", job=job_id)
+        if voided:
+            log.warning("job given back: another version planned it", job=voided)
+            self._wake.set()  # another one may wait
         return claimed
 
     def _served(self) -> list[str]:

@@ -1,12 +1,13 @@
 """Plans of any estimator, on one dataset or on several: how they are made, stored and run."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, cast
 
 import numpy as np
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from privest.estimators import federation
 from privest.estimators.base import BasePlan, Estimator
@@ -14,6 +15,7 @@ from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import is_for
 from privest.privacy.oracle import Oracle
 
 AnyEstimator = Estimator[Any, Any, Any, Any]
@@ -31,8 +33,31 @@ def stored_plans(estimator: AnyEstimator) -> TypeAdapter[Any]:
 
 
 def stored_plan(kind: str, plan: str) -> Plan | Part | None:
-    """A plan from its JSON; None where its estimator is no more."""
-    return stored_plans(ESTIMATORS[kind]).validate_json(plan) if kind in ESTIMATORS else None
+    """A plan from its JSON; None where its estimator, or a part of such plans, is no more."""
+    if kind not in ESTIMATORS:
+        return None
+    try:
+        return stored_plans(ESTIMATORS[kind]).validate_json(plan)
+    except ValidationError:
+        return None
+
+
+def can_run(kind: str, plan: str) -> bool:
+    """Whether a run can follow a stored plan to the letter.
+
+    Another version of the program may have planned what this one does not know, or leave out what this one
+    plans: then the plan that is read is written otherwise. Or it asked for sums that there are no more, or
+    that are of another size.
+    """
+    try:
+        read = stored_plan(kind, plan)
+        if read is None or isinstance(read, Part):
+            return False
+        same = json.loads(stored_plans(ESTIMATORS[kind]).dump_json(read)) == json.loads(plan)
+        parts = read.parts if isinstance(read, Federated) else [read]
+        return same and all(is_for(release, read.statistics) for part in parts for release in part.releases)
+    except Exception:  # whatever a plan of another version breaks, it cannot be run
+        return False
 
 
 def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) -> Plan:

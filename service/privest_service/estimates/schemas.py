@@ -220,6 +220,23 @@ class SecondOpinion(BaseModel):
     delta: float
 
 
+class Room(BaseModel):
+    """What a question takes of the budget or cap with least room, of those that its caller may know.
+
+    Shares are of the whole limit, in the currency in which charges add up.
+    """
+
+    scope: Annotated[
+        Literal["owner", "dataset", "analyst"],
+        Field(description="the caller's budget, the cap on its dataset, or the cap of its grant"),
+    ]
+    share: Annotated[float, Field(description="that the question takes")]
+    left: Annotated[float, Field(description="that is left before it")]
+    epsilon: Annotated[
+        float | None, Field(description="the largest ε that a question may have there at this question's δ")
+    ]
+
+
 class PlanView(BaseModel):
     """The exact cost of a query and what to expect of it; charges nothing, reads no row."""
 
@@ -236,3 +253,6 @@ class PlanView(BaseModel):
     second_opinion: Annotated[
         SecondOpinion | None, Field(description="null where no worker could be asked for it")
     ]
+    room: Annotated[
+        Room | None, Field(description="null where the caller may know of no limit but its own question's")
+    ] = None

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Plan
 from privest_service.database import Database
 from privest_service.datasets import registration
 from privest_service.datasets.registration import Registrar
@@ -30,6 +31,7 @@ from privest_service.estimates.reservation import (
     reserve,
     reserve_free,
 )
+from privest_service.estimates.room import figures
 from privest_service.estimates.schemas import (
     FINAL,
     EstimateRequest,
@@ -113,7 +115,9 @@ class Submissions:
         except (BudgetExceeded, AccountFrozen) as refused:
             # An analyst knows its own cap alone: all else is one answer, whoever and whatever refused.
             known = refused.scope == "analyst" or ask.caller.role == "owner"
-            raise (refused if known else BudgetExceeded(_SOMEBODY_ELSES)) from None
+            raise (
+                self._told(refused, ask, question, planned) if known else BudgetExceeded(_SOMEBODY_ELSES)
+            ) from None
         self.notify()
         log.info("job reserved" if answer.fresh else "job known", job=answer.job_id)
         return answer
@@ -157,8 +161,25 @@ class Submissions:
         planned = self.planner.plan(question, free=False)
         with self.database.read() as session:
             account = ledger.owner_account(session, ask.caller.id)
-            entries.require_room([account], [Charge.of(planned.target, planned.cost)])
+            try:
+                entries.require_room([account], [Charge.of(planned.target, planned.cost)])
+            except BudgetExceeded as refused:
+                raise self._told(refused, ask, question, planned) from None
         return None
+
+    def _told(
+        self,
+        refused: BudgetExceeded | AccountFrozen,
+        ask: EstimateCommand,
+        question: ResolvedQuery,
+        planned: Plan,
+    ) -> BudgetExceeded | AccountFrozen:
+        """A refusal by an account that the caller may look at, with what was asked and what is left."""
+        if isinstance(refused, BudgetExceeded):
+            with self.database.read() as session:
+                told = figures(session, ask.caller, question, planned)
+            refused.detail = " ".join(filter(None, (refused.detail, told)))
+        return refused
 
     def _refuse_if_full(self, session: Session, question: ResolvedQuery, caller: Principal) -> None:
         """Keep the queue short, and room in it for others whatever one caller asks.

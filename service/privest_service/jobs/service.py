@@ -68,16 +68,26 @@ def in_states(session: Session, *states: str) -> dict[str, int]:
 
 
 def claim_next(session: Session, lease: timedelta, not_of: Collection[str] = ()) -> Job | None:
-    """Claim a job of whoever has fewest claimed, the one that has waited longest, dummies last.
+    """Claim the job that is next, if there is one; see `next_waiting` and `claim`."""
+    job = next_waiting(session, not_of)
+    return job and claim(session, job, lease)
 
-    From here on its charge is final. Jobs of frozen owners, of whose parts one is enough, are passed over.
 
-    The job is lost when the lease ends. Submitters in `not_of` have their share of the workers already.
+def next_waiting(session: Session, not_of: Collection[str] = ()) -> Job | None:
+    """The job of whoever has fewest claimed that has waited longest, dummies last: held, to be claimed.
+
+    Jobs of frozen owners, of whose parts one is enough, are passed over. Submitters in `not_of` have their
+    share of the workers already.
     """
     while (job := session.scalar(_next(not_of))) is not None:
         if job.dummy or not _frozen_meanwhile(session, job):
-            return move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
+            return job
     return None
+
+
+def claim(session: Session, job: Job, lease: timedelta) -> Job | None:
+    """Claim a job. From here on its charge is final. It is lost when the lease ends."""
+    return move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
 
 
 def _frozen_meanwhile(session: Session, job: Job) -> bool:

@@ -1,5 +1,7 @@
 """Budgets and entries as their owner reads them."""
 
+from fractions import Fraction
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -12,6 +14,8 @@ from privest_service.ledger.units import (
     EPSILON,
     MU_SQUARED,
     PROBABILITY,
+    Charge,
+    Limits,
     as_number,
     mu_above,
     mu_below,
@@ -69,6 +73,26 @@ def largest_query(account: Account, delta: float) -> float:
     if limits.composition == "basic":
         return as_number(limits.epsilon - account.epsilon_spent, EPSILON)
     return epsilon_within(mu_below(limits.mu_squared - account.mu_squared_spent), delta)
+
+
+def share(limits: Limits, sums: Account | Entry | Charge, after: str = "_spent") -> float:
+    """What sums take of the limits, of the two that count the one of which more is gone.
+
+    In μ² and slack on a gdp budget: there charges add up, so that shares of queries do.
+    """
+    return max(part(getattr(sums, name + after), getattr(limits, name)) for name in limits.counted)
+
+
+def share_of_charge(limits: Limits, charge: Charge) -> float:
+    """What one charge takes of the limits."""
+    return share(limits, charge, "")
+
+
+def part(amount: int, limit: int) -> float:
+    """What an amount is of a limit."""
+    if limit == 0:  # δ of a pure budget
+        return 0.0 if amount <= 0 else 1.0
+    return float(Fraction(amount, limit))
 
 
 def page(session: Session, account_id: int, *, limit: int, before: int | None) -> LedgerPage:

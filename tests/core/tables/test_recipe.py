@@ -120,16 +120,30 @@ def test_choices_that_do_not_fit_are_refused_in_words(kind, choice, words) -> No
         metadata_for(kind, TABLE, choice)
 
 
-def test_a_column_without_bounds_is_refused_with_what_to_declare() -> None:
-    table = TableMetadata(9, (Column("income", "number"), Column("age", "number", 0.0, 99.0)))
+def test_a_column_without_bounds_stays_in_its_own_units() -> None:
+    half = Column("height", "number", low=0.0)
+    table = TableMetadata(9, (Column("income", "number"), half, Column("age", "number", 0.0, 100.0)))
+    made = metadata_for(PointsMetadata, table, TableChoice())
+    assert made.recipe is not None
+    assert isinstance(made, PointsMetadata)
+    assert (made.center, made.radius) == (None, None)
+    images = made.recipe(np.array([[-7.0, -1.0, 75.0], [1e300, 9.0, 200.0]]))
+    assert images.tolist() == [[-7.0, 0.0, 0.5], [1e300, 9.0, 1.0]]
+    np.testing.assert_array_equal(made.recipe.range, [[-np.inf, 0.0, -1.0], [np.inf, np.inf, 1.0]])
+
+
+def test_a_classifier_needs_bounds_and_says_what_to_declare() -> None:
+    columns = (Column("income", "number"), Column("age", "number", 0.0, 99.0), Column("left", "boolean"))
+    table = TableMetadata(9, columns)
     with pytest.raises(ValueError, match="no scale is known of income: declare low and high"):
-        metadata_for(PointsMetadata, table, TableChoice())
-    assert metadata_for(PointsMetadata, table, TableChoice(("age",))).record == (1,)
+        metadata_for(LabelledMetadata, table, TableChoice(label="left"))
+    assert metadata_for(LabelledMetadata, table, TableChoice(label="left", features=("age",))).record == (2,)
 
 
 def test_sums_through_a_recipe_are_those_of_its_images_whatever_the_threads_and_batches() -> None:
     made = metadata_for(PointsMetadata, TABLE, TableChoice())
     assert made.recipe is not None
+    assert isinstance(made, PointsMetadata)
     rows = honest(9000)
     loss = SquaredDistance(Euclidean(made.recipe.width))
     summed = ChunkSum(loss, np.array(made.center), 3.0, 2.0**-30, grouped=False)

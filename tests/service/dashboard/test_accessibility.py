@@ -66,6 +66,7 @@ def test_all_of_it_is_usable_without_scripts(site: Server, visit: Visit) -> None
     visitor.sign_in(owner.key)
     assert page.title() == "Overview · Privest"
     page.get_by_role("link", name="Upload a dataset").click()
+    page.get_by_role("link", name="Points on a manifold").click()
     page.locator("[name=name]").fill("Plain rows")
     page.locator("[name=manifold]").select_option("spd")
     page.locator("[name=dim]").fill("2")

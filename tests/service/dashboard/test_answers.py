@@ -33,7 +33,7 @@ def test_an_answer_is_a_picture(anna: Hospital, visit: Visit, what: str) -> None
         assert shown.is_visible()
         assert shown.locator("title").first.text_content()
         assert shown.locator("desc").first.text_content()
-    visitor.page.get_by_text("As numbers").click()
+    visitor.page.locator("summary").last.click()
     assert visitor.page.locator("pre").inner_text().startswith("{")
 
 
@@ -82,6 +82,33 @@ def test_the_subspace_of_rows_with_gaps_is_a_picture_too(site: Server, visit: Vi
     visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.5&rank=3")
     assert visitor.page.locator("[name=rank]").input_value() == "3"
     assert "second moment of what is known" in visitor.page.locator("main").inner_text()
+    visitor.check_accessibility()
+
+
+def test_bounds_are_a_picture_and_tables_with_dates_too(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Bounds"), visit(site)
+    schema = {
+        "kind": "table",
+        "columns": [
+            {"name": "mass", "type": "number", "low": 0, "high": 1e5},
+            {"name": "day", "type": "date", "low": "2000-01-01", "high": "2030-01-01"},
+        ],
+    }
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{mass:.0f},2020-01-{day:02}"
+        for mass, day in zip(rng.normal(4200, 800, 2000), rng.integers(1, 31, 2000), strict=True)
+    ]
+    uploaded = owner.upload("\n".join(["mass,day", *rows]).encode(), schema, "rows.csv")
+    job = answered(owner, uploaded.json()["id"], kind="bounds", epsilon=1.5, delta=1e-6)
+    visitor.enter(owner.key)
+    visitor.open(f"/dashboard/answers/{job}")
+    told = visitor.page.locator("svg#bounds").text_content() or ""
+    assert "mass: " in told
+    assert "2020-01-" in told
+    heads = visitor.page.locator("h2").all_inner_texts()
+    assert "Bounds" in heads
+    assert "Quantiles" in heads
     visitor.check_accessibility()
 
 

@@ -45,10 +45,7 @@ def texts(svg: Markup, tag: str = "text") -> list[str]:
 
 
 def burn(lefts: list[float], step: timedelta = timedelta(days=1), **options: datetime) -> Markup:
-    points = [
-        BurnPoint(NOW + i * step, left, 2 * left - 1, f"/entries/{i}", f"entry {i}")
-        for i, left in enumerate(lefts)
-    ]
+    points = [BurnPoint(NOW + i * step, left, f"/entries/{i}", f"entry {i}") for i, left in enumerate(lefts)]
     return charts.burn_down("b", points, NOW + len(lefts) * step, **options)
 
 
@@ -90,7 +87,7 @@ def test_the_edges_are_drawn_with_finite_numbers(draw: Callable[[], Markup]) -> 
 
 def test_what_users_wrote_is_escaped() -> None:
     names = [HOSTILE, "b"]
-    point = BurnPoint(NOW, 1, 1, HOSTILE, HOSTILE)
+    point = BurnPoint(NOW, 1, HOSTILE, HOSTILE)
     for svg in (
         charts.bars(HOSTILE, [Bar(HOSTILE, 0.1, HOSTILE, HOSTILE)], HOSTILE),
         charts.burn_down("b", [point], NOW),
@@ -159,11 +156,6 @@ def test_history_stays_in_sight_of_a_far_forecast() -> None:
     (now,) = [element for element in root.iter("line") if element.attrib["class"] == "now"]
     assert float(now.attrib["x1"]) == pytest.approx((66 + 480) / 2)
     assert "gone by" in "".join(texts(burn([1.0, 0.99], forecast=NOW + timedelta(days=10000))))
-
-
-def test_a_sum_that_ran_out_is_marked() -> None:
-    assert 'class="cross"' in burn([1.0, 0.4])
-    assert 'class="cross"' not in burn([1.0, 0.9])
 
 
 def test_hundreds_of_changes_keep_few_marks() -> None:

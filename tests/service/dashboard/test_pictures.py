@@ -59,23 +59,22 @@ def test_the_datasets(seen: Callable[..., Visitor]) -> None:
 
 
 def test_a_file_with_faults(seen: Callable[..., Visitor]) -> None:
-    visitor = seen("/datasets/new?kind=labelled")
+    visitor = seen("/datasets/new")
     visitor.expects(422)
     page = visitor.page
-    for field, value in {
-        "name": "Ward 8, 2025",
-        "features": "age, dose, sex",
-        "label": "ill",
-        "classes": "no, yes",
-        "mean": "55, 1, 0.5",
-        "scale": "12, 0.5, 0.5",
-    }.items():
-        page.locator(f"[name={field}]").fill(value)
     page.locator("input[name=file]").set_input_files(
         [{"name": "ward-8.csv", "mimeType": "text/csv", "buffer": BAD_FILE}]
     )
+    for name, low, high in (("age", "18", "110"), ("dose", "0", "3")):
+        column = page.get_by_role("group", name=name)
+        column.get_by_label("Type").select_option("number")
+        column.get_by_label("Lowest").fill(low)
+        column.get_by_label("Highest").fill(high)
+    page.get_by_role("group", name="ill").get_by_label("Categories").fill("no\nyes")
+    page.locator("[name=name]").fill("Ward 8, 2025")
     page.get_by_role("button", name="Upload").click()
     expect(page.get_by_role("alert")).to_be_focused()
+    expect(page.get_by_label("instead")).to_have_count(3)
     visitor.picture("dashboard-upload")
 
 

@@ -5,12 +5,14 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from playwright.sync_api import expect
 
 from testing.browser import Visitor
 from testing.penguin_files import CSV, SCHEMA
-from testing.scenes import answered, owner_called
+from testing.scenes import answered, dataset_called, owner_called
 from testing.server import Caller, Server
 
 Visit = Callable[..., Visitor]
@@ -139,6 +141,63 @@ def test_pictures_call_features_by_their_names(
     looked_at(visitor, what)
 
 
+def test_coefficients_are_a_table_with_the_intercept_apart(
+    visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
+) -> None:
+    owner, _, jobs = asked
+    visitor.open(f"/dashboard/answers/{jobs['classifier']}")
+    found = owner.get(f"/v1/jobs/{jobs['classifier']}").json()["estimate"]
+    page = visitor.page
+    page.get_by_text("As numbers").click()
+    for kind, row in zip(found["classes"], found["coefficients"], strict=True):
+        shown = page.get_by_role("region", name=f"Coefficients towards “{kind}”").locator("tbody tr")
+        told = [each.locator("td").all_inner_texts() for each in shown.all()]
+        assert [cells[0] for cells in told[:-1]] == found["features"]
+        assert told[-1][0].startswith("intercept")
+        for cells, value in zip(told, row, strict=False):
+            low, high = (read(end) for end in cells[2].split(" to "))
+            assert low < read(cells[1]) < high
+            assert read(cells[1]) == pytest.approx(value, rel=1e-2)
+    assert not page.locator("pre").is_visible()
+    page.get_by_text("As JSON").click()
+    assert page.locator("pre").is_visible()
+    looked_at(visitor, "coefficients")
+
+
+def read(shown: str) -> float:
+    """A number as a page shows it."""
+    return float(shown.replace("−", "-").replace(",", ""))
+
+
+def test_of_many_columns_the_furthest_are_drawn_by_name(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Wide", epsilon=60.0), visit(site)
+    names = [f"gene_{i:02}" for i in range(75)]
+    rows = np.random.default_rng(0).standard_normal((500, 75)) * np.linspace(0.1, 2.0, 75)
+    content = pd.DataFrame(rows, columns=names).to_csv(index=False).encode()
+    columns = [{"name": name, "type": "number", "low": -9, "high": 9} for name in names]
+    declared = {"schema": json.dumps({"kind": "table", "columns": columns}), "name": "Genes"}
+    made = owner.post("/v1/datasets", files={"file": ("genes.csv", content)}, data=declared)
+    visitor.enter(owner.key)
+    for asked, name, pictures in (
+        ({"kind": "robust-pca", "rank": 2}, "loadings", ("basis", "center")),
+        ({"kind": "frechet-mean"}, "value", ("mean",)),
+    ):
+        job = answered(owner, made.json()["id"], epsilon=5.0, **asked)
+        told = owner.get(f"/v1/jobs/{job}").json()["estimate"]
+        parts = [
+            {"name": each["name"], "far": np.max(np.abs(each[name]))}
+            for each in told.get("loadings", told["columns"])
+        ]
+        furthest = sorted(parts, key=lambda each: -each["far"])[:30]
+        visitor.open(f"/dashboard/answers/{job}")
+        for picture in pictures:
+            drawn = visitor.page.locator(f"svg#{picture} > text").all_text_contents()
+            shown = [each for each in drawn if each.startswith("gene_")]
+            assert shown == sorted(each["name"] for each in furthest)
+        expect(visitor.page.get_by_text("Of 75, the 30 that are furthest")).to_have_count(1)
+        visitor.check_accessibility()
+
+
 def test_a_question_on_a_table_is_planned(
     visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
 ) -> None:
@@ -147,3 +206,47 @@ def test_a_question_on_a_table_is_planned(
     visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.5&options={json.dumps(options)}")
     assert "The budget" in visitor.page.locator("main").inner_text()
     looked_at(visitor, "what-if")
+
+
+def test_columns_label_and_features_are_chosen_on_the_page(
+    visitor: Visitor, asked: tuple[Caller, str, dict[str, str]]
+) -> None:
+    owner, dataset, _ = asked
+    page = visitor.page
+    visitor.open(f"/dashboard/what-if?dataset={dataset}")
+    page.get_by_text("Columns: all 9").click()
+    for name in (LONG, named("sex")):
+        page.get_by_role("checkbox", name=name, exact=True).check()
+    page.get_by_role("button", name="Plan it").click()
+    expect(page.get_by_text("Columns: 2 of 9")).to_be_visible()
+    expect(page.locator("svg#curve")).to_be_visible()
+    question = {"dataset": {"id": dataset}, "privacy": {"epsilon": 0.5}, "columns": [LONG, named("sex")]}
+    few = owner.post("/v1/estimates/frechet-mean/plan", json=question)
+    assert few.status_code == 200, few.text
+    error = few.json()["expected_error"]["standard_deviation"]
+    said = page.locator("dl.facts dd").first.inner_text().split()[0]
+    assert read(said) == pytest.approx(error, rel=1e-2)
+    page.locator("[name=kind]").select_option("logistic-regression")
+    page.locator("[name=epsilon]").fill("9")
+    page.get_by_role("button", name="Plan it").click()
+    expect(page.locator("[name=label]")).to_have_value("species")
+    page.locator("[name=label]").select_option(label=named("sex").strip())
+    page.get_by_text("Features: all 8").click()
+    page.get_by_role("checkbox", name=named("year"), exact=True).check()
+    page.get_by_role("button", name="Plan it").click()
+    expect(page.get_by_text("Features: 1 of 8")).to_be_visible()
+    expect(page.locator("svg#curve")).to_be_visible()
+    looked_at(visitor, "what-if-chosen")
+
+
+def test_two_datasets_of_one_name_are_told_apart(site: Server, visit: Visit) -> None:
+    owner, visitor = owner_called(site, "Twice"), visit(site)
+    twice = [dataset_called(owner, "Rows") for _ in range(2)]
+    dataset_called(owner, "Others")
+    visitor.enter(owner.key)
+    apart = sorted(["Others", *(f"Rows ({dataset[:12]}…)" for dataset in twice)])
+    for path in ("", "/what-if", "/analysts"):
+        visitor.open(f"/dashboard{path}")
+        assert sorted(visitor.page.locator("[name=dataset] option").all_text_contents()) == apart
+    visitor.open("/dashboard/datasets")
+    assert sorted(visitor.page.locator("tbody a").all_text_contents()) == apart

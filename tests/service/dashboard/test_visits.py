@@ -35,6 +35,16 @@ def _is_out(answer: httpx.Response) -> bool:
     return answer.status_code == 303 and urlsplit(answer.headers["location"]).path == "/dashboard/sign-in"
 
 
+def test_a_browser_is_led_from_the_front_to_the_pages(site: Server, visit: Callable[..., Visitor]) -> None:
+    visitor = visit(site)
+    visitor.open("/")
+    assert urlsplit(visitor.page.url).path == "/dashboard/sign-in"
+    visitor.enter(owner_called(site, "In front").key)
+    visitor.open("/")
+    assert urlsplit(visitor.page.url).path == "/dashboard"
+    assert httpx.get(site.url, headers={"Accept": "application/json"}).status_code == 404
+
+
 def test_the_key_of_an_owner_opens_its_overview(anna: Hospital, visit: Callable[..., Visitor]) -> None:
     visitor = visit(anna.server)
     answer = visitor.sign_in(anna.owner.key)

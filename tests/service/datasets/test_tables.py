@@ -87,6 +87,11 @@ def test_parquet_keeps_its_own_types(tmp_path: Path) -> None:
         )
 
 
+GAP = 'missing; choose what a gap is: "missing": "filled", with a public "fill"'
+GAP_OF_TEXTS = 'missing; choose what a gap is: "missing": "category", or "filled" with a public "fill"'
+SLIP = "of a column of numbers; write a number there, or nothing for a gap"
+
+
 def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_path: Path) -> None:
     names = penguin_files.CSV.decode().partition("\n")[0].split(",")
     types = dict.fromkeys(names, "number") | {"species": "boolean", "year": "date"}
@@ -94,11 +99,11 @@ def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_pa
     assert refused(tmp_path, penguin_files.CSV, "csv", schema) == [
         (0, "species", "neither true nor false in 344 rows; declare categories (first in line 2)"),
         (0, "island", "text in 344 rows; declare categories (first in line 2)"),
-        (3, "bill_length_mm", "2 missing; choose what a gap is (first in line 5)"),
-        (3, "bill_depth_mm", "2 missing; choose what a gap is (first in line 5)"),
-        (3, "flipper_length_mm", "2 missing; choose what a gap is (first in line 5)"),
-        (3, "body_mass_g", "2 missing; choose what a gap is (first in line 5)"),
-        (3, "sex", "11 missing; choose what a gap is (first in line 5)"),
+        (3, "bill_length_mm", f"2 {GAP} (first in line 5)"),
+        (3, "bill_depth_mm", f"2 {GAP} (first in line 5)"),
+        (3, "flipper_length_mm", f"2 {GAP} (first in line 5)"),
+        (3, "body_mass_g", f"2 {GAP} (first in line 5)"),
+        (3, "sex", f"11 {GAP} (first in line 5)"),
         (0, "sex", "text in 333 rows; declare categories (first in line 2)"),
         (0, "year", "not ISO in 344 rows; 2007-11-11 is (first in line 2)"),
     ]
@@ -107,7 +112,7 @@ def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_pa
 @pytest.mark.parametrize(
     ("schema", "values", "rule"),
     [
-        (one("number"), ["1", "2", "many"], "text in 1 row; declare categories (first in line 4)"),
+        (one("number"), ["1", "2", "many"], f"text in 1 row {SLIP} (first in line 4)"),
         (one("number"), ["1", "inf"], "not finite in 1 row (first in line 3)"),
         (one("number"), ["1", "1e999"], "not finite in 1 row (first in line 3)"),
         (one("number"), ["1,234", "2,500"],
@@ -117,15 +122,15 @@ def test_what_is_wrong_is_told_of_all_columns_at_once_by_counts_and_lines(tmp_pa
         (one("number"), ["1.5", "2,5"],
          "a decimal point in 1 row of a file with decimal commas; write either (first in line 2)"),
         (one("integer"), ["1", "2.0", "2.5"], "not whole in 1 row; declare a number (first in line 4)"),
-        (one("integer"), ["1", "1_000"], "text in 1 row; declare categories (first in line 3)"),
+        (one("integer"), ["1", "1_000"], f"text in 1 row {SLIP} (first in line 3)"),
         (one("date"), ["2007-02-28", "2007-02-31"], "not ISO in 1 row; 2007-11-11 is (first in line 3)"),
         (one("date"), ["2007-02-28", "11/11/07"], "not ISO in 1 row; 2007-11-11 is (first in line 3)"),
         (one("category", categories=["a", "b"]), ["a", "B", "b"],
          "none of the categories in 1 row; declare them all (first in line 3)"),
         (one("category", categories=["a", "b"]), ["a", " NA "],
-         "1 missing; choose what a gap is (first in line 3)"),
+         f"1 {GAP_OF_TEXTS} (first in line 3)"),
         (one("boolean"), ["true", "perhaps"],
-         "neither true nor false in 1 row; declare categories (first in line 3)"),
+         "neither true nor false in 1 row; write true or false (first in line 3)"),
     ],
 )  # fmt: skip
 def test_a_column_that_is_wrong_is_told_in_plain_words(
@@ -139,7 +144,7 @@ def test_of_mixed_types_each_is_counted(tmp_path: Path) -> None:
     rows = [{"x": 1}, {"x": "two"}, {"x": None}, {"x": [3]}, {"x": True}, {"x": "4"}]
     found = refused(tmp_path, json.dumps(rows).encode(), "json", one("number"))
     assert found == [
-        (2, "x", "1 missing; choose what a gap is"),
+        (2, "x", f"1 {GAP}"),
         (1, "x", "text in 3 rows; declare categories"),
     ]
 
@@ -165,6 +170,16 @@ def test_gaps_are_nan_where_the_schema_lets_them_be_and_a_category_may_be_called
             'x,note\n1,a\n2,"open\n3,b\n4,c\n',
             [(None, None, "has a quote in line 3 that is never closed, so that all after it is one cell")],
         ),
+        (
+            f'x,note\n1,a\n2,"{"n" * 2**22}"\n3,b\n',
+            [
+                (
+                    None,
+                    None,
+                    "has a quote in line 3 that is never closed, or a cell of more than 2097152 letters",
+                )
+            ],
+        ),
         ("x\ty\tz\n1\t2\t3\n\t\n", [(None, None, "has 2 cells in line 3, and 3 columns in its header")]),
     ],
 )
@@ -176,7 +191,7 @@ def test_lines_are_counted_as_a_spreadsheet_does(tmp_path: Path) -> None:
     """Blank ones too, wherever they are: at the top, in blocks that are read ahead, of spaces alone."""
     text = '\n\nx,note\n1,"two\nlines"\n\n  \r\n2,\nmany,\n\n'
     assert refused(tmp_path, text.encode(), "csv", one("number")) == [
-        (2, "x", "text in 1 row; declare categories (first in line 8)")
+        (2, "x", f"text in 1 row {SLIP} (first in line 8)")
     ]
     assert refused(tmp_path, b"x,y\n\n1,2\n  \n\n3\n", "csv", one("number")) == [
         (None, None, "has 1 cells in line 6, and 2 columns in its header")
@@ -186,7 +201,7 @@ def test_lines_are_counted_as_a_spreadsheet_does(tmp_path: Path) -> None:
     for bad in (41_000, 59_000):
         wrong = "\n".join([*lines[:bad], "?,", *lines[bad:], ""])
         ((record, _, rule),) = refused(tmp_path, wrong.encode(), "csv", one("number"))
-        assert rule == f"text in 1 row; declare categories (first in line {bad + 1})"
+        assert rule == f"text in 1 row {SLIP} (first in line {bad + 1})"
         assert record == sum(map(bool, lines[1:bad]))
 
 
@@ -195,11 +210,53 @@ def test_a_quote_within_a_cell_is_a_letter_like_any_other(tmp_path: Path) -> Non
     np.testing.assert_array_equal(rows[:, 0], [1, 2, 3])
 
 
+def test_a_long_cell_is_no_open_quote(tmp_path: Path) -> None:
+    """It has more letters than Python's own reader takes, in a file with an odd number of quotes."""
+    long = "n" * 2**18
+    _, rows = taken(tmp_path, f'x,note\n1,{long}\n2,5" pipe\n'.encode(), "csv", one("number"))
+    np.testing.assert_array_equal(rows[:, 0], [1, 2])
+    assert refused(tmp_path, f'x,note\n1,{long}\n\n?,5" pipe\n3,c\n'.encode(), "csv", one("number")) == [
+        (1, "x", f"text in 1 row {SLIP} (first in line 4)")
+    ]
+
+
+def test_names_and_cells_are_told_in_one_answer(tmp_path: Path) -> None:
+    """Each format whose columns have names does that, with a unit that is not there either."""
+    columns = [
+        PRICE,
+        {"name": "twice", "type": "number"},
+        {"name": "gone", "type": "date"},
+        {"name": "kind", "type": "boolean"},
+    ]
+    schema = {"kind": "table", "columns": columns, "unit": {"column": "who", "rows": 2}}
+    text = "price,twice,twice,kind\n1,1,1,true\n,1,1,false\nmuch,1,1,\n2,1,1,true\n"
+    absent = [
+        (None, "gone", "is not in the file"),
+        (None, "who", "must be in the file once, as it is the unit"),
+    ]
+    twice = (None, "twice", "is in the file more than once")
+    assert refused(tmp_path, text.encode(), "csv", schema) == [
+        (1, "price", f"1 {GAP} (first in line 3)"),
+        (2, "price", f"text in 1 row {SLIP} (first in line 4)"),
+        twice,
+        absent[0],
+        (2, "kind", f"1 {GAP_OF_TEXTS} (first in line 4)"),
+        absent[1],
+    ]
+    frame = pa.table([[1.0, None], [1, 1], [1, 1], [True, None]], ["price", "twice", "twice", "kind"])
+    for form in ("parquet", "arrow"):
+        told = [(1, "price", f"1 {GAP}"), twice, absent[0], (1, "kind", f"1 {GAP_OF_TEXTS}"), absent[1]]
+        assert refused(tmp_path, table_as(frame, form), form, schema) == told
+    rows = json.dumps([{"price": 1, "twice": 1, "kind": True}, {"price": None, "twice": 1, "kind": None}])
+    told = [(1, "price", f"1 {GAP}"), absent[0], (1, "kind", f"1 {GAP_OF_TEXTS}"), absent[1]]
+    assert refused(tmp_path, rows.encode(), "json", schema) == told
+
+
 def test_in_a_file_of_one_column_blank_lines_are_left_out(tmp_path: Path) -> None:
     _, rows = taken(tmp_path, b"x\n1\n\n2\n", "csv", one("number"))
     np.testing.assert_array_equal(rows, [[1], [2]])
     assert refused(tmp_path, b"x\n1\n\ny\n", "csv", one("number")) == [
-        (1, "x", "text in 1 row; declare categories (first in line 4)")
+        (1, "x", f"text in 1 row {SLIP} (first in line 4)")
     ]
 
 
@@ -221,9 +278,9 @@ def test_an_array_serves_a_table_of_numbers_in_the_order_of_its_columns(tmp_path
     wrong = np.array([[1, 2.5, 1], [np.inf, np.nan, 2]])
     assert refused(tmp_path, rows_as(wrong, form), form, schema) == [
         (1, "price", "not finite in 1 row"),
-        (1, "count", "1 missing; choose what a gap is"),
+        (1, "count", f"1 {GAP}"),
         (0, "count", "not whole in 1 row; declare a number"),
-        (1, "new", "neither true nor false in 1 row; declare categories"),
+        (1, "new", "neither true nor false in 1 row; write true or false"),
     ]
     assert refused(tmp_path, rows_as(rows[:, :2], form), form, schema)[0][2] == "must have the shape (n, 3)"
     for other in (NAME, DAY):

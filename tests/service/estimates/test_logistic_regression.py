@@ -183,7 +183,7 @@ def test_bounds_will_do_for_facts_and_errors_by_sampling_can_be_had(
     planned = owner.plan(dataset, **ASK, **options).json()
     names = [release["statistic"] for release in planned["releases"]]
     assert names == (
-        ["spread", "moments", *3 * ["curved"]]
+        ["spread", "moments", *6 * ["curved"]]
         if planned["solver"] == "newton"
         else ["spread", "gradient", "moments"]
     )

@@ -126,7 +126,12 @@ def classify_rows() -> np.ndarray:
     ("kind", "body", "words"),
     [
         ("frechet-mean", {"columns": ["beak"]}, "the table has no column beak: it has species, island"),
-        ("frechet-mean", {"columns": ["note"]}, "no scale is known of note: declare low and high"),
+        ("frechet-mean", {"columns": ["note"], "clip": 1}, "scales found by the default solver alone"),
+        (
+            "logistic-regression",
+            {"label": "sex", "features": ["note"]},
+            "no scale is known of note: declare low and high",
+        ),
         ("logistic-regression", {}, "name a label: a column of categories or a boolean one"),
         ("classifier-score", {"label": "year", "coefficients": [1], "intercept": 0}, "year is no label"),
         ("matrix-completion", {"rank": 1, "columns": ["year", "sex"]}, "leave out sex"),

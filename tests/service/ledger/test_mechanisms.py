@@ -79,6 +79,7 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
         for metric in ("accuracy", "auc")
         for target in (GAUSSIAN, LAPLACE)
     ],
+    *[("bounds", POINTS, target, {}) for target in (GAUSSIAN, LAPLACE)],
 ]
 
 

@@ -20,7 +20,7 @@ NODES = 16 * _PER_OCTAVE
 _SPACING = log(2) / _PER_OCTAVE
 """Logarithm of the ratio of neighbouring nodes."""
 
-_RATIOS = np.exp(-_SPACING * np.arange(NODES))
+RATIOS = np.exp(-_SPACING * np.arange(NODES))
 """(NODES,) distances of the nodes over the reach, falling."""
 
 _CLIPS = np.exp(-_SPACING / 3 * np.arange(3 * NODES - 2))
@@ -164,7 +164,7 @@ class Distances:
     @property
     def nodes(self) -> Array:
         """(NODES,) distances, falling."""
-        return self.reach * _RATIOS
+        return self.reach * RATIOS
 
     @property
     def mean(self) -> float:

@@ -110,14 +110,41 @@ class _State:
         )
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """Where the records are, before any step.
+
+    Attributes:
+        ball: in which the iterates stay, about the first of them.
+        reach: the largest distance from there that the first histogram tells apart.
+        most: what no later histogram need exceed.
+    """
+
+    ball: Ball
+    reach: float
+    most: float = inf
+
+    @classmethod
+    def ranged(cls, within: Range, gate: Oracle, start: Array, first: Release) -> "Surroundings":
+        """Find where the records are by a histogram over many orders of magnitude.
+
+        Args:
+            within: which the records may be of the start.
+            gate: releases the statistic `range` at (point, reach).
+            start: (*shape) first iterate.
+            first: the release of the range.
+        """
+        typical = within.read(gate.mean((start, within.top), "range"), first.deviation)
+        ball = Ball(
+            within.manifold, start, min(4 * max(typical, within.radius), within.manifold.widest_radius)
+        )
+        # A radius that is not refuted bounds what noise hides.
+        most = REACH * within.radius if within.is_declared and typical <= within.radius else inf
+        return cls(ball, min(8 * typical, most), most)
+
+
 def descent(
-    within: Range,
-    gate: Oracle,
-    *,
-    start: Array,
-    curvature: tuple[float, float],
-    first: Release,
-    stages: tuple[Stage, ...],
+    around: Surroundings, gate: Oracle, *, curvature: tuple[float, float], stages: tuple[Stage, ...]
 ) -> tuple[Array, Uncertainty]:
     """Steps along noisy gradients, each with the clip that the last histogram suggests.
 
@@ -126,22 +153,16 @@ def descent(
     what all steps found, each with the inverse of its squared error for a weight.
 
     Args:
-        within: which the records may be of the start.
-        gate: releases the statistics `range` and `distances` at (point, reach), `scaled` at (point, clip).
-        start: (*shape) first iterate.
+        around: where the records are.
+        gate: releases the statistics `distances` at (point, reach), and `scaled` at (point, clip).
         curvature: bounds of the sectional curvature.
-        first: the release of the range.
         stages: in order, at least one.
 
     Returns:
         (*shape) the last iterate, and its uncertainty.
     """
-    space = within.manifold
-    typical = within.read(gate.mean((start, within.top), "range"), first.deviation)
-    ball = Ball(space, start, min(4 * max(typical, within.radius), space.widest_radius))
-    # A radius that is not refuted bounds what noise hides.
-    most = REACH * within.radius if within.is_declared and typical <= within.radius else inf
-    reach = min(8 * typical, most)
+    ball, reach, most = around.ball, around.reach, around.most
+    space, start = ball.manifold, ball.center
     state = _State(space, start, 0.0, np.zeros(1), inf)
     told: Uncertainty | None = None
     on_edge = False

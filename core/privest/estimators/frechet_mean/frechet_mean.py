@@ -8,8 +8,12 @@ import numpy as np
 
 from privest.arrays import Array, NestedList
 from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.column_scales import ColumnScales
+from privest.estimators.frechet_mean.columns import columns_mean
 from privest.estimators.frechet_mean.forecast import MeanError, expected_error
-from privest.estimators.frechet_mean.found_clip import descent, stages
+from privest.estimators.frechet_mean.found_clip import Surroundings, descent, stages
+from privest.estimators.frechet_mean.found_clip_planning import found_clip
+from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
 from privest.estimators.frechet_mean.planning import (
     MOST_STEPS,
@@ -18,7 +22,6 @@ from privest.estimators.frechet_mean.planning import (
     Solver,
     SolverPlan,
     diagnosed,
-    found_clip,
     full_gradients,
     random_batches,
     statistics,
@@ -27,82 +30,21 @@ from privest.estimators.frechet_mean.planning import (
 )
 from privest.estimators.frechet_mean.ranges import Range
 from privest.estimators.frechet_mean.schedule import hessian_bounds
-from privest.estimators.frechet_mean.variance_reduction import FullNoise, variance_reduced
+from privest.estimators.frechet_mean.variance_reduction import variance_reduced
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
 from privest.manifolds import Embedded, Manifold, compact
 from privest.metadata import PointsMetadata
 from privest.optim.ball import Ball
-from privest.optim.federated import LocalSteps, owners_descent
+from privest.optim.federated import owners_descent
 from privest.optim.gradient_descent import gradient_descent
-from privest.options import Doc, Option, Options
+from privest.options import Doc
 from privest.privacy.budget import certified
 from privest.privacy.cost import PrivacyTarget
-from privest.privacy.mechanisms import NoisySum, Release, Scheme
+from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
-from privest.tables.answers import ColumnMean, column_means
+from privest.tables.answers import ColumnMean, alike, column_means
 from privest.tables.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class FrechetMeanSpec(Options):
-    """A Fréchet mean to be estimated; of its choices, what is left out follows from public facts."""
-
-    start: Annotated[
-        NestedList | None, Option("first iterate, as nested lists; the public centre by default")
-    ] = None
-    clip: Annotated[
-        float | None,
-        Option(
-            "C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and "
-            "others take the public radius",
-            gt=0,
-            le=1e6,
-        ),
-    ] = None
-    step_size: Annotated[float | None, Option("η of every step", gt=0, le=100)] = None
-    steps: Annotated[int | None, Option("number of steps; of `rsvrg` in an epoch", ge=1)] = None
-    solver: Annotated[
-        Solver | None,
-        Option(
-            "full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients"
-        ),
-    ] = None
-    rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
-    sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
-    epochs: Annotated[int | None, Option("of `rsvrg`: number of epochs, S", ge=1)] = None
-    restarts: Annotated[int | None, Option("of `rsvrg`: number of restarts, K", ge=1)] = None
-    clip_change: Annotated[
-        float | None,
-        Option(
-            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default",
-            gt=0,
-            le=1e6,
-        ),
-    ] = None
-    full_noise: Annotated[
-        FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
-    ] = "epoch"
-    local_steps: LocalSteps = 1
-    diagnostics: Annotated[
-        bool,
-        Option(
-            "whether to spend a tenth of the budget or two on how far the answer may be off; without it "
-            "nothing is told of what the clip cuts off, and no clip is found",
-            omit_default=True,
-        ),
-    ] = True
-
-    @property
-    def finds_clip(self) -> bool:
-        """Whether nothing was asked for that a descent which finds its clip would not keep to."""
-        chosen = (self.clip, self.steps, self.step_size)
-        return (
-            self.diagnostics
-            and chosen == (None,) * 3
-            and self.local_steps == 1
-            and self.solver in (None, "rgd")
-        )
 
 
 @dataclass(frozen=True)
@@ -114,14 +56,24 @@ class Mean(Answer):
         tuple[ColumnMean, ...] | None,
         Doc("of a table: the mean of each column, in its own units, and the share of each category"),
     ] = None
+    scales: Annotated[
+        Array | None,
+        Doc("of a table whose columns' scales were found: the units of `uncertainty`", axes=(1,)),
+    ] = None
+    deviations: Annotated[
+        Array | None,
+        Doc("where scales were found: root mean square error of each number of the point", axes=(1,)),
+    ] = None
 
     def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "Mean":
         """The mean of each column, with an interval by what the run found out, else by the forecast."""
-        if found := self.uncertainty:
-            told = column_means(self.point, recipe, found.noise, found.moved or 0.0)
-        else:
+        deviations = self.deviations
+        if deviations is None:
             assert isinstance(expected, MeanError)  # noqa: S101 - of every mean's plan
-            told = column_means(self.point, recipe, expected.radius_95, 0.0)
+            found = self.uncertainty
+            noise, moved = (found.noise, found.moved or 0.0) if found else (expected.radius_95, 0.0)
+            deviations = alike(len(self.point), noise, moved)
+        told = column_means(self.point, recipe, deviations)
         return replace(self, columns=told)
 
 
@@ -167,7 +119,12 @@ class FrechetMeanPlan(BasePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return statistics(self.range)
+        return statistics(self.range, self.scales)
+
+    @property
+    def scales(self) -> ColumnScales | None:
+        """The scales of columns that the run finds, if it does."""
+        return ColumnScales.of(self.shape.recipe) if self.named("spreads") else None
 
     @property
     def range(self) -> Range:
@@ -199,16 +156,24 @@ def plan(spec: FrechetMeanSpec, shape: PointsMetadata, target: PrivacyTarget) ->
     bounds = ProblemBounds(
         shape.n, space, center, radius, target, distance, clip, is_declared=shape.radius is not None
     )
-    chosen = _solver_plan(spec, bounds, step_size, clip_change)
-    found = chosen.releases[0].statistic == "range"
+    scales = ColumnScales.of(shape.recipe)
+    require(
+        scales is None or (spec.finds_clip and spec.start is None),
+        "columns without low and high have their scales found by the default solver alone: leave its options "
+        "out, or name columns with bounds",
+    )
+    chosen = found_clip(bounds, scales) if scales else _solver_plan(spec, bounds, step_size, clip_change)
+    found = chosen.releases[0].statistic in ("range", "orders")
     count = len(chosen.releases)
     long = spec.local_steps > 1 and spec.local_steps * count > most
     require(not long, f"local_steps times {count} steps must be at most {most}")
-    last = [each for each in chosen.releases if each.statistic not in ("range", "distances", "check")][-1]
+    last = [each for each in chosen.releases if each.statistic not in ("distances", "check")][-1]
     expected = expected_error(chosen.schedule.noise_error, last, bounds, found=found)
-    warnings = _warnings(bounds, shape, chosen, clip_change, expected)
+    warnings = [*_warnings(bounds, shape, chosen, clip_change, expected)]
+    if scales:
+        warnings += scales.warnings(chosen.releases)
     return FrechetMeanPlan(
-        **certified(chosen.releases, statistics(bounds.range), target, shape.n, warnings),
+        **certified(chosen.releases, statistics(bounds.range, scales), target, shape.n, warnings),
         shape=shape,
         start=start.tolist(),
         center=center.tolist(),
@@ -280,7 +245,7 @@ def _warnings(
 ) -> Iterator[str]:
     """Warnings for the analyst, from public facts."""
     clip, step = bounds.clip, chosen.schedule.step_size
-    if shape.radius is None and chosen.releases[0].statistic != "range":
+    if shape.radius is None and chosen.releases[0].statistic not in ("range", "orders"):
         yield (
             f"the dataset's schema names no radius; {bounds.radius:.3g} about the centre is assumed. "
             "A mean outside that ball is not found, and a tighter ball costs less noise"
@@ -295,7 +260,7 @@ def _warnings(
 
 def run(planned: FrechetMeanPlan, gate: Oracle) -> Array:
     """The private mean, (*shape): sees the plan and the gate's noisy answers, never a row."""
-    return _estimate(planned, gate)[0]
+    return _answer(planned, gate).point
 
 
 def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertainty | None]:
@@ -304,8 +269,9 @@ def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertaint
     ball, looks = Ball(planned.shape.space, center, planned.radius), planned.named("distances")
     curvature = (0.0, 0.0) if ball.manifold.dim == 1 else ball.manifold.curvature
     if first := planned.named("range"):
+        around = Surroundings.ranged(planned.range, gate, start, first[0])
         rounds = stages(looks, planned.named("scaled"))
-        return descent(planned.range, gate, start=start, curvature=curvature, first=first[0], stages=rounds)
+        return descent(around, gate, curvature=curvature, stages=rounds)
     if not looks:
         return _descended(planned, gate, ball, start), None
     noise = planned.expected_error.each_direction(ball.manifold.dim)
@@ -369,6 +335,12 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
 
 
 def _answer(planned: FrechetMeanPlan, gate: Oracle) -> Mean:
+    if (scales := planned.scales) and (recipe := planned.shape.recipe):
+        looks = tuple(each for each in planned.releases if each.statistic in scales.statistics)
+        found = columns_mean(
+            scales, recipe, gate, looks, stages(planned.named("distances"), planned.named("scaled"))
+        )
+        return Mean(**vars(found))
     point, uncertainty = _estimate(planned, gate)
     return Mean(point, uncertainty=uncertainty)
 

@@ -12,21 +12,18 @@ from privest.arrays import Array
 from privest.estimators.linear_model.losses.curved import Curved
 
 _ROUNDS = 6
-"""Rounds in which the way to the answer settles, and what it makes of noise in a Hessian."""
-
-_BEND = 0.05
-"""Length of what a quadratic model leaves out of the mean gradient, over twice the loss that it foretells.
-Of a single row it is up to ten times as much, of either sign."""
-
-ROUGH = 1.15
-"""Factor on variances: how much larger squares of errors were on tables than a linear model has them."""
+"""Rounds in which the way to the answer settles, and with it all that depends on its length."""
 
 _CERTAIN = 1e6
 """Precision of what all classes have in common, which changes no probability, over that of a coefficient."""
 
+_LEAST_BEND = 0.1
+"""Length of what a Hessian leaves out of a gradient, over twice the loss that it foretells, as it is believed
+to be at least: a fifth of the most that a row can have, as noise hides it where features hardly vary. Of
+several columns each has its own, for its part of the loss."""
 
-_PRIOR_WEIGHT = 2.0
-"""Coefficients of the usual size that count, beside those that are seen, when a scale is learned."""
+_FREEDOM = 2.0
+"""Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""
 
 
 @dataclass(frozen=True)
@@ -34,22 +31,45 @@ class Prior:
     """What is believed of coefficients before any evidence: a normal law, every column alike.
 
     Attributes:
-        precision: (size, size) of a column.
+        directions: (size, size) orthonormal columns, the intercept's last.
+        precisions: (size,) along each of them.
         penalty: (size,) second derivatives of the penalty.
-        features: number of coefficients, before the intercept, whose scale the evidence may tell.
+        learned: number of directions, the first ones, along which the evidence may tell a scale.
     """
 
-    precision: Array
+    directions: Array
+    precisions: Array
     penalty: Array
-    features: int
+    learned: int
 
-    def of(self, columns: int) -> tuple[Array, Array]:
-        """Precision of all columns: the part that a scale divides, and the rest."""
-        own = np.kron(np.eye(columns), self.precision).astype(np.float64)
-        scaled = np.tile(np.arange(len(self.penalty)) < self.features, columns)
-        part = own * np.outer(scaled, scaled)
+    @property
+    def covariance(self) -> Array:
+        """(size, size) of a column."""
+        return (self.directions / self.precisions) @ self.directions.T
+
+    def precision(self, columns: int, scales: Array | float = 1.0) -> Array:
+        """The precision of all columns together, with a factor on that along each direction."""
+        own = (self.directions * (self.precisions * scales)) @ self.directions.T
         alike = np.full((columns, columns), _CERTAIN / columns if columns > 1 else 0.0)
-        return part, own - part + np.kron(alike, np.diag(np.diag(self.precision)))
+        usual = np.diag(self.directions**2 @ self.precisions)
+        return np.kron(np.eye(columns), own) + np.kron(alike, usual)
+
+    def scales(self, way: Array, covariance: Array) -> Array:
+        """(size,) factors on precisions that make this law one round nearer to a t law in each direction.
+
+        What is seen to be large there is then held back less, and what is not seen keeps its scale.
+
+        Args:
+            way: (columns, size) mean of the distance from the start.
+            covariance: (columns·size, columns·size) of it.
+        """
+        columns, size = way.shape
+        blocks = np.einsum("cicj->ij", covariance.reshape(columns, size, columns, size))
+        square = blocks + way.T @ way
+        along: Array = np.einsum("ik,ij,jk->k", self.directions, square, self.directions)
+        factors = (_FREEDOM + max(columns - 1, 1)) / (_FREEDOM + self.precisions * along)
+        factors[self.learned :] = 1.0
+        return factors
 
 
 @dataclass(frozen=True)
@@ -60,7 +80,6 @@ class Evidence:
         at: (columns, size) coefficients.
         units: (size,) coefficients of weights of one.
         seen: in units of weights; of more than two classes, contrasts.
-        lacking: (size,) variance of what far rows would add to the gradient, in a column.
         deviation: of the noise on a coordinate of the gradient.
         curved: the same on the diagonal of the Hessian.
     """
@@ -68,7 +87,6 @@ class Evidence:
     at: Array
     units: Array
     seen: Curved
-    lacking: Array
     deviation: float
     curved: float
 
@@ -101,98 +119,78 @@ class Belief:
 
 
 def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belief:
-    """What is believed after some evidence, of which each piece is linear about its own point.
+    """What is believed after some evidence about one loss, all with the same units.
 
-    At a point a the gradient is g = H(b − a) − E(b − a) + ν for the answer b, the released Hessian H, noise E
-    on it and noise ν on g. E counts as noise of |b − a| times its own deviation in each coordinate. Both it
-    and what a quadratic model leaves out depend on b, and settle in a few rounds. So does the scale of
-    coefficients: the root mean square of their distance from the start, as it is believed to be.
+    At a point a the gradient is g = (H − E)(b − a) + ν for the answer b, one Hessian H that is pooled of all
+    that were released, its error E, and noise ν on g. In each coordinate E(b − a) counts as noise: by the
+    noise on H, |b − a| times its deviation; and by the bend of the loss on the way, in proportion to twice
+    the loss that H foretells there. All of this depends on b, and settles in a few rounds. So do the scales
+    of coefficients.
 
     Args:
         start: (columns, size) mean before any evidence.
         prior: the law about it.
         evidence: at least one piece.
     """
-    scaled, rest = prior.of(len(start))
-    pieces = [_Piece.of(each, np.tile(prior.penalty, len(start))) for each in evidence]
-    before = scaled + rest
-    mean, covariance, gains = start.ravel(), np.zeros_like(before), list[Array]()
-    moved = [0.0 for _ in pieces]
+    columns, pooled = len(start), _Pooled.of(evidence)
+    units = np.tile(evidence[0].units, columns)
+    slope = pooled.hessian / units + np.diag(units * np.tile(prior.penalty, columns))
+    places = np.array([each.at.ravel() for each in evidence]) / units
+    values = np.array([each.seen.pull.ravel() for each in evidence]) + places @ pooled.hessian
+    own = np.array([each.deviation**2 for each in evidence])
+    before = prior.precision(columns)
+    mean, covariance = evidence[-1].at.ravel(), np.zeros_like(before)
+    gain, noisy = slope, 0.0
     for _ in range(_ROUNDS):
-        ways = [each.way(mean, covariance) for each in pieces]
-        moved = [way[0] for way in ways]
-        weighted = [each.slope.T / each.variance(*way) for each, way in zip(pieces, ways, strict=True)]
-        precision, right = before.copy(), before @ start.ravel()
-        for each, weight in zip(pieces, weighted, strict=True):
-            precision += weight @ each.slope
-            right += weight @ each.value
+        ways = mean / units - places
+        spread = covariance / units[:, None] / units
+        moved = np.vecdot(ways, ways) + float(np.trace(spread))
+        lost = np.vecdot(ways @ pooled.hessian, ways) + float(np.sum(spread * pooled.hessian))
+        noise = own + pooled.variance * moved
+        trust = 1 / (noise + pooled.bend * lost**2 / len(units))
+        precision = before + float(trust.sum()) * (slope.T @ slope)
         covariance = np.linalg.inv(precision).astype(np.float64)
-        mean = covariance @ right
-        gains = [covariance @ weight for weight in weighted]
-        way = mean - start.ravel()
-        known = float(way @ scaled @ way) + float(np.sum(scaled * covariance))
-        before = scaled * (_PRIOR_WEIGHT + prior.features) / (_PRIOR_WEIGHT + known) + rest
-    noise = np.zeros_like(covariance)
-    for each, square, gain in zip(pieces, moved, gains, strict=True):
-        noise += each.noisy(square) * (gain @ gain.T)
-    last = pieces[-1]
-    bent = last.bent / last.units[:, None] / last.units
-    return Belief(mean.reshape(start.shape), ROUGH * covariance, ROUGH * noise, before, bent, prior.penalty)
+        mean = covariance @ (before @ start.ravel() + slope.T @ (trust @ values))
+        gain, noisy = covariance @ slope.T, float(noise @ trust**2)
+        before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
+    bent = pooled.hessian / units[:, None] / units
+    return Belief(mean.reshape(start.shape), covariance, noisy * (gain @ gain.T), before, bent, prior.penalty)
 
 
 @dataclass(frozen=True)
-class _Piece:
-    """A piece of evidence as a linear equation, value = slope·b + noise, and what its noise depends on.
+class _Pooled:
+    """A Hessian by all that were released, in units of weights.
 
     Attributes:
-        at: (dim,) coefficients.
-        units: (dim,) coefficients of weights of one.
-        bent: (dim, dim) Hessian in units of weights, its noise put on the right side of 0.
-        slope: (dim, dim).
-        value: (dim,).
-        own: variance of the noise on a gradient.
-        curved: the same on a Hessian's diagonal.
-        far: (dim,) variance of what far rows would add.
+        hessian: with no eigenvalue below 0.
+        variance: of the noise on its diagonal.
+        bend: square of what a Hessian leaves out of a gradient, over the square of twice the loss on the way.
     """
 
-    at: Array
-    units: Array
-    bent: Array
-    slope: Array
-    value: Array
-    own: float
-    curved: float
-    far: Array
+    hessian: Array
+    variance: float
+    bend: float
 
     @classmethod
-    def of(cls, each: Evidence, ridge: Array) -> "_Piece":
-        """The equation of a piece of evidence."""
-        columns = len(each.at)
-        at, units = each.at.ravel(), np.tile(each.units, columns)
-        values, vectors = np.linalg.eigh(each.seen.curvature)
-        bent = (vectors * np.maximum(values, 0.0)) @ vectors.T
-        return cls(
-            at,
-            units,
-            bent,
-            bent / units + np.diag(units * ridge),
-            each.seen.pull.ravel() + bent @ (at / units),
-            each.deviation**2,
-            each.curved**2,
-            np.tile(each.lacking, columns),
-        )
+    def of(cls, evidence: Sequence[Evidence]) -> "_Pooled":
+        """The mean of all, in which those that are noisy or unlike the last one count less.
 
-    def noisy(self, moved: float) -> float:
-        """Variance that the noise makes in each coordinate, where the answer is so far off in square."""
-        return self.own + self.curved * moved
-
-    def way(self, mean: Array, covariance: Array) -> tuple[float, float]:
-        """Expected square of the way to the answer, and twice the loss on it, in units of weights."""
-        way = (mean - self.at) / self.units
-        spread = covariance / self.units[:, None] / self.units
-        moved = float(way @ way) + float(np.trace(spread))
-        return moved, float(way @ self.bent @ way) + float(np.sum(spread * self.bent))
-
-    def variance(self, moved: float, loss: float) -> Array:
-        """(dim,) in each coordinate of the equation."""
-        return self.noisy(moved) + self.far + (_BEND * loss) ** 2 / len(self.at)
+        Half of the difference of two Hessians, times the way between their points, is what one of them leaves
+        out of the gradient on that way, but for their noise, of which the expected square is taken off.
+        """
+        last = evidence[-1]
+        noise = np.array([each.curved**2 for each in evidence])
+        apart = np.array([each.seen.curvature - last.seen.curvature for each in evidence])
+        size, both = apart.shape[-1], noise + noise[-1]
+        unlike = np.sum(apart**2, axis=(1, 2)) / (size * (size + 1) / 2) - both
+        weights = 1 / (noise + np.maximum(unlike, 0.0) * (noise != noise[-1]))
+        weights /= weights.sum()
+        values, vectors = np.linalg.eigh(last.seen.curvature + np.einsum("k,kij->ij", weights, apart))
+        hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        ways = np.array([((last.at - each.at) / last.units).ravel() for each in evidence])
+        lost = np.vecdot(ways @ hessian, ways)
+        shaken = both * (size + 1) / 8 * np.vecdot(ways, ways)
+        excess = np.sum(np.einsum("kij,kj->ki", apart, ways) ** 2, axis=1) / 4 - shaken
+        trust = (lost / np.maximum(shaken, 1e-100)) ** 2
+        bend = float(excess @ trust) / max(float(lost**2 @ trust), 1e-300)
+        return cls(hessian, float(weights**2 @ noise), max(bend, _LEAST_BEND**2 / len(last.at)))

@@ -72,10 +72,6 @@ class FeatureMap:
             return z
         return np.hstack([z, np.full((len(z), 1), self.constant / shrink)])
 
-    def widened(self, factor: float) -> "FeatureMap":
-        """This map with a bound so many times as long, for coefficients of vectors as long as they are."""
-        return replace(self, bound=self.bound * factor, usual=self.bound * factor)
-
     @property
     def units(self) -> Array:
         """(size,) coefficients of standardised features, and their intercept, of weights of one."""

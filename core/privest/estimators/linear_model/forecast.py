@@ -6,7 +6,6 @@ from math import sqrt
 from typing import Annotated
 
 from privest.estimators.linear_model.accelerated import Descent
-from privest.estimators.linear_model.belief import ROUGH
 from privest.estimators.linear_model.classifier_score import accuracy_error
 from privest.estimators.linear_model.clipped import NOISE, ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
@@ -97,7 +96,7 @@ def _variances(solver: LinearSolver, releases: Sequence[Release], classes: int) 
             return unseen, unseen + min(by_noise, unseen) + _LARGE**2, f"{_ORDER}; moments alone are released"
         even = 0.25 if classes == 2 else 1 / classes
         noise = curved[-1] ** 2 / unit / (_CURVATURE * even) ** 2
-        known = ROUGH / (1 / noise + 1 / unseen)
+        known = 1 / (1 / noise + 1 / unseen)
         return known, known + _LARGE**2, _UNLIKE
     if isinstance(solver, ClippedSolver):
         by_noise = NOISE**2 * unit

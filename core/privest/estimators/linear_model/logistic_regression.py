@@ -27,6 +27,7 @@ from privest.estimators.linear_model.solvers import (
     configured_solver,
     default_solver,
     informs,
+    learns_spread,
     require_fitting,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
@@ -105,12 +106,13 @@ class Spread:
 class LogisticRegression(Answer):
     """The private classifier, for features in the units in which they were uploaded.
 
-    Its errors are about what `uncertainty.of` names. Of `newton` they cover the noise, rows that have less
-    weight, and steps that did not arrive, by what was released; of `clipped` the noise, and beside it an
-    assumption in place of a measurement; of descents bounds on the noise and on what is left to descend; of
-    `escape` and `spider` what the noise of the steps added, of the latter those since it last left a saddle
-    point. The small batches of `spider` err by sampling more than all records do, which is in no error.
-    Scores of the losses `sigmoid` and `savage` tell sides and no chances.
+    Its errors are about what `uncertainty.of` names. Of `newton` that is a fit in which records far out
+    count less, and errors cover the noise and steps that did not arrive, by what was released; of
+    `clipped` the noise, and beside it an assumption in place of a measurement; of descents bounds on the
+    noise and on what is left to descend; of `escape` and `spider` what the noise of the steps added, of
+    the latter those since it last left a saddle point. The small batches of `spider` err by sampling more
+    than all records do, which is in no error. Scores of the losses `sigmoid` and `savage` tell sides and
+    no chances.
     """
 
     coefficients: Annotated[
@@ -131,11 +133,14 @@ class LogisticRegression(Answer):
     features: Annotated[
         tuple[str, ...] | None, Doc("of a table: the columns and categories that coefficients are for")
     ] = None
+    label: Annotated[str | None, Doc("of a table: the column whose classes it tells")] = None
 
     def in_columns(self, recipe: Recipe, expected: ExpectedError) -> "LogisticRegression":
-        """The classifier with the names of its features, in whose own units it is."""
+        """The classifier with the names of its label and its features, in whose own units it is."""
         del expected
-        return replace(self, features=tuple(feature.name for feature in recipe.features))
+        assert recipe.label is not None  # noqa: S101 - of labelled records
+        label = recipe.columns[recipe.label].name
+        return replace(self, label=label, features=tuple(feature.name for feature in recipe.features))
 
     def predict_proba(self, features: Array) -> Array:
         """(n, classes) probabilities for (n, d) features."""
@@ -158,6 +163,9 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         ValueError: a choice that is out of range, in words fit for whoever made it.
     """
     require(shape.n >= 1, "a classifier needs at least one record")
+    asked = spec
+    if spec.standardisation is None and learns_spread(spec, shape, target):
+        spec = replace(spec, standardisation="private")
     solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
     penalty = _usual_penalty(spec, shape, solver) if spec.penalty is None else spec.penalty
@@ -183,7 +191,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         spec=spec,
         releases=tuple(releases),
         expected_error=expected,
-        why=_why(spec, solver),
+        why=_why(asked, solver) + _why_standardised(asked, spec),
     )
 
 
@@ -236,7 +244,7 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
         f"sampling_errors are known for at most {MOST_FEATURES} features",
     )
     require(
-        spec.standardisation == "public" or shape.scale is not None,
+        spec.standardisation != "private" or shape.scale is not None,
         "private standardisation needs the middle and half the width of each feature's bounds, as mean "
         "and scale in the schema",
     )
@@ -257,6 +265,12 @@ def _why(spec: LogisticSpec, solver: Solver) -> str:
     if solver == "newton":
         return "newton: the noise on a second moment is small enough to divide by it"
     return "clipped: a second moment would be mostly noise, and few long steps find more"
+
+
+def _why_standardised(asked: LogisticSpec, spec: LogisticSpec) -> str:
+    if asked == spec:
+        return ""
+    return "; the table has bounds alone, and the spread of features within them is learned first"
 
 
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
@@ -321,5 +335,7 @@ LOGISTIC_REGRESSION = Estimator(
     run=run,
     shown=("solver", "why", "penalty"),
     error_meaning="of all coefficients of standardised features together, root mean square; favourable case",
+    defaults=lambda shape: {"standardisation": "public"} if shape.recipe is None else {},
+    unset={"standardisation": "public"},
     is_heavy=lambda spec: spec.batch_size is not None,
 )

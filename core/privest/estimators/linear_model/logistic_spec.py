@@ -11,6 +11,8 @@ Solver = Literal["newton", "clipped", "escape", "spider"] | DescentSolver
 
 Loss = Literal["logistic"] | NonconvexLoss
 
+Standardisation = Literal["public", "private"]
+
 
 @dataclass(frozen=True)
 class LogisticSpec(Options):
@@ -47,12 +49,13 @@ class LogisticSpec(Options):
     ] = None
     intercept: Annotated[bool, Option("whether there is one")] = True
     standardisation: Annotated[
-        Literal["public", "private"],
+        Standardisation | None,
         Option(
             "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
-            "the width of bounds, and a fifth of the budget to learn better ones"
+            "the width of bounds, and a fifth of the budget to learn better ones; by default `private` on a "
+            "table, which has bounds alone, where the noise allows it, else `public`"
         ),
-    ] = "public"
+    ] = None
     sampling_errors: Annotated[
         bool,
         Option(

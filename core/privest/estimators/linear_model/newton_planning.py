@@ -1,6 +1,6 @@
 """Logistic regression by Newton steps: what they see of a row, their releases, and the run."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 
@@ -8,13 +8,18 @@ import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.belief import Belief, Evidence, Prior, concluded
-from privest.estimators.linear_model.far_rows import FarRows, best_bound, most_lacking
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments
 from privest.estimators.linear_model.newton import Moment, ScoreModel, matched, mean_of
-from privest.estimators.linear_model.newton_start import before_any, first_guess, hides_a_class, plain_fit
+from privest.estimators.linear_model.newton_start import (
+    before_any,
+    far_rows_lost,
+    first_guess,
+    hides_a_class,
+    weighted_fit,
+)
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -25,23 +30,22 @@ TIGHT = 0.6
 """Length to which rows are shortened where noise rules, over the usual one: their direction is what tells
 classes apart."""
 
-_BOUND = 1.2
-"""Length from which on rows have less weight, over the usual one, until far rows are seen to matter."""
+_BOUND = 1.5
+"""Length from which on rows have less weight, over the usual one: of rows as they usually are few are longer,
+and noise is in proportion to it."""
 
-_DROWNED, _LOUD, _QUIET = 2.0, 0.4, 0.06
-"""Noise on the moment's eigenvalues, over their mean: from which on a Hessian shows nothing, from which on
-one step is enough, and below which a third pays."""
+_DROWNED, _LOUD = 2.0, 0.4
+"""Noise on the moment's eigenvalues, over their mean: from which on a Hessian shows nothing, and from which
+on one step is enough."""
 
-_SHARES = {0: (1.0,), 1: (0.7, 0.3), 2: (0.15, 0.25, 0.6), 3: (0.1, 0.1, 0.2, 0.6)}
-"""Shares of the moments and of each step, by the number of steps."""
+_SHARES = {0: (1.0,), 1: (0.7, 0.3), 6: (0.1, 0.02, 0.04, 0.06, 0.1, 0.18, 0.5)}
+"""Shares of the moments and of each step, by the number of steps: the first need only come near."""
 
 _MOST_COEFFICIENTS = 600
 """Most coefficients of all classes whose Hessian is released."""
 
-_FAR_ROWS = (
-    "rows far out may move these coefficients by more than the noise does, and how far is hardly seen but "
-    "taken to be as usual: if features have huge values take logarithms of them"
-)
+_MUCH = 0.1
+"""Part of all weight, taken off rows that are far out, from which on an answer warns of it."""
 
 _TOGETHER = 0.05
 """Variance along some direction of standardised features below which they are said to hang together."""
@@ -109,16 +113,20 @@ class NewtonSolver:
         noise = self.relative_noise
         if noise > _DROWNED or self._columns * self._size > _MOST_COEFFICIENTS:
             return 0
-        return 1 if noise > _LOUD else 2 if noise > _QUIET else 3
+        return 1 if noise > _LOUD else 6
+
+    @property
+    def bound(self) -> float:
+        """R, the length from which on rows have less weight: `norm_bound`, or 1.5 times the usual one."""
+        return self.shape.usual_length * (_BOUND if self.shape.norm_bound is None else 1.0)
 
     @property
     def feature_map(self) -> FeatureMap:
-        """What is seen of a row at first."""
-        shape, bound = self.shape, _BOUND if self.steps else TIGHT
-        if shape.norm_bound is not None:
-            bound = min(bound, 1.0)
-        plain = FeatureMap.of(shape, bound=shape.usual_length * bound, intercept=self.intercept)
-        return plain.widened(1.0) if self.steps else plain
+        """What is seen of a row; where noise hides curvature, of one that is shortened."""
+        if self.steps:
+            plain = FeatureMap.of(self.shape, bound=self.bound, intercept=self.intercept)
+            return replace(plain, usual=self.bound)
+        return FeatureMap.of(self.shape, bound=self.shape.usual_length * TIGHT, intercept=self.intercept)
 
     @property
     def moments(self) -> ClassMoments:
@@ -163,19 +171,18 @@ class NewtonSolver:
         else:
             guess = first_guess(first, moment, deviation, feature_map)
             start = concluded(guess.at, prior, [guess]).mean
-        at, evidence, far = start, list[Evidence](), list[FarRows]()
+        at, evidence = start, list[Evidence]()
         for place, release in enumerate(releases[1:], start=2):
-            evidence.append(self._evidence(at, feature_map, release, gate, far))
+            evidence.append(self._evidence(at, feature_map, release, gate))
             belief = concluded(start, prior, evidence)
             if place == len(releases):
-                warnings = tuple(self._warnings(feature_map.bound, moment, far, release.deviation))
-                hidden = hides_a_class(first, deviation, self.feature_map)
-                return replace(self._concluded(belief, feature_map, n), hidden=hidden, warnings=warnings)
+                fit = self._concluded(belief, feature_map, n, evidence[-1].seen.taken)
+                hidden = hides_a_class(first, deviation, feature_map)
+                together = (_HANG_TOGETHER,) if self._hang_together(moment) else ()
+                return replace(fit, hidden=hidden, warnings=fit.warnings + together)
             way = (belief.mean - at) / units
             moved = sqrt(float(np.sum((way @ moment.clean) * way)) / len(way))
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
-            bound = best_bound(far, feature_map.bound, releases[place].deviation, self.loss.free)
-            feature_map = feature_map.widened(bound / feature_map.bound)
         raise ValueError("the plan has no step")
 
     def _prior(self, moment: Moment, feature_map: FeatureMap) -> Prior:
@@ -183,22 +190,19 @@ class NewtonSolver:
         learned = self._columns == 1 and self.steps > 1
         return before_any(self.shape, self.penalty, moment, feature_map, learned=learned)
 
-    def _evidence(
-        self, at: Array, feature_map: FeatureMap, release: Release, gate: Oracle, far: list[FarRows]
-    ) -> Evidence:
-        """The gate's next gradient and Hessian; adds what it shows of far rows to what was seen of them."""
-        loss, units, bound = self.loss, feature_map.units, feature_map.bound
+    def _evidence(self, at: Array, feature_map: FeatureMap, release: Release, gate: Oracle) -> Evidence:
+        """The gate's next gradient and Hessian."""
+        loss, units = self.loss, feature_map.units
         weights = at / units
         asked = Classifier(feature_map, weights[0] if self._columns == 1 else weights)
         seen, deviation = loss.parts(gate.mean(asked, "curved")), release.deviation
-        far.append(FarRows.of(seen, loss, deviation, bound))
-        lacking = far[-1].directions * (most_lacking(far, bound) / bound) ** 2 / self._columns
-        return Evidence(at, units, seen, lacking, deviation, deviation / loss.curvature_weight)
+        return Evidence(at, units, seen, deviation, deviation / loss.curvature_weight)
 
-    def _concluded(self, belief: Belief, feature_map: FeatureMap, n: float) -> Fit:
-        """The fit of a belief."""
+    def _concluded(self, belief: Belief, feature_map: FeatureMap, n: float, taken: float) -> Fit:
+        """The fit of a belief, where so much of all weight was taken off rows that are far out."""
         units, size = feature_map.units, self._size
         sampling = belief.sampling(n)
+        told = far_rows_lost(taken)
 
         def of(covariance: Array) -> Callable[[int], Array]:
             return lambda column: _block(covariance, column, size) / np.outer(units, units)
@@ -209,21 +213,17 @@ class NewtonSolver:
             error=of(belief.covariance),
             noise=of(belief.noise),
             sampling=of(sampling),
-            of=plain_fit(self.penalty),
+            of=weighted_fit(self.penalty, feature_map.bound),
             covers=True,
             believes=True,
-            unknown=("rows that are far out and too few to be seen through the noise",),
+            unknown=(told,),
+            warnings=(told,) if taken > _MUCH else (),
         )
 
-    def _warnings(
-        self, bound: float, moment: Moment, far: Sequence[FarRows], deviation: float
-    ) -> Iterator[str]:
-        """What the releases show that makes coefficients less certain than is stated."""
-        if most_lacking(far, bound) / bound > sqrt(self.loss.free) * deviation:
-            yield _FAR_ROWS
+    def _hang_together(self, moment: Moment) -> bool:
+        """Whether features may, by what was seen of them."""
         least = float(np.linalg.eigvalsh(moment.noisy)[0]) - moment.deviation
-        if least / float(self.feature_map.units[0]) ** 2 < _TOGETHER:
-            yield _HANG_TOGETHER
+        return least / float(self.feature_map.units[0]) ** 2 < _TOGETHER
 
     def _by_moments(
         self, first: Array, moment: Moment, feature_map: FeatureMap, deviation: float, n: float
@@ -233,14 +233,14 @@ class NewtonSolver:
         weights, shaken = matched(first, moment, mean, deviation=deviation)
         model = ScoreModel(weights, moment, mean)
         prior = self._prior(moment, feature_map)
-        unseen = np.linalg.inv(prior.precision) / np.outer(feature_map.units, feature_map.units)
+        unseen = prior.covariance / np.outer(feature_map.units, feature_map.units)
         return Fit(
             feature_map,
             weights,
             error=lambda column: model.squared_inverse(column, shaken) + unseen,
             noise=lambda column: model.squared_inverse(column, shaken),
             sampling=lambda column: model.sampling(column) / n,
-            of=plain_fit(self.penalty),
+            of=weighted_fit(self.penalty, self.bound),
             covers=True,
             believes=True,
             unknown=(

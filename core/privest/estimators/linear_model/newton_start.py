@@ -9,13 +9,16 @@ from privest.arrays import Array
 from privest.estimators.linear_model.belief import Evidence, Prior
 from privest.estimators.linear_model.feature_map import CONSTANT, FeatureMap
 from privest.estimators.linear_model.fit import SPREAD
-from privest.estimators.linear_model.losses.curved import BANDS, Curved
+from privest.estimators.linear_model.losses.curved import Curved
 from privest.estimators.linear_model.newton import Moment
 from privest.metadata import LabelledMetadata
 
 INTERCEPT_VARIANCE = 16.0
 """Variance of an intercept before anything is known."""
 
+
+_HIDDEN = 0.75
+"""Power of a direction's variance that divides the variance of coefficients along it; see `before_any`."""
 
 _SEEN = 3.0
 """Share of a class over its noise from which on its rows are seen."""
@@ -37,14 +40,32 @@ def plain_fit(penalty: float) -> str:
     return f"the logistic regression of these records without noise, no row shortened, {held}"
 
 
+def weighted_fit(penalty: float, bound: float) -> str:
+    """The target of `newton`, in words."""
+    held = f"the penalty λ = {penalty:.3g}" if penalty else "no penalty"
+    return (
+        f"the logistic regression of these records without noise, with {held}, in which a record counts by "
+        f"(R/length)² if the length of its standardised features is above R = {bound:.3g}"
+    )
+
+
+def far_rows_lost(taken: float) -> str:
+    """How far the weighted fit may be from a plain one, as far as that is known, in words."""
+    return (
+        "how far the fit in which all records count alike is from this one: those further out than R have "
+        f"lost {min(max(taken, 0.0), 1.0):.1%} of all weight"
+    )
+
+
 def before_any(
     shape: LabelledMetadata, penalty: float, moment: Moment, feature_map: FeatureMap, *, learned: bool
 ) -> Prior:
     """What is believed of coefficients before any evidence.
 
     In a direction in which features hardly vary coefficients may be large. With the variance e < 1 there, as
-    the moment has it, theirs is s²/√e: between coefficients alike in every direction (s²) and scores alike
-    (s²/e), as on real tables. What noise hides is taken to vary as the noise does.
+    the moment has it, theirs is s²/e^¾: between coefficients alike in every direction (s²) and scores alike
+    (s²/e), and nearer to these, so that little is stated with too small an error. What noise hides is taken
+    to vary as the noise does.
 
     Args:
         shape: public facts of the data.
@@ -60,12 +81,13 @@ def before_any(
     values, vectors = np.linalg.eigh(around)
     usual = 1.0 if shape.scale is not None else shape.usual_length / sqrt(dim)
     varied = np.maximum(values, moment.deviation * sqrt(2 * dim)) / (units[0] * usual) ** 2
-    precision = (vectors * np.sqrt(np.minimum(varied, 1.0))) @ vectors.T * (usual / SPREAD) ** 2
+    precisions = np.minimum(varied, 1.0) ** _HIDDEN * (usual / SPREAD) ** 2
     if feature_map.constant:
-        precision = np.pad(precision, (0, 1))
-        precision[-1, -1] = 1 / INTERCEPT_VARIANCE
+        vectors = np.pad(vectors, ((0, 1), (0, 1)))
+        vectors[-1, -1] = 1.0
+        precisions = np.append(precisions, 1 / INTERCEPT_VARIANCE)
     ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
-    return Prior(precision, ridge, dim if learned else 0)
+    return Prior(vectors, precisions, ridge, dim if learned else 0)
 
 
 def _class_shares(first: Array, feature_map: FeatureMap) -> Array:
@@ -116,10 +138,8 @@ def first_guess(first: Array, moment: Moment, deviation: float, feature_map: Fea
             weights[:, -1] = (np.log(shares) - np.mean(np.log(shares))) / last
     spread = np.diag(shares) - np.outer(shares, shares)
     pull = first / (2 if columns == 1 else 1) - np.outer(shares - even, middle)
-    bands = len(BANDS)
-    none = np.zeros(size, dtype=np.float64)
     whole = (spread[:, None, :, None] * moment.clean[None, :, None, :]).reshape(columns * size, -1)
-    seen = Curved(pull, np.zeros((bands, columns, size)), np.zeros(bands), none, whole)
+    seen = Curved(pull, 0.0, whole)
     curved = moment.deviation * float(np.linalg.norm(spread, 2))
     units = feature_map.units
-    return Evidence(weights * units, units, seen, none, own, curved)
+    return Evidence(weights * units, units, seen, own, curved)

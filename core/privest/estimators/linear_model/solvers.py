@@ -10,6 +10,7 @@ from privest.estimators.linear_model.escape_planning import EscapeSolver
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.logistic_spec import LogisticSpec, Solver
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
+from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.linear_model.newton_planning import NewtonSolver
 from privest.estimators.linear_model.nonconvex import NonconvexLoss
 from privest.estimators.linear_model.spider_planning import SpiderSolver
@@ -28,6 +29,9 @@ _MOST_CURVED = 300
 
 SPREAD_SHARE = 0.2
 """Share of ε or of μ² for private standardisation."""
+
+_SEEN = 0.5
+"""Noise on mean and spread of a feature, over half the width of its bounds, below which they are learned."""
 
 MOMENTS_SHARE = 0.2
 """Share of ε or of μ² for a second moment from which sampling errors follow."""
@@ -52,6 +56,19 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
     newton = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept)
     quiet = newton.noise_level < _QUIET or (len(shape.classes) == 2 and newton.relative_noise < _QUIET_PAIR)
     return "newton" if quiet and shape.dim <= MOST_FEATURES else "clipped"
+
+
+def learns_spread(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> bool:
+    """Whether a run begins with the spread of features where the analyst does not say.
+
+    A table has bounds alone, of which features may fill a small part: their spread is learned unless the
+    noise hides it. Any other schema declares means and scales. `spider` sees each record once, and cannot.
+    """
+    if shape.recipe is None or spec.solver == "spider":
+        return False
+    spread = FeatureSpread(shape.dim)
+    noise = budget_of(spec, shape, target).release(spread, "spread", spread.longest, share=SPREAD_SHARE)
+    return noise.deviation < _SEEN
 
 
 def informs(spec: LogisticSpec, solver: Solver) -> bool:
@@ -105,7 +122,7 @@ def require_fitting(
             target.delta > 0, "spider needs a delta above 0, as its noise is Gaussian; escape does without"
         )
         require(
-            spec.standardisation == "public",
+            spec.standardisation != "private",
             "private standardisation does not belong to spider, which sees a record once: ask for escape",
         )
         require(

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Annotated
 
 from privest.estimators.base import Estimator, require
+from privest.estimators.column_scales import SHARE, ColumnScales
 from privest.estimators.subspace.completion_error import chosen_steps_uncertainty, completion_uncertainty
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
@@ -101,11 +102,16 @@ class MatrixCompletionPlan(SubspacePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.shape.dim, self.rank)
+        return _statistics(self.shape, self.rank)
 
 
-def _statistics(dim: int, rank: int) -> dict[str, AnyStatistic]:
-    return {"moment": GapMoment(dim), "gradient": CompletionGradient(dim, rank)}
+def _statistics(shape: PartialVectorsMetadata, rank: int) -> dict[str, AnyStatistic]:
+    own: dict[str, AnyStatistic] = {
+        "moment": GapMoment(shape.dim),
+        "gradient": CompletionGradient(shape.dim, rank),
+    }
+    scales = ColumnScales.of(shape.recipe)
+    return own if scales is None else scales.among(own)
 
 
 def plan(
@@ -118,15 +124,19 @@ def plan(
     """
     _refuse(spec, shape, target)
     picture, budget = _picture(spec, shape), PrivacyBudget.of(target, shape.n)
+    scales, looks = ColumnScales.of(shape.recipe), tuple[NoisySum, ...]()
+    if scales is not None:
+        looks, budget = scales.releases(budget, SHARE), budget.part(1 - SHARE)
     planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
-    statistics = _statistics(shape.dim, spec.rank)
-    error = planned.expected
+    error, releases = planned.expected, (*looks, *planned.releases)
+    hidden = scales.warnings(looks) if scales else ()
+    warnings = (*hidden, *_warnings(picture, error))
     return MatrixCompletionPlan(
-        **certified(planned.releases, statistics, target, shape.n, _warnings(picture, error)),
+        **certified(releases, _statistics(shape, spec.rank), target, shape.n, warnings),
         shape=shape,
         rank=spec.rank,
         step_sizes=planned.step_sizes,
-        releases=planned.releases,
+        releases=releases,
         expected_error=error,
         why=planned.why,
         local_steps=spec.local_steps,
@@ -223,6 +233,12 @@ def _work(shape: PartialVectorsMetadata, rank: int) -> float:
 
 def run(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
+    planned, gate, units = planned.opened(gate)
+    return _completion(planned, gate).in_units(units)
+
+
+def _completion(planned: MatrixCompletionPlan, gate: Oracle) -> Completion:
+    """The private subspace of rows in the units that the gate has them in."""
     rank, steps, statistic = planned.rank, planned.step_sizes, GapMoment(planned.shape.dim)
     released = gate.mean(None, "moment")
     basis = principal(statistic.whole(released)[0], rank)

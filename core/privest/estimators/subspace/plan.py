@@ -9,11 +9,13 @@ from scipy.special import chdtri
 
 from privest.arrays import Array
 from privest.estimators.base import BasePlan, require
+from privest.estimators.column_scales import Columns, ColumnScales, StandardisedOracle
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.options import Doc
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.oracle import Oracle
 from privest.tables.answers import Loadings, loadings
 from privest.tables.recipe import Recipe
 
@@ -35,11 +37,36 @@ class NamedRows(Answer):
         tuple[Loadings, ...] | None, Doc("of a table: the rows of the basis by these names")
     ] = field(default=None, kw_only=True)
 
+    centers: Annotated[
+        Array | None,
+        Doc("of a table with columns that lack a bound: what was taken off each row of the basis", axes=(1,)),
+    ] = field(default=None, kw_only=True)
+    scales: Annotated[
+        Array | None, Doc("and what the rest was divided by, in the columns' own units", axes=(1,))
+    ] = field(default=None, kw_only=True)
+
     def in_columns(self, recipe: Recipe, expected: ExpectedError) -> Self:
-        """The subspace with the names of its rows."""
+        """The subspace with the names of its rows, and the units that were found."""
         del expected
         names = tuple(feature.name for feature in recipe.features)
-        return replace(self, columns=names, loadings=loadings(self.basis, recipe))
+        named = replace(self, columns=names, loadings=loadings(self.basis, recipe))
+        if self.centers is None or self.scales is None:
+            return named
+        centers, scales = recipe.middle + recipe.half * self.centers, recipe.half * self.scales
+        return replace(named, centers=centers, scales=scales)
+
+    def in_units(self, found: "Units | None") -> Self:
+        """The subspace of rows in units that the run found, if it looked for any."""
+        if found is None or self.uncertainty is None:
+            return self
+        told = self.uncertainty
+        told = replace(
+            told,
+            of=f"{told.of}, in units of a scale for each column that the run found",
+            warnings=(*told.warnings, *found.warnings),
+        )
+        columns = found.columns
+        return replace(self, centers=columns.center, scales=columns.scale, uncertainty=told)
 
 
 @dataclass(frozen=True)
@@ -79,10 +106,42 @@ class SubspacePlan(BasePlan):
         local_steps: that every owner takes in each step of the descent.
     """
 
+    shape: VectorsMetadata | PartialVectorsMetadata
     expected_error: AngleError
     rank: int
     step_sizes: tuple[float, ...]
     local_steps: int = 1
+
+    @property
+    def scales(self) -> ColumnScales | None:
+        """The scales of columns that the run is to find first, if any lack a bound."""
+        return ColumnScales.of(self.shape.recipe)
+
+    def opened(self, gate: Oracle) -> "tuple[Self, Oracle, Units | None]":
+        """What is left of the plan once scales of columns are found, and a gate in these units."""
+        scales, recipe = self.scales, self.shape.recipe
+        if scales is None or recipe is None:
+            return self, gate, None
+        looks = scales.looks(self.releases)
+        found = scales.find(gate, looks)
+        typical = found.typical()
+        columns = Columns(scales.among_all(typical.center, 0.0), scales.among_all(typical.scale, 1.0))
+        names = [recipe.features[at].name for at in scales.open]
+        left = replace(self, releases=self.releases[len(looks) :])
+        return left, StandardisedOracle(gate, columns), Units(columns, tuple(found.hidden(names)))
+
+
+@dataclass(frozen=True)
+class Units:
+    """Units of columns that a run found.
+
+    Attributes:
+        columns: centres and scales.
+        warnings: of columns that noise hides.
+    """
+
+    columns: Columns
+    warnings: tuple[str, ...]
 
 
 def is_useful(error: float, rank: int) -> bool:

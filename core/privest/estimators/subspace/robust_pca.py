@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from privest.estimators.base import Estimator, require
+from privest.estimators.column_scales import SHARE
 from privest.estimators.subspace.plan import require_subspace, subspace_warnings
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace, SubspaceError
 from privest.estimators.subspace.robust_pca_planning import (
@@ -51,8 +52,9 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
     spec = _resolved(spec, shape)
     _refuse(spec, shape, target)
     planner = Planner(spec, shape, target)
-    releases: list[Release] = []
-    left, center_step = 1.0, 0.0
+    looks, hidden = planner.scales(SHARE)
+    releases: list[Release] = [*looks]
+    left, center_step = 1.0 - (SHARE if looks else 0.0), 0.0
     if spec.explained:
         releases.append(planner.release("explained", EXPLAINED_SHARE))
         left -= EXPLAINED_SHARE
@@ -71,7 +73,7 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         step_sizes, error, twice = planned.step_sizes, planned.error, planned.twice
     if spec.local_steps > 1:
         _refuse_long(replace(spec, steps=len(step_sizes)), shape)
-    warnings = subspace_warnings(error, spec.rank)
+    warnings = (*hidden, *subspace_warnings(error, spec.rank))
     plain = (spec.adaptive or spec.loss == "squared") and spec.solver not in RELAXED
     return RobustPCAPlan(
         **certified(releases, planner.statistics, target, shape.n, warnings),

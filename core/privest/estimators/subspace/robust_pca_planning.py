@@ -7,6 +7,7 @@ from math import sqrt
 
 import numpy as np
 
+from privest.estimators.column_scales import ColumnScales
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
@@ -81,9 +82,10 @@ _NOISY_REFINEMENT = 0.25
 """Noise on a candidate's gradient above which refinement would move candidates at random."""
 
 
-def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic]:
-    """The statistics of robust PCA of these dimensions, by the names that plans store."""
-    return {
+def statistics_of(shape: VectorsMetadata, rank: int, solver: Solver) -> dict[str, AnyStatistic]:
+    """The statistics of robust PCA of such rows, by the names that plans store."""
+    dim, scales = shape.dim, ColumnScales.of(shape.recipe)
+    own: dict[str, AnyStatistic] = {
         "location": SquaredDistance(Euclidean(dim), "the mean pull on the centre"),
         "moment": SecondMoment(dim),
         "sketch": Sketch(dim, sketch_columns(dim, rank)),
@@ -96,6 +98,7 @@ def statistics_of(dim: int, rank: int, solver: Solver) -> dict[str, AnyStatistic
         "gradient": Reaper(dim) if solver in RELAXED else SubspaceDistance(dim, rank),
         "explained": SecondMoment(rank, "the second moment in the subspace"),
     }
+    return own if scales is None else scales.among(own)
 
 
 def loss_scale(spec: RobustPCASpec) -> float:
@@ -160,7 +163,15 @@ class Planner:
     def __init__(self, spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
         self._spec, self._shape = spec, shape
         self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
-        self.statistics = statistics_of(shape.dim, spec.rank, spec.solver)
+        self.statistics = statistics_of(shape, spec.rank, spec.solver)
+
+    def scales(self, share: float) -> tuple[tuple[Release, ...], tuple[str, ...]]:
+        """The looks at columns that lack a bound, which cost this share together, and what to warn of."""
+        scales = ColumnScales.of(self._shape.recipe)
+        if scales is None:
+            return (), ()
+        looks = scales.releases(self._budget, share)
+        return looks, tuple(scales.warnings(looks))
 
     def release(self, name: str, share: float, clip: float = 1.0, count: int = 1) -> NoisySum:
         """`count` sums that cost this share together."""

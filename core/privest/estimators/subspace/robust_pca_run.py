@@ -49,6 +49,12 @@ _PUBLIC_SEED = int.from_bytes(b"privest")
 
 def run(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
     """The private subspace: sees the plan and the gate's noisy answers, never a row."""
+    planned, gate, units = planned.opened(gate)
+    return _subspace(planned, gate).in_units(units)
+
+
+def _subspace(planned: RobustPCAPlan, gate: Oracle) -> Subspace:
+    """The private subspace of rows in the units that the gate has them in."""
     rank = planned.rank
     center = _located(planned, gate) if planned.center else None
     basis, uncertainty = _found(planned, gate, center)

@@ -1,5 +1,6 @@
 """Charts drawn on the server: numbers in, one `<svg>` out. Colours are the style sheet's, by class."""
 
+from privest_service.dashboard.charts.boxes import Box, boxes
 from privest_service.dashboard.charts.budgets import Bar, bars, gauge
 from privest_service.dashboard.charts.errors import error_curve
 from privest_service.dashboard.charts.heat_maps import heat_map
@@ -9,8 +10,10 @@ from privest_service.dashboard.charts.vectors import intervals, loadings, vector
 
 __all__ = [
     "Bar",
+    "Box",
     "BurnPoint",
     "bars",
+    "boxes",
     "burn_down",
     "ellipse",
     "error_curve",

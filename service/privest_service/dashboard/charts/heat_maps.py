@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import ArrayLike
 
-from privest_service.dashboard.charts.svg import TYPE, chart, ems, named, short, tag, text
+from privest_service.dashboard.charts.svg import TYPE, chart, ems, named, row_name, short, tag, text
 from privest_service.dashboard.formatting import decade, number
 
 _PRINTED = 8
@@ -19,7 +19,9 @@ _SHADES = 12
 _DARKEST = 0.6
 """Opacity of the largest value: ink is legible upon it on light and dark paper."""
 _LABEL = 8.5
-"""The longest label of a row or column, in ems."""
+"""The longest label of a column, in ems."""
+_NAME = 15.0
+"""The longest label of a row, in ems."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +53,17 @@ def heat_map(
     if printed:
         wide = max(44, *(ems(value) * TYPE + 12 for row in values for value in row))
     upright = columns is not None and not _fit(columns, wide)
-    top = 4.0 if columns is None else _room(columns) if upright else 24.0
-    grid = _Grid(_room(rows) if rows else 4, top, wide, 34 if printed else wide)
+    top = 4.0 if columns is None else _room(columns, _LABEL) if upright else 24.0
+    grid = _Grid(_room(rows, _NAME) if rows else 4, top, wide, 34 if printed else wide)
     marks = _cells(grid, a / largest, _titles(a, rows, columns) if a.size <= _TITLED else None)
     marks += [
         text(grid.x(j + 0.5), grid.y(i + 0.5) + 5, value, anchor="middle")
         for i, row in enumerate(values)
         for j, value in enumerate(row)
     ]
-    for i, label in list(enumerate(rows or ()))[:: ceil(15 / grid.high)]:
+    for i, each in list(enumerate(rows or ()))[:: ceil(15 / grid.high)]:
         y = grid.y(i + 0.5) + 5
-        marks.append(text(grid.left - 8, y, named(label, _LABEL), anchor="end", class_="muted"))
+        marks.append(row_name(grid.left - 8, y, each, _NAME, "muted"))
     marks += _heads(grid, columns or (), upright)
     width, bottom = grid.x(k) + 4, grid.y(m)
     if np.any(a):
@@ -88,8 +90,8 @@ def _titles(
     }
 
 
-def _room(labels: Sequence[str]) -> float:
-    return max(ems(named(label, _LABEL)) for label in labels) * TYPE + 14
+def _room(labels: Sequence[str], most: float) -> float:
+    return max(ems(named(each, most)) for each in labels) * TYPE + 14
 
 
 def _fit(labels: Sequence[str], width: float) -> bool:

@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from privest_service.dashboard.charts.scales import Linear, Time
 from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked, path, tag, text
-from privest_service.dashboard.formatting import day, left_percent, moment
+from privest_service.dashboard.formatting import day, left_percent
 
 _MOST_MARKS = 100
 """Most steps that are marked, the steepest first. One cannot hit or tab through hundreds of marks."""
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 480, 84, 310
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 480, 58, 310
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,12 @@ class BurnPoint:
     Attributes:
         at: When.
         left: Share of the budget left after it.
-        left_basic: What adding up ε would have left; below 0 when it would be overspent.
         href: Where its mark leads.
         label: Its tooltip.
     """
 
     at: datetime
     left: float
-    left_basic: float
     href: str | None
     label: str
 
@@ -53,20 +51,15 @@ def burn_down(
     end = min(ahead, now + (now - begin)) if ahead else now
     x, y = Time(begin, end, _LEFT, _RIGHT), Linear(0, 1, _BOTTOM, _TOP)
 
-    def stair(lefts: Sequence[float]) -> list[tuple[float, float]]:
-        corners = [(x(points[0].at), y(_kept(lefts[0])))]
-        for point, left in zip(points[1:], lefts[1:], strict=True):
-            corners += [(x(point.at), corners[-1][1]), (x(point.at), y(_kept(left)))]
-        return [*corners, (x(now), corners[-1][1])]
-
-    kept = stair([point.left for point in points])
+    kept = [(x(points[0].at), y(_kept(points[0].left)))]
+    for point in points[1:]:
+        kept += [(x(point.at), kept[-1][1]), (x(point.at), y(_kept(point.left)))]
+    kept.append((x(now), kept[-1][1]))
     area = [(kept[0][0], _BOTTOM), *kept, (kept[-1][0], _BOTTOM)]
-    gone = next((point for point in points if point.left_basic <= 0), None)
     last = points[-1].left
     marks = [
         *_axes(x, y),
         tag("path", d=path(area), class_="area"),
-        tag("path", d=path(stair([point.left_basic for point in points])), class_="line basic"),
         tag("path", d=path(kept), class_="line left"),
     ]
     if ahead:
@@ -75,9 +68,6 @@ def burn_down(
         marks.append(line(x(now), _TOP, x(now), _BOTTOM, "now"))
         middle = min(max(x(now), _LEFT + 20), _RIGHT - 20)
         marks.append(text(middle, _TOP - 7, "now", anchor="middle", class_="muted"))
-    if gone:
-        cross = tag("path", d=_cross(x(gone.at), _BOTTOM), class_="cross")
-        marks.append(linked(cross, None, f"Adding up ε would have spent everything by {moment(gone.at)}"))
     size = 3 if len(points) > _MOST_MARKS else 4.5
     for point in _steepest(points):
         dot = tag("circle", cx=x(point.at), cy=y(_kept(point.left)), r=size, class_="mark")
@@ -86,27 +76,21 @@ def burn_down(
         name,
         "Budget left over time",
         f"{left_percent(last)} left on {day(now)} after {len(points)} changes since {day(begin)}."
-        + (f" At this pace nothing is left on {day(ahead)}." if ahead else "")
-        + (f" Adding up ε would have spent everything by {day(gone.at)}." if gone else ""),
+        + (f" At this pace nothing is left on {day(ahead)}." if ahead else ""),
         WIDE,
         _BOTTOM + 58,
         *marks,
-        *_keys(last, ahead, gone),
+        _keys(last, ahead),
         wide=True,
     )
 
 
-def _keys(left: float, ahead: datetime | None, gone: BurnPoint | None) -> list[Markup]:
-    """What the lines of the chart mean, in two lines of text."""
-    first = [key("—", "left", first=True), f" {left_percent(left)} left"]
+def _keys(last: float, ahead: datetime | None) -> Markup:
+    """What the lines of the chart mean."""
+    words = [key("—", "left", first=True), f" {left_percent(last)} left"]
     if ahead:
-        first += [key("···", "forecast"), f" gone by {day(ahead)} at this pace"]
-    second = [
-        key("– –", "basic", first=True),
-        " if ε were added up",
-        f": gone {day(gone.at)}" if gone else "",
-    ]
-    return [text(0, 17, *first), text(0, 43, *second, class_="muted")]
+        words += [key("···", "forecast"), f" gone by {day(ahead)} at this pace"]
+    return text(0, 17, *words)
 
 
 def _kept(left: float) -> float:
@@ -132,10 +116,6 @@ def _axes(x: Time, y: Linear) -> list[Markup]:
         marks.append(line(x(at), _BOTTOM, x(at), _BOTTOM + 5, "axis"))
         marks.append(text(x(at), _BOTTOM + 27, label, anchor="middle", class_="muted"))
     return marks
-
-
-def _cross(x: float, y: float) -> str:
-    return path([(x - 5, y - 5), (x + 5, y + 5)]) + path([(x - 5, y + 5), (x + 5, y - 5)])
 
 
 def _steepest(points: Sequence[BurnPoint]) -> Sequence[BurnPoint]:

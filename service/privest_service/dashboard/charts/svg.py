@@ -100,6 +100,13 @@ def shortened(words: str, most: float, ending: float = 0.0) -> str:
     return words[:begin].rstrip() + "…" + words[len(words) - end :].lstrip()
 
 
+def row_name(x: float, y: float, feature: str, most: float, class_: str | None = None) -> Markup:
+    """The name of a feature, ending at x; its title tells all of it where it had to be cut."""
+    shown = named(feature, most)
+    title = () if shown == feature else (tag("title", feature),)
+    return tag("text", *title, shown, x=x, y=y, text_anchor="end", class_=class_)
+
+
 def named(feature: str, most: float) -> str:
     """The name of a feature, cut amid: `species=Adelie` and `bill missing` differ from others at the end."""
     return shortened(feature, most, ending=0.5)

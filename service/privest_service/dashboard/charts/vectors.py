@@ -17,6 +17,7 @@ from privest_service.dashboard.charts.svg import (
     linked,
     listed,
     named,
+    row_name,
     short,
     tag,
     text,
@@ -26,16 +27,23 @@ from privest_service.dashboard.formatting import decade, number, numbers
 _PITCH = 31
 """Distance from one row to the next, in units of the chart."""
 
+ROWS = 30
+"""Most rows that are drawn with their names."""
+
+_LONGEST = 13.0
+"""The longest name beside one panel of bars, in ems: of the widest type it takes less than half the width."""
+
 
 def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -> Markup:
-    """The columns of a matrix side by side, as bars about zero; a heat map beyond 20 rows or 4 columns."""
+    """The columns of a matrix side by side, as bars about zero; a heat map beyond 30 rows or 4 columns."""
     a = np.asarray(basis, dtype=np.float64)
     size, columns = a.shape
     heads = [f"{j + 1}" for j in range(columns)] if columns > 1 else None
-    if size > 20 or columns > 4:
+    if size > ROWS or columns > 4:
         return heat_map(name, a, labels, heads)
-    words = [named(label, 9) for label in labels or [f"{i + 1}" for i in range(size)]]
-    left = max(ems(word) for word in words) * BIG + 12
+    words = labels or [f"{i + 1}" for i in range(size)]
+    most = _LONGEST / columns**0.5
+    left = max(ems(named(word, most)) for word in words) * BIG + 12
     top = 28 if heads else 4
     largest = float(np.abs(a).max()) or 1.0
     panel = (WIDE - left) / columns
@@ -45,10 +53,7 @@ def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -
     )  # of what is written: all of one fineness, so that none takes much room
     written = [[number(round(float(v) / step) * step) for v in row] for row in a]
     margin = max(ems(v) for row in written for v in row) * BIG + 8 if printed else 8
-    marks = [
-        text(left - 12, top + _PITCH * i + 19, word, anchor="end", class_="muted")
-        for i, word in enumerate(words)
-    ]
+    marks = [row_name(left - 12, top + _PITCH * i + 19, word, most, "muted") for i, word in enumerate(words)]
     for j in range(columns):
         half = panel / 2 - margin
         zero = left + (j + 0.5) * panel
@@ -60,8 +65,7 @@ def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -
             reach = value / largest * half
             class_ = "bar positive" if value > 0 else "bar negative"
             bar = tag("rect", x=zero + min(reach, 0), y=y, width=abs(reach), height=16, class_=class_)
-            full = labels[i] if labels else words[i]
-            marks.append(linked(bar, None, f"{full}: {number(value)}"))
+            marks.append(linked(bar, None, f"{words[i]}: {number(value)}"))
             if printed:
                 anchor, beyond = ("end", -6) if value < 0 else (None, 6)
                 marks.append(text(zero + reach + beyond, y + 13, written[i][j], anchor=anchor))
@@ -75,9 +79,9 @@ def loadings(name: str, basis: ArrayLike, labels: Sequence[str] | None = None) -
 
 
 def vector_bars(name: str, values: ArrayLike, labels: Sequence[str] | None = None) -> Markup:
-    """A vector as bars about zero, with names and values up to 20 entries, beyond as upright bars alone."""
+    """A vector as bars about zero: with names up to 30 entries, without up to 20, beyond as upright bars."""
     a = np.asarray(values, dtype=np.float64).ravel()
-    if a.size <= 20:
+    if a.size <= (20 if labels is None else ROWS):
         return loadings(name, a[:, None], labels)
     largest = float(np.abs(a).max()) or 1.0
     left = (ems(number(-largest)) * BIG) + 10
@@ -106,12 +110,11 @@ def intervals(
     name: str, names: Sequence[str], values: Sequence[float], lows: Sequence[float], highs: Sequence[float]
 ) -> Markup:
     """Values with their intervals, about a zero line; those that leave zero out stand forth."""
-    words = [named(label, 10) for label in names]
-    left = max(ems(word) for word in words) * BIG + 16
+    left = max(ems(named(name, _LONGEST)) for name in names) * BIG + 16
     printed = [number(value, 2) for value in values]
     right = WIDE - max(ems(value) for value in printed) * BIG - 14
     x = Linear(min(0.0, *lows, *values), max(0.0, *highs, *values), left, right)
-    bottom = _PITCH * len(words) + 4
+    bottom = _PITCH * len(names) + 4
     ticks = x.ticks(4)
     marks = [line(left, bottom, right, bottom, "axis")]
     for tick, label in zip(ticks, numbers(ticks), strict=True):
@@ -125,7 +128,7 @@ def intervals(
         whisker = line(x(low), y, x(high), y, "whisker")
         dot = tag("circle", cx=x(value), cy=y, r=5, class_="dot")
         marks += [
-            text(left - 16, y + 5, words[i], anchor="end", class_=None if away else "muted"),
+            row_name(left - 16, y + 5, names[i], _LONGEST, None if away else "muted"),
             tag("g", linked(Markup("").join([whisker, dot]), None, said), class_="away" if away else "about"),
             text(WIDE, y + 5, printed[i], anchor="end", class_=None if away else "muted"),
         ]

@@ -27,6 +27,7 @@ from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import NewCap
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
+from privest_service.ledger import views
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import Fault, Invalid, NotFound, Problem
@@ -86,6 +87,8 @@ def _page(
         further=page + 1 if len(rows) > _PAGE else None,
         chart=bars("by-analyst", [bar(request, part, "analyst") for part in parts], "Spent by analyst"),
         datasets=own,
+        known=names,
+        delta=views.budget(account).limit.delta,
         given=given,
         problem=problem,
     )
@@ -142,6 +145,7 @@ def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
 
     def change(session: Session) -> None:
         dataset = datasets.require_own(session, visitor.principal, identifier(given, "dataset"))
+        delta = views.budget(ledger.owner_account(session, visitor.id)).limit.delta
         try:
             require_analyst(session, identifier(given, "analyst"))
         except NotFound:
@@ -150,7 +154,7 @@ def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
                     Fault(location="analyst", rule="is not the id of an analyst here; ask your administrator")
                 ]
             ) from None
-        datasets.put_grant(session, dataset, given["analyst"], cap_of(session, dataset, _cap(given)))
+        datasets.put_grant(session, dataset, given["analyst"], cap_of(session, dataset, _cap(given, delta)))
 
     try:
         database.run(change)
@@ -159,16 +163,14 @@ def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
     return redirect(request, "/analysts")
 
 
-def _cap(given: dict[str, str]) -> NewCap:
-    """The cap in a form; both fields empty mean none.
+def _cap(given: dict[str, str], delta: float) -> NewCap:
+    """The cap in a form; both fields empty mean none, and an empty δ beside an ε the δ of the budget.
 
     Raises:
         Invalid: one holds no number, or they break a rule.
     """
-    return checked(
-        NewCap.model_validate,
-        {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))},
-    )
+    found = {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))}
+    return checked(NewCap.model_validate, {"delta": delta} | found if "epsilon" in found else found)
 
 
 @router.post("/revoke")

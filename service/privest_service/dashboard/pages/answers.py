@@ -1,18 +1,31 @@
 """Pictures of answers that an owner may see: those to its own questions."""
 
 import json
+from collections.abc import Sequence
+from datetime import date
 from typing import Any
 
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
+from numpy.typing import NDArray
 from sqlalchemy import and_, or_, select
 
 from privest.estimators.federation import Part
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
+from privest_service.dashboard.answer_tables import (
+    NORMAL_95,
+    answer_tables,
+    scores,
+    standard_errors,
+    towards,
+    written,
+)
 from privest_service.dashboard.budget_summary import title, unit
 from privest_service.dashboard.charts import (
+    Box,
+    boxes,
     ellipse,
     heat_map,
     in_disk,
@@ -21,7 +34,7 @@ from privest_service.dashboard.charts import (
     on_circle,
     vector_bars,
 )
-from privest_service.dashboard.formatting import number, numbers
+from privest_service.dashboard.formatting import number
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import OwnerDep
@@ -38,10 +51,8 @@ router = APIRouter(prefix="/dashboard/answers", route_class=Page)
 
 _PAGE = 24
 
-_NORMAL_95 = 1.96
-
 _CLASSES, _FEATURES = 10, 30
-"""Most classes and features of a classifier that are drawn; a table below lists all numbers."""
+"""Most classes, and most features, columns or shares that are drawn; tables list all numbers."""
 
 
 @router.get("")
@@ -82,6 +93,7 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
     plan = stored_plan(job.kind, job.plan)
     told = read_answer(plan, job.result)
     answer = told.estimate
+    shape = None if plan is None or isinstance(plan, Part) else plan.shape
     picture = _PICTURES.get(job.kind, _arrays)
     return render(
         request,
@@ -90,24 +102,15 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         plan=plan,
         name=", ".join(names[each] for each in about if each in names),
         title=title(job.kind),
-        pictures=picture(answer, None if plan is None or isinstance(plan, Part) else plan.shape),
-        columns=_columns(answer) if answer and job.kind == "frechet-mean" else [],
+        pictures=picture(answer, shape),
+        tables=answer_tables(job.kind, answer, getattr(shape, "features", ())) if answer else [],
+        bounded=_bounded(shape),
         found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
         foretold=told.forecast,
         unit=unit(job.kind),
         warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
-
-
-def _columns(answer: dict[str, Any]) -> list[tuple[str, bool, str, str, str]]:
-    """The means of a table's columns: name, whether it is a share, value, and both ends of the interval."""
-    found = list[tuple[str, bool, str, str, str]]()
-    for each in answer.get("columns") or ():
-        told = [each[part] for part in ("low", "value", "high")]  # of dates texts
-        low, value, high = told if isinstance(told[0], str) else numbers(told)
-        found.append((each["name"], each["kind"] == "share", value, low, high))
-    return found
 
 
 Pictures = list[tuple[str, Markup]]
@@ -127,20 +130,87 @@ def _mean(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
         return [("The mean on the unit circle.", on_circle("mean", point.tolist()))]
     if space == "poincare-ball" and point.shape == (2,):
         return [("The mean in the Poincaré disk.", in_disk("mean", point.tolist()))]
-    if names := [each["name"] for each in answer.get("columns") or ()]:
-        return [("Where each mean lies between its bounds, −1 and 1.", vector_bars("mean", point, names))]
+    if answer.get("columns"):
+        return _means(answer, _bounded(shape))
     return [("The coordinates of the mean.", vector_bars("mean", point))]
 
 
+def _bounded(shape: DatasetMetadata | None) -> set[str] | None:
+    """The features of a table that have public bounds; None where all have."""
+    recipe = shape.recipe if isinstance(shape, PointsMetadata) else None
+    features = () if recipe is None else recipe.features
+    found = {each.name for each in features if each.low is not None and each.high is not None}
+    return None if len(found) == len(features) else found
+
+
+def _means(answer: dict[str, Any], bounded: set[str] | None) -> Pictures:
+    """Means between their bounds, and shares; a column without bounds has no place beside the others."""
+    pictures: Pictures = []
+    told = list(zip(answer["columns"], answer["point"], strict=True))
+    means = {
+        each["name"]: value
+        for each, value in told
+        if each["kind"] == "mean" and (bounded is None or each["name"] in bounded)
+    }
+    if means:
+        names, values = list(means), np.array(list(means.values()))
+        shown = _furthest(values)
+        said = (
+            f"Where each mean lies between its bounds, −1 and 1.{_rest(shown, len(names), 'from the middle')}"
+        )
+        pictures.append((said, vector_bars("mean", values[shown], [names[i] for i in shown])))
+    shares = [each for each, _ in told if each["kind"] == "share"]
+    if shares:
+        shown = _furthest(np.array([each["value"] for each in shares]))
+        said = f"Shares of the records, with intervals of 95 %.{_rest(shown, len(shares), 'from zero')}"
+        names = [shares[i]["name"] for i in shown]
+        parts = ([shares[i][part] for i in shown] for part in ("value", "low", "high"))
+        pictures.append((said, intervals("shares", names, *parts)))
+    return pictures
+
+
+def _furthest(values: NDArray[np.float64]) -> list[int]:
+    """The places of what is drawn: the rows with the largest absolute values, in their order."""
+    largest = np.abs(values.reshape(len(values), -1)).max(axis=1)
+    return sorted(np.argsort(-largest, kind="stable")[:_FEATURES].tolist())
+
+
+def _rest(shown: Sequence[int], count: int, whence: str) -> str:
+    """A word on what is not drawn, if anything is not."""
+    if len(shown) == count:
+        return ""
+    return f" Of {count}, the {len(shown)} that are furthest {whence}; the numbers below are of all."
+
+
+def _bounds(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
+    places = answer["places"]
+    drawn = list[Box]()
+    for each in places[:_FEATURES]:
+        low, center, high = written([each[part] for part in ("low", "center", "high")])
+        levels = {quantile["level"]: quantile["value"] for quantile in each["quantiles"]}
+        at = [levels[level] for level in (0.01, 0.25, 0.5, 0.75, 0.99)]
+        a, b, c, d, e = (float(date.fromisoformat(x).toordinal()) if isinstance(x, str) else x for x in at)
+        drawn.append(Box(each["name"], (low, high), center, (a, b, c, d, e)))
+    told = "From bound to bound, in each column's own units. A box holds the middle half, a mark the median."
+    if len(places) > _FEATURES:
+        told += f" The first {_FEATURES} of {len(places)}."
+    return [(told, boxes("bounds", drawn))]
+
+
 def _subspace(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
-    basis = np.array(answer["basis"])
+    basis, columns = np.array(answer["basis"]), answer.get("columns")
+    # What has no names is shown whole.
+    shown = _furthest(basis) if columns else list(range(len(basis)))
+    names = [columns[i] if columns else f"x{i + 1}" for i in shown]
     told = "Loadings: how each feature points along each direction of the subspace."
-    names = answer.get("columns") or [f"x{i + 1}" for i in range(len(basis))]
-    pictures = [(told, loadings("basis", basis, names))]
+    told += _rest(shown, len(basis), "from zero")
+    pictures = [(told, loadings("basis", basis[shown], names))]
     if answer.get("center") is not None:
-        named = answer.get("columns")
-        told = "The centre of the subspace" + (", between the bounds −1 and 1." if named else ".")
-        pictures.append((told, vector_bars("center", np.array(answer["center"]), named)))
+        told = "The centre of the subspace" + (
+            ", in standardised columns; the same are shown." if columns else "."
+        )
+        center = np.array(answer["center"])[shown]
+        pictures.append((told, vector_bars("center", center, names if columns else None)))
     if answer.get("explained") is not None:
         told = "Shares of the rows' variance along each direction."
         pictures.append((told, vector_bars("explained", np.array(answer["explained"]))))
@@ -152,19 +222,15 @@ def _classifier(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictur
     # By the public scales, else features in small units would dwarf all others.
     scale = np.ones(len(shape.features)) if shape.scale is None else np.array(shape.scale)
     rows = np.atleast_2d(answer["coefficients"]) * scale
-    spreads = [answer["noise"], *([answer["sampling"]] if answer["sampling"] else [])]
-    variances = [np.atleast_2d(each["standard_errors"])[:, :-1] ** 2 for each in spreads]
-    errors = _NORMAL_95 * np.sqrt(np.sum(variances, axis=0)) * scale
+    errors = NORMAL_95 * standard_errors(answer)[:, :-1] * scale
     of = "Coefficients" if shape.scale is None else "Coefficients times the features' public scales,"
     by = "the noise and the sampling of rows" if answer["sampling"] else "the noise alone"
-    classes = answer["classes"] if len(rows) > 1 else answer["classes"][1:]
     starts = np.atleast_1d(answer["intercept"])
     pictures: Pictures = []
-    for name, row, start, error in list(zip(classes, rows, starts, errors, strict=True))[:_CLASSES]:
-        shown = np.sort(np.argsort(-np.abs(row), kind="stable")[:_FEATURES])
+    for name, row, start, error in list(zip(towards(answer), rows, starts, errors, strict=True))[:_CLASSES]:
+        shown = _furthest(row)
         told = f"{of} towards “{name}”, with intervals of 95 % by {by}. The intercept is {number(start)}."
-        if len(shown) < len(row):
-            told += f" Of {len(row)}, the {_FEATURES} that are furthest from zero."
+        told += _rest(shown, len(row), "from zero")
         names = [shape.features[i] for i in shown]
         parts = (values[shown].tolist() for values in (row, row - error, row + error))
         pictures.append((told, intervals(f"class-{len(pictures)}", names, *parts)))
@@ -172,13 +238,7 @@ def _classifier(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictur
 
 
 def _score(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
-    names, values, errors = list[str](), list[float](), list[float]()
-    for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
-        if score:
-            names.append(name)
-            values.append(score["value"])
-            errors.append(_NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"])))
-    lows, highs = (np.clip(np.array(values) + sign * np.array(errors), 0, 1).tolist() for sign in (-1, 1))
+    names, lows, values, highs = zip(*scores(answer), strict=True)
     told = "The score, with an interval of 95 % by the noise and the sampling of rows."
     return [(told, intervals("score", names, values, lows, highs))]
 
@@ -206,5 +266,6 @@ _PICTURES = {
     "matrix-completion": _subspace,
     "logistic-regression": _classifier,
     "classifier-score": _score,
+    "bounds": _bounds,
 }
 """How answers of some estimators are drawn. All other answers are drawn as plain arrays."""

@@ -40,7 +40,12 @@ uploads = APIRouter(prefix="/dashboard/datasets", route_class=FilePage)
 
 _PAGE = 100
 
-SchemaKind = Literal["points", "vectors", "partial-vectors", "labelled", "json"]
+SchemaKind = Literal["table", "points", "vectors", "partial-vectors", "labelled", "json"]
+
+_TABLE = """{"kind": "table", "columns": [
+  {"name": "age", "type": "integer", "low": 0, "high": 110},
+  {"name": "sex", "type": "category", "categories": ["female", "male"], "missing": "category"}]}"""
+"""What the form begins with where a table is declared as JSON."""
 
 _LABELS = {"dim": "Dimension"}
 """Labels for parameters of manifolds whose name alone says too little."""
@@ -105,7 +110,7 @@ def read(
 
 @router.get("/new")
 def form(
-    request: Request, visitor: OwnerOfDataDep, database: DatabaseDep, kind: SchemaKind = "points"
+    request: Request, visitor: OwnerOfDataDep, database: DatabaseDep, kind: SchemaKind = "table"
 ) -> Response:
     """Where a file becomes a dataset."""
     return _form(request, visitor, database, kind, {}, None)
@@ -132,6 +137,7 @@ def _form(
         uses=[each.title for each in ESTIMATORS.values() if each.metadata.kind == kind],
         formats=get_args(Format),
         given=given,
+        table=_TABLE,
         problem=problem,
         registered=registered,
     )
@@ -161,12 +167,18 @@ async def upload(
             header=new.has_header,
         )
     except Problem as problem:
-        known = kind if kind in get_args(SchemaKind) else "points"
+        known = kind if kind in get_args(SchemaKind) else "table"
         return await in_thread(_form, request, visitor, database, known, given, problem)
     finally:
         await form.close()
-    # A csv file was taken: its first line was a header unless the form said otherwise.
-    first = "" if form_of_file != "csv" else "&first=record" if new.has_header is False else "&first=header"
+    # A csv file was taken: its first line was a header unless the form said otherwise, and always of a table.
+    first = (
+        ""
+        if form_of_file != "csv" or kind == "table"
+        else "&first=record"
+        if new.has_header is False
+        else "&first=header"
+    )
     return redirect(request, f"/datasets/{made.id}?done=uploaded{first}")
 
 
@@ -176,7 +188,7 @@ def _schema(kind: str, given: Mapping[str, str]) -> DatasetSchema:
     Raises:
         Invalid: a field holds no JSON or no number, or they break a rule.
     """
-    if kind == "json":
+    if kind in ("table", "json"):
         return checked(SCHEMA.validate_python, parsed(given.get("schema", ""), "schema"))
     fields = {name: value for name, value in given.items() if value}
     declared: dict[str, Any] = {"kind": kind}

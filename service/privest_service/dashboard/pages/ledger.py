@@ -15,7 +15,7 @@ from privest.estimators.registry import ESTIMATORS
 from privest_service.dashboard import entries
 from privest_service.dashboard.budget_summary import analysts_of, share, share_of_charge, title
 from privest_service.dashboard.entries import Search
-from privest_service.dashboard.formatting import noise
+from privest_service.dashboard.formatting import noise, told_apart
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
@@ -91,7 +91,7 @@ def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
         .order_by(Dataset.created_at.desc())
         .limit(_NAMED)
     )
-    return {key: name or key for key, name in found}
+    return told_apart(found)
 
 
 async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:

@@ -12,12 +12,11 @@ from privest_service.dashboard.budget_summary import (
     analysts_of,
     by_analyst,
     by_dataset,
-    dataset_name,
     standing,
     title,
 )
 from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
-from privest_service.dashboard.formatting import LONGEST, count, duration, number, spent_percent
+from privest_service.dashboard.formatting import LONGEST, count, duration, number, spent_percent, told_apart
 from privest_service.dashboard.page import Page, place, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, VisitorDep
@@ -63,7 +62,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         by_dataset=bars("by-dataset", [bar(request, part, "dataset") for part in what], "Spent by dataset"),
         latest=latest,
         names=names,
-        dataset_names={each.id: dataset_name(each) for each in own},
+        dataset_names=told_apart(own),
         datasets=own,
         title=title,
         seen=seen,
@@ -79,7 +78,7 @@ def _point(request: Request, moment: BudgetSnapshot, names: dict[str, str]) -> B
         )
         label += " given back" if moment.kind == "void" else ""
     href = place(request, f"/ledger/{moment.seq}")
-    return BurnPoint(moment.at, moment.left, moment.left_basic, href, label)
+    return BurnPoint(moment.at, moment.left, href, label)
 
 
 def _basic_ends(stands: BudgetSummary) -> BudgetSnapshot | None:

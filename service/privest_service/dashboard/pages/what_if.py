@@ -11,8 +11,10 @@ from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 
 from privest.estimators.federation import Plan
+from privest.metadata import PartialVectorsMetadata
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
+from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.budget_summary import share, share_of_charge, title, unit
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
@@ -22,7 +24,8 @@ from privest_service.dashboard.session_auth import OwnerDep, Visitor
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
-from privest_service.estimates.catalogue import KINDS, Kind
+from privest_service.datasets.schemas import SCHEMA
+from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from privest_service.estimates.dependencies import PlannerDep
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery, resolve
@@ -55,6 +58,10 @@ _USUAL = {each: kind.name for kind in reversed(KINDS.values()) for each in (kind
 """The usual question for each kind of dataset: the first estimator that takes it."""
 
 
+_Names = Annotated[list[str], Field(max_length=2000)]
+"""Names of a table's columns."""
+
+
 class Wish(BaseModel):
     """A query that is thought of."""
 
@@ -63,6 +70,9 @@ class Wish(BaseModel):
     epsilon: Annotated[float, Field(gt=0)] = 0.5
     delta: Annotated[float | None, BeforeValidator(or_none)] = None
     options: Annotated[str, Field(max_length=20_000)] = ""
+    columns: _Names = []
+    label: str = ""
+    features: _Names = []
 
 
 @router.get("")
@@ -70,7 +80,8 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
     """The form and, once it is filled in, the plan."""
     given, problem, planned, wish = dict(request.query_params), None, None, Wish()
     try:
-        wish = checked(Wish.model_validate, given)
+        several = {name: request.query_params.getlist(name) for name in ("columns", "features")}
+        wish = checked(Wish.model_validate, given | several)
         _require_known(given)
     except Invalid as error:
         problem = error
@@ -79,9 +90,11 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
         own, _ = datasets.visible(session, visitor.principal)
     chosen = next((each for each in own if each.id == wish.dataset), None)
     asked = (wish.kind or _USUAL.get(chosen.kind, "")) if chosen else ""
+    offered = _offered(chosen, KINDS[asked]) if chosen and asked in KINDS else {}
+    picked = _picked(wish, offered)
     if chosen and problem is None:
         try:
-            planned = _planned(database, planner, visitor, account, wish, asked, given)
+            planned = _planned(database, planner, visitor, account, wish, asked, given | picked)
         except Problem as error:
             problem = error
     limits = ledger.limits_of(account)
@@ -96,6 +109,8 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
         kinds=[kind for kind in KINDS.values() if chosen and chosen.kind in (kind.dataset_kind, "table")],
         asked=asked,
         usual=_usual_options(KINDS[asked]) if asked in KINDS else {},
+        offered=offered,
+        picked=picked,
         example=_example(KINDS[asked]) if asked in KINDS else "",
         title=title,
         unit=unit(asked),
@@ -112,7 +127,7 @@ def _planned(
     account: Account,
     wish: Wish,
     asked: str,
-    given: Mapping[str, str],
+    given: Mapping[str, Any],
 ) -> dict[str, Any]:
     """All that the page says of a plan.
 
@@ -165,6 +180,34 @@ def _times(account: Account, charge: Charge) -> int:
     return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
 
 
+_OF_TABLES = {"columns", "label", "features"}
+"""The fields of requests that choose of a table."""
+
+
+def _offered(dataset: Dataset, kind: Kind) -> dict[str, list[str]]:
+    """Names of the columns that a question on a table may choose, by the field that chooses them."""
+    shape = SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n)
+    if not isinstance(shape, TableMetadata):
+        return {}
+    # Gaps of categories are no unknown entries, which completion fills.
+    numbers_alone = issubclass(kind.estimator.metadata, PartialVectorsMetadata)
+    names = [column.name for column in shape.columns if column.is_ordered or not numbers_alone]
+    labels = [column.name for column in shape.columns if not column.is_ordered]
+    found = {"columns": names, "label": labels, "features": names}
+    return {name: found[name] for name in _OF_TABLES & of_all(kind.request)}
+
+
+def _picked(wish: Wish, offered: Mapping[str, list[str]]) -> dict[str, Any]:
+    """What is chosen of the columns that are offered: what an address says of another table is left out."""
+    found: dict[str, Any] = {}
+    if labels := offered.get("label"):
+        found["label"] = wish.label if wish.label in labels else labels[0]
+    for name, names in (("columns", wish.columns), ("features", wish.features)):
+        known = [each for each in names if each in offered.get(name, ()) and each != found.get("label")]
+        found |= {name: known} if known else {}
+    return found
+
+
 def _usual_options(kind: Kind) -> dict[str, Any]:
     """The options that a form asks for by themselves, with what they begin with."""
     docs = {name: doc for name, (_, doc) in declared(kind.estimator.spec).items()}
@@ -209,7 +252,7 @@ def _value_like(hint: Any, default: Any) -> Any:
     return [1, -1] if get_origin(hint) is list else 20 if hint in (int, int | None) else 0.5
 
 
-def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
+def _body(wish: Wish, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     """The request body that would be sent.
 
     Raises:
@@ -224,6 +267,7 @@ def _body(wish: Wish, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(options, dict):
         raise Invalid(faults=[Fault(location="options", rule=rule)])
     privacy = {"epsilon": wish.epsilon} | ({} if wish.delta is None else {"delta": wish.delta})
+    usual |= {name: given[name] for name in _OF_TABLES & given.keys() & of_all(kind.request)}
     return {**usual, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
 
 

@@ -42,11 +42,12 @@ function live({ events, seen }) {
   follow();
 }
 
-function replacePage(text) {
+// Shows why an upload was refused; the form stays as it is, with the file that was chosen.
+function refused(form, text) {
   const page = new DOMParser().parseFromString(text, "text/html");
-  document.querySelector("main").replaceWith(document.adoptNode(page.querySelector("main")));
-  document.title = page.title;
-  prepare();
+  const told = page.getElementById("problem")?.parentElement ?? page.querySelector("main");
+  document.getElementById("refused").replaceChildren(...document.adoptNode(told).childNodes);
+  form.dispatchEvent(new Event("refused"));
   document.getElementById("problem")?.focus();
 }
 
@@ -54,7 +55,7 @@ function upload(event) {
   event.preventDefault();
   const form = event.target, part = form.querySelector(".progress");
   const bar = part.querySelector("progress"), word = part.querySelector("[role=status]");
-  const button = form.querySelector("button");
+  const button = form.querySelector("button:not([type])");
   const request = new XMLHttpRequest();
   const again = (told) => { button.disabled = false; bar.value = 0; word.textContent = told; };
   if (button.disabled) return;
@@ -67,19 +68,18 @@ function upload(event) {
   request.upload.onload = () => { bar.removeAttribute("value"); word.textContent = "Checking every record …"; };
   request.onload = () => {
     if (request.status < 400) location.assign(request.responseURL);
-    else if (request.responseText.includes("<main")) replacePage(request.responseText);
-    else again("This file is too large.");
+    else if (request.responseText.includes("<main")) {
+      again("");
+      part.hidden = true;
+      refused(form, request.responseText);
+    } else again("This file is too large.");
   };
-  request.onerror = () => again("The connection was lost. Nothing was stored.");
+  request.onerror = () => again("Nothing was stored. The connection was lost, or the file has changed since you chose it: then choose it again.");
   request.open("POST", form.action);
   request.send(new FormData(form));
 }
 
-function prepare() {
-  for (const form of document.querySelectorAll("[data-upload]")) form.addEventListener("submit", upload);
-  const here = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
-  for (const word of document.querySelectorAll("[data-plain]")) word.hidden = here || location.protocol !== "http:";
-}
-
-prepare();
+for (const form of document.querySelectorAll("[data-upload]")) form.addEventListener("submit", upload);
+const here = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
+for (const word of document.querySelectorAll("[data-plain]")) word.hidden = here || location.protocol !== "http:";
 if (document.body.dataset.events) live(document.body.dataset);

@@ -1,7 +1,7 @@
 """JSON: a list of records, each nested lists of numbers, a list of a table's row, or an object by columns."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from privest_service.datasets.readers.layout import Block, Layout, Texts, block_of
+from privest_service.datasets.readers.layout import ABSENT, Block, Layout, Texts, block_of
 from privest_service.upload_errors import refusal
 
 _MOST_BYTES = 2**25
@@ -45,9 +45,9 @@ def _no_constant(_: str) -> None:
 
 @dataclass(frozen=True)
 class _Columns:
-    """Members of objects: those of a record in its order, and the unit's."""
+    """Members of objects: those of a record in its order, None for one that is not there, and the unit's."""
 
-    names: list[str]
+    names: list[str | None]
     unit: str | None
     all: frozenset[str]
 
@@ -64,7 +64,9 @@ def _columns(first: Any, layout: Layout) -> _Columns:
     if len(chosen) != layout.width:
         raise refusal(f"must have {layout.width} columns", record=0)
     return _Columns(
-        [header[place] for place in chosen], None if unit is None else header[unit], frozenset(header)
+        [None if place < 0 else header[place] for place in chosen],
+        None if unit is None or unit < 0 else header[unit],
+        frozenset(header),
     )
 
 
@@ -100,7 +102,7 @@ def _shape(row: Any) -> tuple[int, ...]:
 
 def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> Block:
     """Objects. Members beyond the schema's may come and go, but not where all members are the record."""
-    wanted = {*columns.names, *([columns.unit] if columns.unit is not None else [])}
+    wanted = {*columns.names, columns.unit} - {None}
     for at, row in enumerate(rows):
         if not isinstance(row, dict) or not row.keys() >= wanted:
             raise refusal("must be an object with every column of the schema", record=start + at)
@@ -108,7 +110,8 @@ def _by_name(rows: list[Any], layout: Layout, columns: _Columns, start: int) -> 
             raise refusal("must have the columns of the first record", record=start + at)
     units = None if columns.unit is None else _texts([row[columns.unit] for row in rows])
     if layout.columns is not None:
-        return _typed([[row[name] for row in rows] for name in columns.names], units, layout, start)
+        members = [None if name is None else [row[name] for row in rows] for name in columns.names]
+        return _typed(members, units, layout, start)
     found = [_texts([row[name] for row in rows]) for name in columns.names]
     if layout.partial:  # where null alone is missing
         for name, texts in zip(columns.names, found, strict=True):
@@ -128,11 +131,12 @@ def _in_order(rows: list[Any], layout: Layout, start: int) -> Block:
     return block_of(columns, None, layout, start)
 
 
-def _typed(columns: list[list[Any]], units: Texts | None, layout: Layout, start: int) -> Block:
+def _typed(columns: Sequence[list[Any] | None], units: Texts | None, layout: Layout, start: int) -> Block:
     """Columns of a typed table."""
     from privest_service.datasets.readers import typed  # noqa: PLC0415 - pyarrow, for workers alone
 
-    return typed.typed_block([typed.texts_of(column) for column in columns], units, layout, start)
+    found = [ABSENT if column is None else typed.texts_of(column) for column in columns]
+    return typed.typed_block(found, units, layout, start)
 
 
 def _texts(values: list[Any]) -> Texts:

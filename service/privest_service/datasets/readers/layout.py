@@ -1,7 +1,6 @@
 """The layout of a file, and how the columns of a table become numbers."""
 
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, nan, prod
@@ -21,6 +20,11 @@ Texts = NDArray[np.object_]
 
 _MOST_NAMES = 5
 """Names of missing columns that one refusal lists."""
+
+ABSENT, TWICE = -1, -2
+"""Places of columns that a file has not, or more than once."""
+
+NOT_ONCE = {ABSENT: "is not in the file", TWICE: "is in the file more than once"}
 
 
 @dataclass(frozen=True)
@@ -58,23 +62,40 @@ class Layout:
     def places(self, header: Sequence[str]) -> tuple[list[int], int | None]:
         """Find the columns of a record, in its order, and the column of the unit in a table's header.
 
+        Of a typed table a column that is not there has the place `ABSENT`, and one that is there twice
+        `TWICE`: they are told with what is wrong in the others.
+
         Raises:
-            RefusedUploadError: a column is missing, or one is there twice.
+            RefusedUploadError: a column is missing, or one is there twice; of a typed table all are.
         """
+        if self.columns is not None:
+            return self._typed_places(header)
         found = {name.strip(): place for place, name in enumerate(header)}
         wanted = {*(self.names or ()), *([self.unit] if self.unit else [])}
-        if self.columns is not None:
-            _require_once(header, [*(self.names or ()), *([self.unit] if self.unit else [])])
         if missing := sorted(wanted - found.keys()):
             shown = ", ".join(missing[:_MOST_NAMES]) + (", …" if len(missing) > _MOST_NAMES else "")
             raise refusal(f"must name every column of the schema; missing: {shown}")
-        if len(found) != len(header) and self.columns is None:
+        if len(found) != len(header):
             raise refusal("must name every column once")
         if self.names is not None:
             chosen = [found[name] for name in self.names]
         else:
             chosen = [place for name, place in found.items() if name != self.unit]
         return chosen, found[self.unit] if self.unit else None
+
+    def _typed_places(self, header: Sequence[str]) -> tuple[list[int], int | None]:
+        places = dict[str, int]()
+        for place, name in enumerate(name.strip() for name in header):
+            places[name] = TWICE if name in places else place
+        found = [places.get(name, ABSENT) for name in self.names or ()]
+        if all(place < 0 for place in found):
+            raise RefusedUploadError(
+                [
+                    Fault(field=name, rule=NOT_ONCE[at])
+                    for name, at in zip(self.names or (), found, strict=True)
+                ]
+            )
+        return found, places.get(self.unit, ABSENT) if self.unit else None
 
     def is_text(self, place: int) -> bool:
         """Whether a column of a record holds categories."""
@@ -100,19 +121,6 @@ class Layout:
             return places.get(text, places.get(string_form(text), -1.0))
 
         return code
-
-
-def _require_once(header: Sequence[str], wanted: Sequence[str]) -> None:
-    """Refuse a typed table whose header lacks declared columns, or has one of them twice: each is told.
-
-    Raises:
-        RefusedUploadError: it does.
-    """
-    counts = Counter(name.strip() for name in header)
-    rules = {0: "is not in the file", 2: "is in the file more than once"}
-    faults = [Fault(field=name, rule=rules[min(counts[name], 2)]) for name in wanted if counts[name] != 1]
-    if faults:
-        raise RefusedUploadError(faults)
 
 
 @dataclass(frozen=True)

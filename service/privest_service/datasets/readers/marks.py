@@ -29,23 +29,36 @@ class Mark(IntEnum):
     DATE = 9
     INFINITE = 10
     NESTED = 11
+    ABSENT = 12
+    TWICE = 13
 
 
 _RULES = {
     Mark.POINT: "a decimal point in {rows} of a file with decimal commas; write either",
     Mark.DOUBTFUL: "a comma in {rows} that may be of thousands or of decimals; write 1234.5",
-    Mark.MISSING: "{count} missing; choose what a gap is",
-    Mark.TEXT: "text in {rows}; declare categories",
+    Mark.MISSING: '{count} missing; choose what a gap is: "missing": "filled", with a public "fill"',
+    Mark.TEXT: "text in {rows} of a column of numbers; write a number there, or nothing for a gap",
     Mark.THOUSANDS: "thousands separators in {rows}; write 1234.5",
     Mark.DATE: "dates in {rows}; declare a date",
     Mark.INFINITE: "not finite in {rows}",
     Mark.NESTED: "neither numbers, texts nor dates in {rows}; leave the column out",
+    Mark.ABSENT: "is not in the file",
+    Mark.TWICE: "is in the file more than once",
 }
+_OF_MOST = {
+    Mark.TEXT: "text in {rows}; declare categories",
+    (Mark.UNKNOWN, "boolean"): "neither true nor false in {rows}; declare categories",
+}
+"""Rules for columns of which most cells are so: that is no slip of a hand, but another type."""
+
+_GAP = '{count} missing; choose what a gap is: "missing": "category", or "filled" with a public "fill"'
 _BY_TYPE = {
+    (Mark.MISSING, "category"): _GAP,
+    (Mark.MISSING, "boolean"): _GAP,
     (Mark.BROKEN, "integer"): "not whole in {rows}; declare a number",
     (Mark.BROKEN, "date"): "not ISO in {rows}; 2007-11-11 is",
     (Mark.UNKNOWN, "category"): "none of the categories in {rows}; declare them all",
-    (Mark.UNKNOWN, "boolean"): "neither true nor false in {rows}; declare categories",
+    (Mark.UNKNOWN, "boolean"): "neither true nor false in {rows}; write true or false",
 }
 
 
@@ -77,10 +90,11 @@ class Tally:
     columns: Sequence[Column]
     _found: dict[tuple[int, Mark], _Count] = field(default_factory=dict[tuple[int, Mark], _Count])
     _line_of: Callable[[int], int] | None = None
+    _records: int = 0
 
     def add(self, marked: Marked, start: int) -> None:
         """Count the marks of the rows from record `start` on."""
-        self._line_of = marked.line_of
+        self._line_of, self._records = marked.line_of, start + len(marked.cells)
         for mark in map(Mark, np.unique(marked.cells).tolist()):
             hits = marked.cells == mark
             for place in np.flatnonzero(hits.any(axis=0)).tolist() if mark else ():
@@ -101,7 +115,12 @@ class Tally:
 
     def _fault(self, place: int, mark: Mark) -> Fault:
         column, count = self.columns[place], self._found[place, mark]
-        rule = _BY_TYPE.get((mark, column.type)) or _RULES[mark]
+        if mark >= Mark.ABSENT:
+            return Fault(field=column.name, rule=_RULES[mark])
+        gaps = self._found.get((place, Mark.MISSING))
+        most = 2 * count.cells > self._records - (gaps.cells if gaps else 0)
+        of_most = _OF_MOST.get(mark) or _OF_MOST.get((mark, column.type)) if most else None
+        rule = of_most or _BY_TYPE.get((mark, column.type)) or _RULES[mark]
         rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
         line = "" if self._line_of is None else f" (first in line {self._line_of(count.record)})"
         told = rule.format(count=count.cells, rows=rows) + line

@@ -173,11 +173,12 @@ def read_parquet(source: Path, layout: Layout, room: Room) -> Generator[Block]:
     }
     with parquet.ParquetFile(source, **limits) as file:
         schema, about = file.schema_arrow, file.metadata
-        chosen, unit = _chosen(schema, layout)
-        wanted = [schema.names[place] for place in (*chosen, *([unit] if unit is not None else []))]
+        _chosen(schema, layout)
+        declared = {*(layout.names or map(str.strip, schema.names)), layout.unit}
+        wanted = list(dict.fromkeys(name for name in schema.names if name.strip() in declared))
         room.require(max(8 * about.num_rows * _width(layout), _unpacked(about, set(wanted))))
     # Texts stay codes of the ones that occur: else a long one, said often, would be copied as often.
-    texts = [name for name in wanted if _is_text(schema.field(name).type)]
+    texts = [name for name in wanted if _is_text(schema.field(schema.names.index(name)).type)]
     with parquet.ParquetFile(source, **limits, metadata=about, read_dictionary=texts) as file:
         rows = max(1, _BATCH_NUMBERS // layout.width)
         yield from _blocks(file.iter_batches(batch_size=rows, columns=wanted, use_threads=False), layout)
@@ -246,7 +247,7 @@ def _blocks(batches: Iterator[pa.RecordBatch], layout: Layout) -> Generator[Bloc
 
 def _chosen(schema: pa.Schema, layout: Layout) -> tuple[list[int], int | None]:
     chosen, unit = layout.places(schema.names)
-    lists = len(chosen) == 1 and _is_list(schema.field(chosen[0]).type) and layout.names is None
+    lists = layout.names is None and len(chosen) == 1 and _is_list(schema.field(chosen[0]).type)
     if not lists and len(chosen) != layout.width:
         raise refusal(f"must have {layout.width} columns, or one column with lists of {layout.width} numbers")
     return chosen, unit
@@ -257,15 +258,16 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _block(batch: pa.RecordBatch, chosen: list[int], unit: int | None, layout: Layout, start: int) -> Block:
-    units = None if unit is None else _texts(batch.column(unit), start)
+    units = None if unit is None or unit < 0 else _texts(batch.column(unit), start)
     if layout.columns is not None:
-        return typed_block([batch.column(at) for at in chosen], units, layout, start)
+        columns = [at if at < 0 else batch.column(at) for at in chosen]
+        return typed_block(columns, units, layout, start)
     if len(chosen) == 1 and _is_list(batch.column(chosen[0]).type):
         rows = _flattened(batch.column(chosen[0]), layout, start)
-        columns: list[Array | Texts] = list(rows.T)
+        found: list[Array | Texts] = list(rows.T)
     else:
-        columns = [_column(batch.column(at), layout, place, start) for place, at in enumerate(chosen)]
-    return block_of(columns, units, layout, start)
+        found = [_column(batch.column(at), layout, place, start) for place, at in enumerate(chosen)]
+    return block_of(found, units, layout, start)
 
 
 def _column(column: pa.Array, layout: Layout, place: int, start: int) -> Array | Texts:

@@ -2,7 +2,6 @@
 
 import codecs
 import csv
-import re
 from array import array
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
@@ -17,9 +16,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
+from privest.arrays import Array
 from privest_service.datasets.readers.cells import cells
-from privest_service.datasets.readers.layout import Block, Layout, Texts, named_units
-from privest_service.datasets.readers.marks import Marked
+from privest_service.datasets.readers.layout import TWICE, Block, Layout, Texts, named_units
+from privest_service.datasets.readers.marks import Mark, Marked
+from privest_service.problems import Fault
 from privest_service.upload_errors import refusal
 
 _DELIMITERS = ",;\t|"
@@ -32,13 +33,25 @@ _ENCODINGS = (
 """Encodings by the mark at the beginning of a file."""
 
 _PIECE = 2**20
+_LONGEST = 2 * _PIECE
+csv.field_size_limit(_LONGEST)  # as Arrow reads a line in two pieces; Python's own limit is 2**17
+
+_UNREADABLE = {
+    "end of data": "has a quote in line {line} that is never closed, so that all after it is one cell",
+    "field limit": "has a quote in line {line} that is never closed, or a cell of more than "
+    f"{_LONGEST} letters",
+}
+"""What is wrong with a csv file by what Python's reader says of it."""
+
+Absent = int
+"""The place of a column that is not there, or more than once."""
 
 _MOST_BLANK = 2**20
 """Most lines with nothing but spaces on them: they are read one by one."""
 
 
 def typed_block(
-    columns: Sequence[pa.Array],
+    columns: Sequence[pa.Array | Absent],
     units: Texts | None,
     layout: Layout,
     start: int,
@@ -47,7 +60,8 @@ def typed_block(
     """The declared columns of a batch as rows, with a mark for each cell.
 
     Args:
-        columns: in the order of the layout.
+        columns: in the order of the layout; where the file has none or several of a name, the place that
+            `Layout.places` tells.
         units: names of whose rows they are, where the layout has such a column.
         layout: what is declared.
         start: index of the first of these records in the file.
@@ -55,13 +69,24 @@ def typed_block(
     """
     assert layout.columns is not None  # noqa: S101 - of typed tables
     declared = enumerate(zip(columns, layout.columns, strict=True))
+    n = max(0 if isinstance(array, int) else len(array) for array in columns)
     found = [
-        cells(array, column, layout.coder(at) if layout.is_text(at) else float)
+        _unread(array, n)
+        if isinstance(array, int)
+        else cells(array, column, layout.coder(at) if layout.is_text(at) else float)
         for at, (array, column) in declared
     ]
     values, marks = zip(*found, strict=True)
     units, faults = named_units(units, layout, start)
+    if units is None and layout.unit is not None and start == 0:
+        faults = (Fault(field=layout.unit, rule="must be in the file once, as it is the unit"),)
     return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), line_of))
+
+
+def _unread(place: Absent, n: int) -> tuple[Array, NDArray[np.uint8]]:
+    """The cells of a column that is not there, or more than once."""
+    mark = Mark.TWICE if place == TWICE else Mark.ABSENT
+    return np.full(n, np.nan), np.full(n, mark, dtype=np.uint8)
 
 
 @dataclass(frozen=True)
@@ -92,22 +117,22 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
     dialect = _dialect(source, layout)
     chosen, unit = layout.places(dialect.header)
     names = [f"{place}" for place in range(len(dialect.header))]
-    wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else []))]
+    wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else [])) if at >= 0]
     start, lines = 0, _Lines(source, dialect)
-    if dialect.odd and (line := lines.left_open) is not None:
-        raise refusal(f"has a quote in line {line} that is never closed, so that all after it is one cell")
+    if dialect.odd and (fault := lines.unreadable):
+        raise refusal(fault)
     try:
         for batch in _batches(source, dialect, names, wanted, lines):
-            columns = [batch.column(names[at]) for at in chosen]
+            columns = [at if at < 0 else batch.column(names[at]) for at in chosen]
             units = (
                 None
-                if unit is None
+                if unit is None or unit < 0
                 else np.array([*batch.column(names[unit]).to_pylist(), None], dtype=object)[:-1]
             )
             yield typed_block(columns, units, layout, start, lines)
             start += batch.num_rows
     except pa.ArrowInvalid:
-        raise refusal("is not a whole csv file: a quote may be left open") from None
+        raise refusal(lines.unreadable or "is not a whole csv file") from None
 
 
 class _Lines:
@@ -122,16 +147,16 @@ class _Lines:
         return line + int(np.searchsorted(self._before, line, side="right"))
 
     @property
-    def left_open(self) -> int | None:
-        """The line of the record that the end of the file cuts off within quotes, if there is one."""
+    def unreadable(self) -> str | None:
+        """What is wrong in the first line that cannot be read, in words; None where all of them can."""
         with self._source.open(encoding=self._dialect.encoding, newline="") as file:
             rows, line = csv.reader(file, delimiter=self._dialect.delimiter, strict=True), 0
             try:
                 for _ in rows:
                     line = rows.line_num
             except csv.Error as fault:
-                # A cell that is too long for Python's reader is the rest of the file, too.
-                return line + 1 if re.search("end of data|field limit", str(fault)) else None
+                told = next((words for error, words in _UNREADABLE.items() if error in str(fault)), None)
+                return told and told.format(line=line + 1)
         return None
 
     @cached_property

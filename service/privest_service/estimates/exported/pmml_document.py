@@ -1,11 +1,16 @@
 """A classifier as a PMML document, which takes features or, of a table, its columns as they are."""
 
+import re
 from xml.etree import ElementTree as Xml
 
 from privest.tables.columns import Column, Feature
 from privest_service.estimates.exported.linear import Linear
+from privest_service.problems import Invalid
 
 _PMML = "http://www.dmg.org/PMML-4_4"
+
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML document holds, not even escaped."""
 
 _TYPES = {
     "category": ("categorical", "string"),
@@ -25,6 +30,9 @@ def pmml_file(linear: Linear, texts: dict[str, str]) -> bytes:
     Args:
         linear: the classifier.
         texts: what goes with it.
+
+    Raises:
+        Invalid: a name holds what XML cannot.
     """
     root = Xml.Element("PMML", {"xmlns": _PMML, "version": "4.4"})
     header = Xml.SubElement(root, "Header")
@@ -49,7 +57,10 @@ def pmml_file(linear: Linear, texts: dict[str, str]) -> bytes:
     for column in inputs:
         Xml.SubElement(mining, "MiningField", {"name": column.name})
     _tables(model, linear, _derived(model, linear))
-    return Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    written = Xml.tostring(root, encoding="utf-8", xml_declaration=True)
+    if _FORBIDDEN.search(written.decode(errors="replace")):
+        raise Invalid("A name holds a character that XML forbids, so pmml cannot. Ask for onnx or json.")
+    return written
 
 
 def _field(fields: Xml.Element, column: Column) -> None:

@@ -21,6 +21,7 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
+from privest.tables.recipe import Recipe
 
 DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])
@@ -33,12 +34,12 @@ def labelled(count, n=50, seed=0):
     return np.column_stack([centers[labels] + rng.standard_normal((n, 3)), labels])
 
 
-def mean_loss(weights, rows, feature_map, count):
+def mean_loss(weights, rows, feature_map, count, counted=1.0):
     x, y = feature_map.features(rows), feature_map.labels(rows, count)
     scores = x @ weights.reshape(-1, feature_map.size).T
     if count == 2:
         scores = np.column_stack([np.zeros(len(x)), scores])
-    return -log_softmax(scores, axis=1)[np.arange(len(x)), y].mean()
+    return -(counted * log_softmax(scores, axis=1)[np.arange(len(x)), y]).mean()
 
 
 @counts
@@ -95,10 +96,10 @@ def test_without_noise_descents_find_the_minimiser(count, method):
 
 @counts
 def test_newton_without_noise_finds_the_minimiser(count):
-    """Three steps reach the minimiser on rows as they are, although some are far out."""
+    """The steps reach the minimiser on rows of which those beyond the bound weigh (bound/length)²."""
     rng = np.random.default_rng(4)
-    x = rng.uniform(-1, 1, (4000, 3)) ** 3
-    scores = x @ (3 * rng.standard_normal((count - (count == 2), 3))).T
+    x = 2 * rng.uniform(-1, 1, (4000, 3)) ** 3
+    scores = x @ (1.5 * rng.standard_normal((count - (count == 2), 3))).T
     chances = expit(scores) if count == 2 else softmax(scores, axis=1)
     labels = (
         rng.random(4000) < chances[:, 0]
@@ -108,22 +109,26 @@ def test_newton_without_noise_finds_the_minimiser(count):
     rows = np.column_stack([x, labels])
     shape = LabelledMetadata(4000, tuple("abc"), "y", tuple(map(str, range(count))))
     course = NewtonSolver(shape, PrivacyBudget(4000, False, 1e6), 0.001, True)
-    assert course.steps == 3
+    assert course.steps == 6
     found = course.run(
         course.releases(), Gate(Records(rows), course.statistics, course.releases()), course.feature_map
     )
+    wide = replace(course.feature_map, bound=10.0, usual=10.0)
+    counted = np.minimum(1.0, (course.bound / np.linalg.norm(x, axis=1)) ** 2)
+    assert 0.01 < np.mean(counted < 1) < 0.5
     # λ is for vectors as long as the schema has them usual, which is one here.
-    wide, usual = course.feature_map.widened(10.0), replace(course.feature_map, usual=1.0)
+    usual = replace(course.feature_map, usual=1.0)
     penalised = wide.units / usual.units
     best = minimize(
         lambda w: (
-            mean_loss(w, rows, wide, count) + 0.001 * np.sum((w.reshape(-1, wide.size) * penalised) ** 2)
+            mean_loss(w, rows, wide, count, counted)
+            + 0.001 * np.sum((w.reshape(-1, wide.size) * penalised) ** 2)
         ),
         np.zeros(found.weights.size),
         tol=1e-10,
     )
     wanted = best.x.reshape(found.weights.shape) * wide.units / found.feature_map.units
-    np.testing.assert_allclose(found.weights, wanted, atol=0.02 * np.abs(wanted).max())
+    np.testing.assert_allclose(found.weights, wanted, atol=0.005 * np.abs(wanted).max())
 
 
 def fit(rows, count, epsilon, delta=1e-6, **options):
@@ -207,3 +212,22 @@ def test_without_an_intercept_there_is_none():
         )
         gate = Gate(Records(labelled(2, 60)), planned.statistics, planned.releases)
         assert logistic_regression.run(planned, gate).intercept == 0.0
+
+
+@pytest.mark.parametrize(
+    ("table", "epsilon", "chosen"), [(True, 1.0, "private"), (True, 0.01, "public"), (False, 1.0, "public")]
+)
+def test_spreads_are_learned_where_bounds_alone_are_known_and_noise_allows_it(table, epsilon, chosen):
+    """A plan says so, and what was chosen is planned again where it is asked for."""
+    recipe = Recipe((), ()) if table else None
+    shape = LabelledMetadata(
+        2_000, tuple("abc"), "y", ("0", "1"), None, (0.0,) * 3, (1.0,) * 3, recipe=recipe
+    )
+    target = PrivacyTarget(epsilon, 1e-6)
+    planned = logistic_regression.plan(LogisticSpec(), shape, target)
+    assert planned.standardises == (chosen == "private")
+    assert (planned.releases[0].statistic == "spread") == (chosen == "private")
+    assert ("learned" in planned.why) == (chosen == "private")
+    again = logistic_regression.plan(LogisticSpec(standardisation=chosen), shape, target)
+    assert again.releases == planned.releases
+    assert again.cost == planned.cost

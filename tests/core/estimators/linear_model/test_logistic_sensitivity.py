@@ -48,6 +48,21 @@ def test_no_pair_moves_the_curved_gradient_by_more_than_its_diameter(feature_map
         assert widest(loss, at, rows, clip) <= loss.diameter(clip) * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("count", [2, 3, 10])
+def test_rows_whose_class_is_all_but_sure_add_numbers(count):
+    """The squared length of P, about 1e-17 there, was once a difference that rounding took below zero."""
+    loss, rng = CurvedGradient(D, count), np.random.default_rng(11)
+    for gap in np.linspace(15.0, 40.0, 400):
+        weights = rng.standard_normal((loss.columns, D))
+        weights[-1, 0] += gap
+        rows = np.hstack(
+            [0.99 * np.ones((40, 1)), 0.1 * rng.standard_normal((40, D - 1)), np.full((40, 1), count - 1.0)]
+        )
+        classifier = Classifier(FEATURE_MAPS["plain"], weights[0] if count == 2 else weights)
+        summed = loss.clipped_sum(classifier, rows, loss.longest)
+        assert np.linalg.norm(summed) <= len(rows) * loss.longest  # and no NaN
+
+
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_a_curved_gradient_is_no_longer_than_a_gradient(count):
     """Chances of all kinds, rows of all lengths: the bound holds, and is nearly reached."""

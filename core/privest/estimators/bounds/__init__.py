@@ -1,0 +1,1 @@
+"""Private bounds of columns and of distances: where most records are, and their quantiles."""

@@ -1,0 +1,328 @@
+"""Columns in units of their own: each with the clip that is best for it alone, by noisy histograms."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf, sqrt
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from privest.arrays import Array
+from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, FoundColumns
+from privest.estimators.frechet_mean.distances import NODES, RATIOS, Distances
+from privest.privacy.budget import PrivacyBudget
+from privest.privacy.clipping import any_floats
+from privest.privacy.mechanisms import NoisySum, Release
+from privest.privacy.oracle import Oracle
+from privest.privacy.statistic import AnyStatistic, Statistic
+from privest.tables.recipe import Recipe
+
+Query = TypeVar("Query")
+
+_FURTHEST = 2.0**10
+"""Largest distance that is told apart, in half widths of the interval that holds most records."""
+
+_SURE = 4.0
+"""Deviations of noise by which a node's records refute a law."""
+
+MOST = 2.0
+"""Clips beyond which a value is drawn in to, so that a column whose clip is too small harms no other."""
+
+_LOUD = 0.02
+"""Noise on a share above which few records far off, of many columns together, may be hidden."""
+
+_SHOWN = 5
+"""Names that one warning lists."""
+
+_HIDDEN = 0.18
+"""Noise on the share of the records at one order of magnitude from which on none surely stands out."""
+
+_MOST_COLUMNS = 1_000
+"""Most columns that lack a bound in one run: histograms of more take long to read."""
+
+SHARE = 0.25
+"""Share of a run's budget by which scales are found."""
+
+_OF_SPREADS = 0.65
+"""Share of what all looks cost for the distances from the centres."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Units of columns.
+
+    Attributes:
+        center: (columns,) what is taken off.
+        scale: (columns,) what the rest is divided by; positive.
+        most: scales beyond which a value is drawn in.
+    """
+
+    center: Array
+    scale: Array
+    most: float = inf
+
+    def images(self, rows: Array) -> Array:
+        """(..., columns) records in these units."""
+        return np.clip((rows - self.center) / self.scale, -self.most, self.most)
+
+    def values(self, images: Array) -> Array:
+        """(..., columns) records of these images."""
+        return self.center + self.scale * images
+
+
+@dataclass(frozen=True)
+class Standardised(Generic[Query]):
+    """A statistic of records in units of their columns. It asks about (columns, query of the statistic).
+
+    A record's image depends on that record and on released numbers alone: so the diameter stays.
+    """
+
+    statistic: Statistic[Query]
+
+    @property
+    def description(self) -> str:
+        """The released quantity in words for analysts."""
+        return self.statistic.description
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.statistic.size
+
+    def diameter(self, clip: float) -> float:
+        """Bound on the distance between two records' vectors: the statistic's own."""
+        return self.statistic.diameter(clip)
+
+    @any_floats
+    def clipped_sum(self, query: tuple[Columns, Query], rows: Array, clip: float) -> Array:
+        """Σ of the statistic's vectors of the records' images; see `Statistic`."""
+        columns, point = query
+        return self.statistic.clipped_sum(point, columns.images(rows), clip)
+
+
+@dataclass(frozen=True)
+class StandardisedOracle(Oracle):
+    """A gate whose statistics are `Standardised`, asked as if the records were their images."""
+
+    gate: Oracle
+    columns: Columns
+
+    @property
+    def remaining(self) -> int:
+        """Number of answers that the plan still allows."""
+        return self.gate.remaining
+
+    @property
+    def owners(self) -> Sequence[Oracle]:
+        """The gate of each owner."""
+        return [StandardisedOracle(owner, self.columns) for owner in self.gate.owners]
+
+    @property
+    def weights(self) -> Sequence[float]:
+        """Weight of each owner's answers."""
+        return self.gate.weights
+
+    @property
+    def share(self) -> float:
+        """Share of the records whose mean has the sampling error of these answers."""
+        return self.gate.share
+
+    def mean(self, point: object, statistic: str = "gradient") -> Array:
+        """The noisy mean of the images' clipped vectors."""
+        return self.gate.mean((self.columns, point), statistic)
+
+    def pick(self, count: int) -> int:
+        """A uniform random integer in [0, count)."""
+        return self.gate.pick(count)
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[Query]):
+    """A statistic of some of the columns of records. The others cost nothing, as they are not seen.
+
+    Attributes:
+        statistic: of records that have these columns alone.
+        places: of the columns.
+    """
+
+    statistic: Statistic[Query]
+    places: tuple[int, ...]
+
+    @property
+    def description(self) -> str:
+        """The released quantity in words for analysts."""
+        return self.statistic.description
+
+    @property
+    def size(self) -> int:
+        """Length of the summed vector."""
+        return self.statistic.size
+
+    def diameter(self, clip: float) -> float:
+        """Bound on the distance between two records' vectors: the statistic's own."""
+        return self.statistic.diameter(clip)
+
+    def clipped_sum(self, query: Query, rows: Array, clip: float) -> Array:
+        """Σ of the statistic's vectors of parts of the records; see `Statistic`."""
+        return self.statistic.clipped_sum(query, rows[:, self.places], clip)
+
+
+@dataclass(frozen=True)
+class FoundScales:
+    """What noisy histograms tell of columns: where most records are, and how far from there they get.
+
+    Attributes:
+        places: of most records.
+        distances: of each column, from its centre.
+        deviation: of the noise on a share of the records at a distance.
+    """
+
+    places: FoundColumns
+    distances: tuple[Distances, ...]
+    deviation: float
+
+    def clips(self, noise: float) -> Columns:
+        """For each column the clip that balances noise, so much for each unit of it, and what it cuts off."""
+        scales = np.array([column.best_clip(noise) for column in self.distances])
+        return Columns(self.places.center, scales, MOST)
+
+    def typical(self) -> Columns:
+        """For each column the mean distance from its centre, by what is known."""
+        return Columns(self.places.center, np.array([column.mean for column in self.distances]))
+
+    def hidden(self, names: Sequence[str]) -> Iterator[str]:
+        """The warning that noise hides where columns of these names are, or none."""
+        hidden = [name for name, seen in zip(names, self.places.seen, strict=True) if not seen]
+        if hidden:
+            told = ", ".join(hidden[:_SHOWN]) + ", …" * (len(hidden) > _SHOWN)
+            yield (
+                f"noise hides where the values of {told} are: expect no information of them. More records, "
+                "fewer columns or a larger epsilon would help, or low and high in the schema"
+            )
+
+    def cut(self, columns: Columns) -> Array:
+        """(columns,) root mean square of what drawing in moves the means by at most, in their units.
+
+        Noise may hide as many records as one deviation of it, which are taken to be as far again. Of a column
+        in which all but few records have one value, it may hide twice as many others, as far as can be.
+        """
+        told = zip(self.distances, columns.scale.tolist(), strict=True)
+        seen = [float(np.sqrt(np.mean(each.excess(columns.most * one) ** 2))) / one for each, one in told]
+        hidden = 2 * self.places.deviation * self.places.widest / 2 / columns.scale
+        return np.hypot(seen, np.where(self.places.is_atom, hidden, self.deviation * columns.most))
+
+
+@dataclass(frozen=True)
+class ColumnScales:
+    """What a run may find out about centres and scales of columns that lack a bound.
+
+    Attributes:
+        low: (columns,) public lower bounds; −∞ where none is declared.
+        high: (columns,) upper bounds; ∞ where none is declared.
+    """
+
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, recipe: Recipe | None) -> "ColumnScales | None":
+        """The scales of a table's columns that a run is to find: of those that lack a bound, if any do.
+
+        Bounds that are declared tell a scale. Where all are too wide alike, the clip on a whole record makes
+        up for that at a lower price.
+        """
+        return None if recipe is None or recipe.is_bounded else cls(*recipe.range)
+
+    @property
+    def open(self) -> tuple[int, ...]:
+        """The places of columns that lack a bound."""
+        return tuple(np.flatnonzero(~np.isfinite(self.high - self.low)).tolist())
+
+    @property
+    def _ranges(self) -> ColumnRanges:
+        chosen = list(self.open)
+        return ColumnRanges(self.low[chosen], self.high[chosen])
+
+    @property
+    def _away(self) -> ColumnCounts:
+        return ColumnCounts(len(self.open), NODES, unsigned=True)
+
+    @property
+    def statistics(self) -> dict[str, AnyStatistic]:
+        """The statistics that the gate sums, by name."""
+        each = {**self._ranges.statistics, "spreads": Standardised(self._away)}
+        return {name: Chosen(statistic, self.open) for name, statistic in each.items()}
+
+    def among(self, others: Mapping[str, AnyStatistic]) -> dict[str, AnyStatistic]:
+        """All statistics of a run that finds scales first, and asks others about records in these units."""
+        return self.statistics | {name: Standardised(each) for name, each in others.items()}
+
+    def looks(self, releases: Sequence[Release]) -> tuple[Release, ...]:
+        """The releases of a plan by which scales are found."""
+        return tuple(each for each in releases if each.statistic in self.statistics)
+
+    def warnings(self, releases: Sequence[Release]) -> Iterator[str]:
+        """The warning of a plan whose noise may hide what scales depend on, or none."""
+        (spreads,) = (each for each in releases if each.statistic == "spreads")
+        if self.deviation(spreads) > _LOUD:
+            yield (
+                "columns without low and high: so much noise may hide values far off, which then hardly "
+                "count. More records, fewer such columns or a larger epsilon would help, or low and high in "
+                "the schema"
+            )
+
+    def deviation(self, spreads: Release) -> float:
+        """Standard deviation of the noise on a share of the records at a distance from the centre."""
+        return spreads.deviation * sqrt(len(self.open))
+
+    def releases(self, budget: PrivacyBudget, most: float) -> tuple[NoisySum, ...]:
+        """Histograms of values, and one of distances from centres.
+
+        Args:
+            budget: of the whole run.
+            most: share of it that all may have together.
+
+        Raises:
+            ValueError: there are too many such columns, or the noise would hide where they are.
+        """
+        if len(self.open) > _MOST_COLUMNS:
+            raise ValueError(
+                f"at most {_MOST_COLUMNS} columns may lack low and high in one question: name fewer columns"
+            )
+        spreads = budget.release(Standardised(self._away), "spreads", 1.0, share=_OF_SPREADS * most)
+        looks = self._ranges.releases(budget, (1 - _OF_SPREADS) * most)
+        if looks[0].deviation * sqrt(len(self.open)) > _HIDDEN:
+            raise ValueError(
+                "so much noise would hide where columns without low and high are: declare these, name fewer "
+                "such columns, or take a larger epsilon"
+            )
+        return (*looks, spreads)
+
+    def find(self, gate: Oracle, releases: Sequence[Release]) -> FoundScales:
+        """Look at all columns that lack a bound.
+
+        Args:
+            gate: releases the statistics.
+            releases: as planned, in order.
+        """
+        *before, last = releases
+        places = self._ranges.find(gate, before)
+        core = (places.nodes[:, -1] - places.nodes[:, 0]) / 2
+        reach = np.where(places.is_atom, places.widest, np.minimum(places.widest, _FURTHEST * core))
+        nodes = np.tile(RATIOS[::-1], (len(reach), 1))
+        seen = gate.mean((Columns(places.center, reach), nodes), "spreads")
+        shares, deviation = self._away.shares(seen)[:, :-1][:, ::-1], self.deviation(last)
+        read = [_read(*column, deviation) for column in zip(shares, reach.tolist(), strict=True)]
+        return FoundScales(places, tuple(read), deviation)
+
+    def among_all(self, values: Array, others: float) -> Array:
+        """(columns,) values of the columns that lack a bound, and another for the rest of them."""
+        found = np.full(len(self.low), others)
+        found[list(self.open)] = values
+        return found
+
+
+def _read(shares: Array, reach: float, deviation: float) -> Distances:
+    """The distances of a column: by laws, but where records surely stand out of them."""
+    read = Distances.read(shares, deviation, reach)
+    return replace(read, shares=np.where(shares > read.shares + _SURE * deviation, shares, read.shares))

@@ -1,0 +1,135 @@
+"""Answers as tables: for each column, feature or score its name, its value and its interval."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from privest.arrays import Array
+from privest_service.dashboard.formatting import number, numbers
+
+NORMAL_95 = 1.96
+"""Standard errors on either side of a value that make an interval of 95 %."""
+
+_INTERVAL = "Interval of 95 %"
+
+
+@dataclass(frozen=True)
+class AnswerTable:
+    """A table of numbers.
+
+    Attributes:
+        title: what it is of.
+        heads: of its columns.
+        rows: each with a name, a word on it, and cells.
+        note: what its numbers mean.
+    """
+
+    title: str
+    heads: tuple[str, ...]
+    rows: list[tuple[str, str, list[str]]] = field(default_factory=list[tuple[str, str, list[str]]])
+    note: str = ""
+
+
+def answer_tables(kind: str, answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
+    """The tables of an answer whose numbers have names.
+
+    Args:
+        kind: of the question.
+        answer: as the interface tells it.
+        features: names of a classifier's features.
+    """
+    if kind == "logistic-regression" and features:
+        return _coefficients(answer, features)
+    if kind == "classifier-score":
+        return [_scores(answer)]
+    if kind == "bounds":
+        return _bounds(answer)
+    if not answer.get("columns"):
+        return []
+    return [_means(answer) if kind == "frechet-mean" else _loadings(answer)]
+
+
+def _means(answer: dict[str, Any]) -> AnswerTable:
+    note = "Intervals are for the means of these records: by the noise, and by what clipping may have moved."
+    table = AnswerTable("Means of columns", ("Column", "Mean", _INTERVAL), note=note)
+    for each in answer["columns"]:
+        low, value, high = written([each[part] for part in ("low", "value", "high")])
+        word = "share" if each["kind"] == "share" else ""
+        table.rows.append((each["name"], word, [value, f"{low} to {high}"]))
+    return table
+
+
+def _bounds(answer: dict[str, Any]) -> list[AnswerTable]:
+    note = (
+        "Bounds may be declared in a next upload: hardly more than one record in a hundred is beyond either."
+    )
+    bounds = AnswerTable("Bounds", ("Column", "Median", "Spread", "Bounds to declare"), note=note)
+    levels = [f"{100 * each['level']:g} %" for each in answer["places"][0]["quantiles"]]
+    note = "So many of the records are below the value. The intervals of 95 % are in the JSON."
+    quantiles = AnswerTable("Quantiles", ("Column", *levels), note=note)
+    for each in answer["places"]:
+        low, center, high = written([each[part] for part in ("low", "center", "high")])
+        bounds.rows.append((each["name"], "", [center, number(each["scale"]), f"{low} to {high}"]))
+        quantiles.rows.append((each["name"], "", written([one["value"] for one in each["quantiles"]])))
+    return [bounds, quantiles]
+
+
+def written(values: list[Any]) -> list[str]:
+    """Numbers of one fineness, or dates, as they are written."""
+    return values if isinstance(values[0], str) else numbers(values)
+
+
+def _loadings(answer: dict[str, Any]) -> AnswerTable:
+    basis, center = np.array(answer["basis"]), answer.get("center")
+    heads = [f"Direction {j + 1}" for j in range(basis.shape[1])] if basis.shape[1] > 1 else ["Loading"]
+    values = basis if center is None else np.column_stack([basis, center])
+    table = AnswerTable("Loadings", ("Column", *heads, *([] if center is None else ["Centre"])))
+    for name, row in zip(answer["columns"], values.tolist(), strict=True):
+        table.rows.append((name, "", [number(value) for value in row]))
+    return table
+
+
+def standard_errors(answer: dict[str, Any]) -> Array:
+    """(classes, features + 1) standard errors of a classifier's coefficients and, last, of its intercepts."""
+    spreads = [answer["noise"], *([answer["sampling"]] if answer["sampling"] else [])]
+    return np.sqrt(sum(np.atleast_2d(each["standard_errors"]) ** 2 for each in spreads))
+
+
+def towards(answer: dict[str, Any]) -> list[str]:
+    """The classes that a classifier has coefficients for: of two the second alone."""
+    several = np.ndim(answer["coefficients"]) > 1
+    return answer["classes"] if several else answer["classes"][1:]
+
+
+def _coefficients(answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
+    values = np.column_stack([np.atleast_2d(answer["coefficients"]), np.atleast_1d(answer["intercept"])])
+    reach = NORMAL_95 * standard_errors(answer)
+    found = list[AnswerTable]()
+    for kind, row, ends in zip(towards(answer), values.tolist(), reach.tolist(), strict=True):
+        table = AnswerTable(f"Coefficients towards “{kind}”", ("Feature", "Coefficient", _INTERVAL))
+        for name, value, end in zip((*features, "intercept"), row, ends, strict=True):
+            word = "" if len(table.rows) < len(features) else "where all features are 0"
+            table.rows.append(
+                (name, word, [number(value), f"{number(value - end)} to {number(value + end)}"])
+            )
+        found.append(table)
+    return found
+
+
+def _scores(answer: dict[str, Any]) -> AnswerTable:
+    table = AnswerTable("Scores", ("Score", "Value", _INTERVAL))
+    for name, low, value, high in scores(answer):
+        table.rows.append((name, "", [number(value), f"{number(low)} to {number(high)}"]))
+    return table
+
+
+def scores(answer: dict[str, Any]) -> list[tuple[str, float, float, float]]:
+    """The scores of a classifier: name, lower end of the interval, value and upper end."""
+    found = list[tuple[str, float, float, float]]()
+    for name, score in ((answer["metric"], answer), ("accuracy", answer["accuracy"])):
+        if score:
+            reach = NORMAL_95 * float(np.hypot(score["standard_error"], score["sampling_error"]))
+            low, value, high = (score["value"] + sign * reach for sign in (-1, 0, 1))
+            found.append((name, max(low, 0.0), value, min(high, 1.0)))
+    return found

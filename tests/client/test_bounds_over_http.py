@@ -1,0 +1,61 @@
+"""Private bounds over HTTP: asked of a frame without any, declared in a next upload."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from privest_client import Client, InvalidRequest, load
+from testing.server import Caller, Server
+
+N = 2_000
+
+
+@pytest.fixture
+def owner(server: Server) -> Caller:
+    return server.owner(epsilon=500.0, delta=1e-3)
+
+
+def frame() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "mass": rng.normal(4200, 800, N),
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 100, N), unit="D"),
+            "sex": rng.choice(["f", "m"], N),
+        }
+    )
+
+
+def test_bounds_of_a_frame_may_be_declared_in_the_next(client: Client, tmp_path) -> None:
+    """At ε = 100 a share is off by .003: no interval here is missed by less than a hundred deviations."""
+    rows = frame()
+    known = {"sex": {"categories": ["f", "m"]}}
+    wide = {"mass": {"low": 0, "high": 1e6}, "day": {"low": "1900-01-01", "high": "2100-01-01"}}
+    data = client.upload(rows, columns=known | wide, confirm=True)
+    found = client.bounds(data, epsilon=100)
+    low, high = found.bounds["mass"].values()
+    assert rows["mass"].quantile(0.001) - 800 < low < rows["mass"].quantile(0.03)
+    assert rows["mass"].quantile(0.97) < high < rows["mass"].quantile(0.999) + 800
+    first, last = found.bounds["day"].values()
+    assert "2019-12-20" <= first <= "2020-01-08"
+    assert "2020-04-01" <= last <= "2020-04-20"
+    quantiles = pd.DataFrame(found.quantiles("mass"))
+    assert quantiles["low"][4] < rows["mass"].median() < quantiles["high"][4]
+    assert abs(quantiles["value"][4] - rows["mass"].median()) < 60
+    again = client.upload(rows, columns=known | found.bounds, confirm=True)
+    assert json.loads(again.schema_.model_dump_json())["columns"][0]["low"] == low
+    # It is read like any answer.
+    assert "mass" in repr(found)
+    assert "lower bound" in found._repr_html_()
+    assert len(found.to_frame()) == 2
+    assert found.plot() is not None
+    found.save(tmp_path / "found.json")
+    assert load(tmp_path / "found.json").bounds == found.bounds
+
+
+def test_what_has_no_bounds_to_find_is_refused_with_a_word(client: Client) -> None:
+    data = client.upload(pd.DataFrame({"sex": [True, False] * 20}), confirm=True)
+    with pytest.raises(InvalidRequest, match="at least one column of numbers"):
+        client.bounds(data, epsilon=1)
