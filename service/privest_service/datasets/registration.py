@@ -183,8 +183,9 @@ class Registrar:
         draft = Draft(dataset_id, owner_id, schema, lineage, name, ephemeral)
         folder = self.store.incoming / dataset_id
         try:
-            # From the source on: else one owner's files, or copies, would take the disk or the turn of all.
-            async with self.turn(owner_id):
+            # From the source to the folder's end: else one owner's files, or copies, would take the disk or
+            # the turn of all.
+            async with self.turn(owner_id), _removed(folder):
                 await in_thread(self._require_room, owner_id, 1)
                 await in_thread(_begin, folder)
                 found = await source(folder / UPLOAD)
@@ -196,10 +197,6 @@ class Registrar:
             raise Unavailable(
                 "There is no room for this at present. Nothing was stored. Try again later."
             ) from None
-        finally:
-            # With what a worker left that was stopped, or a parser: also if the caller went away.
-            with CancelScope(shield=True):
-                await in_thread(partial(shutil.rmtree, folder, ignore_errors=True))
 
     async def _accepted(
         self, folder: Path, found: Arrived, schema: DatasetSchema, header: bool | None
@@ -271,6 +268,19 @@ class Registrar:
         """Undo the registration of rows that came to no question."""
         self.database.run(lambda session: session.delete(session.get_one(Dataset, dataset.id)))
         self.store.remove(dataset.owner_id, dataset.id)
+
+
+@asynccontextmanager
+async def _removed(folder: Path) -> AsyncIterator[None]:
+    """Remove an upload's folder at the end, with what a worker left that was stopped, or a parser.
+
+    It is removed also if the caller went away meanwhile.
+    """
+    try:
+        yield
+    finally:
+        with CancelScope(shield=True):
+            await in_thread(partial(shutil.rmtree, folder, ignore_errors=True))
 
 
 def _begin(folder: Path) -> None:
