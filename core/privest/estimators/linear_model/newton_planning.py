@@ -164,12 +164,12 @@ class NewtonSolver:
             first = first - first.mean(axis=0)
         if self.steps == 0:
             return self._by_moments(first, moment, feature_map, releases[0].deviation, n)
-        prior = self._prior(moment, feature_map)
         deviation, units = releases[0].deviation, feature_map.units
+        guess = first_guess(first, moment, deviation, feature_map)
+        prior = self._prior(moment, feature_map, guess)
         if self.steps == 1:
             start = matched(first, moment, mean_of(moment, feature_map.last), deviation=deviation)[0] * units
         else:
-            guess = first_guess(first, moment, deviation, feature_map)
             start = concluded(guess.at, prior, [guess]).mean
         at, evidence = start, list[Evidence]()
         for place, release in enumerate(releases[1:], start=2):
@@ -185,10 +185,10 @@ class NewtonSolver:
             at = at + min(1.0, _FURTHEST / max(moved, 1e-300)) * (belief.mean - at)
         raise ValueError("the plan has no step")
 
-    def _prior(self, moment: Moment, feature_map: FeatureMap) -> Prior:
+    def _prior(self, moment: Moment, feature_map: FeatureMap, guess: Evidence) -> Prior:
         """What is believed before any step; of how large coefficients are, only if more than one follows."""
         learned = self._columns == 1 and self.steps > 1
-        return before_any(self.shape, self.penalty, moment, feature_map, learned=learned)
+        return before_any(self.shape, self.penalty, moment, feature_map, guess.at[:, -1], learned=learned)
 
     def _evidence(self, at: Array, feature_map: FeatureMap, release: Release, gate: Oracle) -> Evidence:
         """The gate's next gradient and Hessian."""
@@ -232,7 +232,8 @@ class NewtonSolver:
         mean = mean_of(moment, feature_map.last)
         weights, shaken = matched(first, moment, mean, deviation=deviation)
         model = ScoreModel(weights, moment, mean)
-        prior = self._prior(moment, feature_map)
+        guess = first_guess(first, moment, deviation, feature_map)
+        prior = self._prior(moment, feature_map, guess)
         unseen = prior.covariance / np.outer(feature_map.units, feature_map.units)
         return Fit(
             feature_map,

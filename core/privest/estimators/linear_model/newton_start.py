@@ -14,7 +14,7 @@ from privest.estimators.linear_model.newton import Moment
 from privest.metadata import LabelledMetadata
 
 INTERCEPT_VARIANCE = 16.0
-"""Variance of an intercept before anything is known."""
+"""Variance of an intercept before anything is known, class shares neither."""
 
 
 _HIDDEN = 0.75
@@ -58,7 +58,13 @@ def far_rows_lost(taken: float) -> str:
 
 
 def before_any(
-    shape: LabelledMetadata, penalty: float, moment: Moment, feature_map: FeatureMap, *, learned: bool
+    shape: LabelledMetadata,
+    penalty: float,
+    moment: Moment,
+    feature_map: FeatureMap,
+    odds: Array,
+    *,
+    learned: bool,
 ) -> Prior:
     """What is believed of coefficients before any evidence.
 
@@ -67,11 +73,15 @@ def before_any(
     (s²/e), and nearer to these, so that little is stated with too small an error. What noise hides is taken
     to vary as the noise does.
 
+    The intercept is near the classes' log odds l where features' mean m is zero and scores hardly vary. Scores
+    that vary stretch l, and m moves it by what coefficients come to there: its variance is 1 + l² + s²|m|².
+
     Args:
         shape: public facts of the data.
         penalty: λ.
         moment: second moment of what is seen of rows.
         feature_map: how that is seen.
+        odds: (columns,) log odds of the classes, as far as they are seen; see `first_guess`.
         learned: whether the evidence is to tell how large coefficients are.
     """
     units, dim = feature_map.units, shape.dim
@@ -85,7 +95,9 @@ def before_any(
     if feature_map.constant:
         vectors = np.pad(vectors, ((0, 1), (0, 1)))
         vectors[-1, -1] = 1.0
-        precisions = np.append(precisions, 1 / INTERCEPT_VARIANCE)
+        mean = moment.clean[-1, :dim] / feature_map.last / (units[0] * usual)
+        own = 1.0 + float(np.max(odds**2)) + SPREAD**2 * float(mean @ mean)
+        precisions = np.append(precisions, 1 / own)
     ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
     return Prior(vectors, precisions, ridge, dim if learned else 0)
 

@@ -147,10 +147,31 @@ def test_coefficients_may_be_large_where_features_hardly_vary(noise):
     moment = Moment(
         np.diag([*(unit**2 * np.array([1.0, 1.0, 1.0, 1e-4])), feature_map.last**2]), noise * unit**2
     )
-    prior = before_any(shape_of(100), 0.0, moment, feature_map, learned=True)
+    prior = before_any(shape_of(100), 0.0, moment, feature_map, np.zeros(1), learned=True)
     variances = np.diag(prior.covariance)[:-1]
     least = max(1e-4, noise * sqrt(2 * D))
     np.testing.assert_allclose(variances, SPREAD**2 / np.array([1, 1, 1, least]) ** 0.75, rtol=1e-9)
+
+
+def test_what_is_believed_of_an_intercept_follows_the_shares_of_classes():
+    """Variance 1 + l² + s²|m|² for log odds l and a mean m of standardised features."""
+    feature_map = FeatureMap(np.zeros(D), np.ones(D), 2.0, 0.2, 2.0)
+    mean = np.append(np.array([1.0, 0.0, 0.0, 0.5]) * feature_map.units[0], feature_map.last)
+    second = np.outer(mean, mean) + np.diag(np.append(np.full(D, 0.1 * feature_map.units[0] ** 2), 0.0))
+    prior = before_any(shape_of(100), 0.0, Moment(second, 0.0), feature_map, np.array([-3.0]), learned=True)
+    assert prior.covariance[-1, -1] == pytest.approx(1 + 9 + SPREAD**2 * 1.25)
+
+
+def test_classes_far_apart_are_told_apart_in_every_run():
+    """Rows near the border are few, so that what is seen of them tells an intercept no better than noise."""
+    rng, n = np.random.default_rng(11), 2_000
+    labels = np.arange(n) % 2
+    x = rng.standard_normal((n, 2))
+    x[:, 0] += 4.0 * (labels - 0.5)
+    rows = np.column_stack([x, labels])
+    for _, found in fits(rows, 2.0, 60):
+        scores = x @ np.array(found.coefficients) + found.intercept
+        assert np.mean((scores > 0) == labels) > 0.95
 
 
 def test_features_that_hang_together_are_warned_of():
