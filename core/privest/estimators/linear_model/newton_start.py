@@ -73,8 +73,9 @@ def before_any(
     (s²/e), and nearer to these, so that little is stated with too small an error. What noise hides is taken
     to vary as the noise does.
 
-    The intercept is near the classes' log odds l where features' mean m is zero and scores hardly vary. Scores
-    that vary stretch l, and m moves it by what coefficients come to there: its variance is 1 + l² + s²|m|².
+    The intercept is near the classes' log odds l where features' mean m is zero and scores hardly vary.
+    Scores that vary stretch l, and m moves it by what coefficients come to there: its variance is
+    1 + l² + s²|m|².
 
     Args:
         shape: public facts of the data.
