@@ -65,6 +65,7 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "read_metrics": _admin(200),
     "list_owner_keys": _account(200),
     "list_analyst_keys": _analyst(200),
+    "read_acts": _WITH_A_KEY,
     "list_datasets": _WITH_A_KEY,
     "create_dataset": _UPLOADERS,
     "read_dataset": _READERS,
@@ -84,15 +85,24 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "delete_connection": _admin(204),
     "assign_connection": _admin(204),
     "withdraw_connection": _admin(204),
+    "read_grant": (404, 200, 404, 200, 404, 401),
     "read_job": _READERS,
+    "list_requests": (403, 200, 200, 403, 403, 401),
+    "decide_on_job": (404, 200, 404, 403, 404, 401),
+    "withdraw_job": (404, 403, 404, 200, 404, 401),
     "read_receipt": _READERS,
     "read_model": (404, 404, 404, 200, 404, 401),
     "watch_job": _READERS,
     "read_budget": _account(200),
     "change_budget": _account(200),
+    "create_channel": _account(201),
+    "list_channels": _account(200),
+    "test_channel": _account(204),
+    "delete_channel": _account(204),
     "read_ledger": _account(200),
     "read_heads": _account(200),
     "export_ledger": _account(200),
+    "read_report": _account(200),
 } | {f"{verb}_{kind.replace('-', '_')}": _ASKERS for verb in ("estimate", "plan") for kind in KINDS}
 
 
@@ -150,15 +160,27 @@ class Scene:
         self._owner.grant(dataset, self._granted)
         return dataset
 
+    def _request(self) -> str:
+        """A new question that waits for the owner's approval, on rows of its own."""
+        dataset = self._dataset("points")
+        self._owner.grant(dataset, self._granted, approval="required")
+        return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7).json()["id"]
+
     def prepared(self, operation: Operation) -> dict[str, str]:
         """What stands for the names in a path; what the operation would end is made anew."""
         names = self.names | {"dataset_id": self.datasets["points"], "name": "none"}
         if operation.name in ("delete_dataset", "delete_grant", "put_grant", "put_cap"):
             names["dataset_id"] = self._dataset("points")
+        elif operation.name in ("decide_on_job", "withdraw_job"):
+            names["job_id"] = self._request()
         elif "{key_id}" in operation.path:
             person = self._owner if "owner" in operation.name else self._granted
             whose = operation.path.split("/")[2]
             names["key_id"] = person.post(f"/v1/{whose}/{person.id}/keys").json()["id"]
+        elif "{channel_id}" in operation.path:
+            path = f"/v1/owners/{self._owner.id}/channels"
+            made = self._owner.get(path).json()["channels"] or [self._owner.post(path, json=_CHANNEL).json()]
+            names["channel_id"] = made[0]["id"]
         elif "{name}" in operation.path:
             names["name"] = f"roles{next(_fresh)}"
             self._server.admin.post("/v1/connections", json=_files(names["name"]))
@@ -184,11 +206,13 @@ class Scene:
             rows = usual(SCHEMA.validate_python(_VECTORS).shape(2))
             return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
         bodies = {
+            "create_channel": _CHANNEL,
             "create_owner": {"name": "x", "budget": _BUDGET},
             "create_analyst": {"name": "x"},
             "create_connection": _files(f"roles{next(_fresh)}"),
             "put_grant": {},
             "put_cap": {},
+            "decide_on_job": {"decision": "approve"},
             "change_budget": {},
         }
         return {"json": bodies[operation.name]} if operation.name in bodies else {}
@@ -196,6 +220,7 @@ class Scene:
 
 _VECTORS = {"kind": "vectors", "dim": 2}
 _NOBODYS = "0" * 24
+_CHANNEL = {"kind": "webhook", "url": "https://192.0.2.1/"}  # which no network has
 
 
 def _files(name: str) -> dict[str, str]:

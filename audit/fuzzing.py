@@ -168,7 +168,7 @@ _AT_A_TIME = 5
 
 _ENDING = (
     *("delete_dataset", "delete_grant", "put_grant", "put_cap"),
-    *("change_budget", "revoke_owner_key", "revoke_analyst_key"),
+    *("change_budget", "revoke_owner_key", "revoke_analyst_key", "decide_on_job", "withdraw_job"),
 )
 
 

@@ -26,6 +26,7 @@ NAMES = (
     "bounds",
     "ranges",
     "column_scales",
+    "without_bounds",
     "coverage",
     "coverage_classifiers",
     "coverage_subspaces",

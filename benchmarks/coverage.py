@@ -122,7 +122,7 @@ class Law:
         """
         rows, feature_map, penalty = self._many, plan.configured_solver.feature_map, plan.penalty
         weights = np.ones(len(rows))
-        if plan.standardises:
+        if plan.looks:
             z = (rows[:, :-1] - feature_map.mean) / feature_map.scale
             feature_map = feature_map.shifted(z.mean(axis=0), z.std(axis=0))
         if plan.solver == "newton":

@@ -16,12 +16,15 @@ from unittest.mock import patch
 import httpx
 import numpy as np
 from playwright.sync_api import Browser
-from sqlalchemy import insert, text, update
+from sqlalchemy import insert, select, text, update
 from sqlalchemy.orm import Session
 
 from benchmarks.ledger_load import percentile, postgres
 from benchmarks.report import publish, spread, table
 from privest.privacy.cost import PrivacyTarget
+from privest_service.acts.chain import act_hash
+from privest_service.acts.chain import to_sign as act_to_sign
+from privest_service.acts.models import Act, ActChain
 from privest_service.database import Database
 from privest_service.database.migrate import migrate
 from privest_service.database.tables import new_id
@@ -40,23 +43,36 @@ from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.receipts import ReceiptEntry, receipt_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
+from privest_service.security.models import Owner
 from privest_service.security.service import create_analyst
 from privest_service.signing import Signer, new_signing_key
 from testing.browser import chromium, find_chromium
 from testing.server import LABELLED, Server
 
-SIZES = (1_000, 100_000)
+SIZES = (1, 1_000, 100_000)
+"""Entries of the owner's account; the pages of the first are as good as empty."""
 PAGES = (
     "/dashboard",
     "/dashboard/ledger",
     "/dashboard/ledger?state=failed",
+    "/dashboard/ledger/1",
     "/dashboard/datasets",
     "/dashboard/analysts",
+    "/dashboard/budget",
+    "/dashboard/acts",
+    "/dashboard/acts?kind=budget.frozen",
+    "/dashboard/notices",
+    "/dashboard/questions",
+    "/dashboard/answers",
+    "/dashboard/keys",
 )
+ANALYSTS_PAGES = ("/dashboard/granted", "/dashboard/answers")
 REQUESTS, LOADS = 20, 5
 _ANALYSTS, _BATCH, _DAYS = 3, 2_000, 365
 _BUDGET = Limits.of(3.0, 1e-5, "gdp")
 _EPSILONS, _DELTA = (0.004, 0.01), 1e-9  # a hundred thousand of these are half of the budget
+_RARE = 1000
+"""One act of so many is a freeze, which a search has to look far back for."""
 _ENDS = {"committed": 0.95, "failed": 0.03, "voided": 0.02}
 _ASKED: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("frechet-mean", {"kind": "points", "manifold": {"name": "spd", "dim": 2}, "radius": 1.0}, {}),
@@ -124,17 +140,17 @@ def _clock(begun: datetime) -> Iterator[list[datetime]]:
         yield moment
 
 
-def build(database: Database, signer: Signer, entries: int) -> str:
+def build(database: Database, signer: Signer, entries: int) -> tuple[str, str]:
     """Write the ledger of a new owner, whose own account has so many entries; its datasets have no rows.
 
     Returns:
-        the owner's key.
+        the owner's key, and that of an analyst who asked.
     """
     since = datetime.now(UTC) - timedelta(days=_DAYS)
     rng = np.random.default_rng(0)
     with _clock(since) as clock:
         with database.write() as session:
-            key, questions, chains = _owner(session, signer, since)
+            keys, questions, chains = _owner(session, signer, since)
         step = timedelta(days=_DAYS) / entries
         while chains[0].seq < entries:
             jobs: list[dict[str, Any]] = []
@@ -144,14 +160,50 @@ def build(database: Database, signer: Signer, entries: int) -> str:
                 _ask(questions[rng.integers(len(questions))], clock[0], signer, rng, jobs, written)
             with database.write() as session:
                 _store(session, jobs, written, chains)
-    return key
+        with database.write() as session:
+            _write_acts(session, signer, entries, since)
+    return keys
 
 
-def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list[Question], list[Chain]]:
-    """An owner, its datasets and grants: its key, what is asked, and all chains, that of the owner first."""
+def _write_acts(session: Session, signer: Signer, number: int, since: datetime) -> None:
+    """Have so many acts in the chain of the latest owner: sign-ins, and now and then a freeze."""
+    owner = session.scalars(select(Owner.id).order_by(Owner.created_at.desc()).limit(1)).one()
+    chain = session.get_one(ActChain, owner)
+    columns = [column.key for column in Act.__table__.columns]
+    step, written = timedelta(days=_DAYS) / number, list[dict[str, Any]]()
+    for place in range(chain.seq, number):
+        chain.seq = place + 1
+        act = Act(
+            chain=owner,
+            seq=chain.seq,
+            kind="budget.frozen" if place % _RARE == 0 else "signed-in",
+            role="owner",
+            principal=owner,
+            key="key_of_the_owner",
+            details="{}",
+            at=since + place * step,
+            prev=chain.head,
+            signer=signer.id,
+        )
+        act.hash = chain.head = act_hash(act)
+        act.signature = signer.sign(act_to_sign(act.hash))
+        written.append({name: getattr(act, name) for name in columns})
+    if written:
+        session.execute(insert(Act.__table__), written)  # pyright: ignore[reportArgumentType]
+
+
+def _owner(
+    session: Session, signer: Signer, since: datetime
+) -> tuple[tuple[str, str], list[Question], list[Chain]]:
+    """An owner, its datasets and grants.
+
+    Returns:
+        its key and an analyst's, what is asked, and all chains, that of the owner first.
+    """
     owner, key = create_owner(session, "A busy owner", _BUDGET)
     owner.created_at = since
-    analysts = [create_analyst(session, f"Analyst {number}")[0].id for number in range(_ANALYSTS)]
+    made = [create_analyst(session, f"Analyst {number}") for number in range(_ANALYSTS)]
+    analysts = [analyst.id for analyst, _ in made]
     session.flush()
     questions: list[Question] = []
     chains: dict[int, Chain] = {}
@@ -198,7 +250,7 @@ def _owner(session: Session, signer: Signer, since: datetime) -> tuple[str, list
                 theirs = tuple(chains.setdefault(each.id, Chain(each, signer)) for each in concerned)
                 charge = Charge.of(target, plan.cost)
                 questions.append(Question(values, result, why.digest, charge, theirs))
-    return key, questions, list(chains.values())
+    return (key, made[0][1]), questions, list(chains.values())
 
 
 def _ask(
@@ -317,13 +369,19 @@ def measure(directory: Path, url: str, browser: Browser | None) -> tuple[list[li
     pem = directory / "signing.pem"
     pem.write_bytes(new_signing_key())
     signer = Signer(pem.read_bytes())
-    rows = {page: [f"{name}, {page.removeprefix('/dashboard') or 'first page'}"] for page in PAGES}
-    first = [name]
+    pages = [(page, 0) for page in PAGES] + [(page, 1) for page in ANALYSTS_PAGES]
+    rows = {
+        (page, whose): [
+            f"{name}, {page.removeprefix('/dashboard') or 'first page'}{' of an analyst' if whose else ''}"
+        ]
+        for page, whose in pages
+    }
+    first, medians = [name], {each: list[float]() for each in pages}
     for size in SIZES:
         database = Database(url, signer=signer)
         migrate(database)
         begun = perf_counter()
-        key = build(database, signer, size)
+        keys = build(database, signer, size)
         if not database.is_sqlite:  # as autovacuum does before long
             with database.write() as session:
                 session.execute(text("ANALYZE"))
@@ -331,14 +389,17 @@ def measure(directory: Path, url: str, browser: Browser | None) -> tuple[list[li
         print(f"{name}: {size} entries in {perf_counter() - begun:.0f} s", flush=True)
         server = Server(directory, url, signing_key_file=pem)
         try:
-            with signed_in(server, key) as client:
-                first.append(spread(loads(browser, server, client)) if browser else "")
-                for page, row in rows.items():
-                    taken = times(client, page)
+            with signed_in(server, keys[0]) as owner, signed_in(server, keys[1]) as analyst:
+                first.append(spread(loads(browser, server, owner)) if browser else "")
+                for (page, whose), row in rows.items():
+                    taken = times(analyst if whose else owner, page)
+                    medians[page, whose].append(percentile(taken, 0.5))
                     row += [f"{percentile(taken, part):.0f}" for part in (0.5, 0.95)]
                     print(*row, sep=" | ", flush=True)
         finally:
             server.stop()
+    for each, row in rows.items():
+        row.append(f"{medians[each][-1] / medians[each][0]:.1f}")
     return list(rows.values()), first
 
 
@@ -357,15 +418,17 @@ def main() -> None:
             more, second = measure(directory / "on-sqlite", f"sqlite:///{directory}/privest.db", browser)
     finally:
         shutil.rmtree(directory)
-    sizes = [f"{size:,} entries" for size in SIZES]
-    columns = [f"{size}: {part} ms" for size in sizes for part in ("p50", "p95")]
+    sizes = ["1 entry", *(f"{size:,} entries" for size in SIZES[1:])]
+    columns = [f"{size}: {part} ms" for size in sizes for part in ("p50", "p95")] + ["ratio"]
     body = f"""
-The owner's own account has so many entries, over a year; those of its {len(_ASKED)} datasets and of
-{_ANALYSTS} analysts' grants on each have as many again, twice. All is as the service writes it: chained and
+The owner's own account has so many entries, over a year, and its record as many acts; the accounts of its
+{len(_ASKED)} datasets and of {_ANALYSTS} analysts' grants on each have as many entries again, twice. All
+is as the service writes it: chained and
 signed, with jobs, their transitions, answers and receipts, some failed and some voided. It is written by
 bulk, so that nothing of it was in the service's memory. Server, database and client share the cores.
 
-{REQUESTS} requests one after another of every page, by HTTP without a browser.
+{REQUESTS} requests one after another of every page, by HTTP without a browser. The ratio is that of the
+medians with {SIZES[-1]:,} entries and with one, where a page is as good as empty. The goal is 3.
 
 {table(["", *columns], [*pages, *more])}
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from itertools import count
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.database import Database
+from privest_service import acts
+from privest_service.database import Database, now
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
-from privest_service.jobs.models import IdempotencyKey, Job
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Decision, IdempotencyKey, Job
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Mechanism
@@ -36,6 +39,7 @@ class Books:
         with self.database.write() as session:
             session.add(Owner(id=self.owner, name="An owner", window=1))
             session.flush()
+            acts.record(session, self.owner, "owner.created", subject=self.owner)
             ledger.open_account(session, self.owner, "owner", Limits("basic", 1, 1, 0, 0))
             session.add(
                 Dataset(
@@ -80,6 +84,27 @@ class Books:
         mechanism = Mechanism(digest="0" * 64, content="{}")
         charges.reserve(session, job, [charges.Debits(job, accounts, amounts, mechanism)], key)
         return job.id
+
+    def request(self) -> str:
+        """Have a new job wait for approval; returns its id."""
+        job = self.job()
+        job.state, job.decide_by = "requested", now() + timedelta(hours=1)
+        key = IdempotencyKey(principal_id="somebody", key=f"{new_id('key')}", body_digest="", job_id=job.id)
+        with self.database.write() as session:
+            jobs.add(session, job, key)
+        return job.id
+
+    def approve_in(self, session: Session, job_id: str, amount_of: dict[int, Charge]) -> None:
+        """Approve a request in the caller's transaction, which charges it."""
+        job = session.get_one(Job, job_id, with_for_update=True)
+        decision = Decision(job_id=job_id, id=new_id("dec"), approved=True)
+        session.add(decision)
+        told = {"decision": decision.id}
+        acts.record(session, self.owner, "question.approved", subject=job_id, details=told)
+        accounts = held(session, amount_of)
+        amounts = [amount_of[account.id] for account in accounts]
+        mechanism = Mechanism(digest="0" * 64, content="{}")
+        charges.reserve_requested(session, job, [charges.Debits(job, accounts, amounts, mechanism)])
 
     def account(self, account_id: int) -> Account:
         """An account as it stands."""

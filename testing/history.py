@@ -254,7 +254,7 @@ def _lived(
 
     def live(session: Session) -> None:
         set_clock(moment)
-        job = reserve(session, ask, question, Draft.of(question, plan)).job_id
+        job = reserve(session, ask, question, Draft.of(question, plan), hours=1).job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
             assert charges.void(session, job)

@@ -15,9 +15,8 @@ from scipy.optimize import minimize
 
 from privest import manifolds
 from privest.arrays import Array, lengths
-from privest.estimators.bounds.views import Distance, Viewed
 from privest.estimators.column_ranges import ColumnCounts
-from privest.estimators.column_scales import Chosen, Columns, Standardised
+from privest.estimators.column_scales import Columns, Standardised
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import ScaledGradient, SquaredDistance, SquaredDistanceChange
 from privest.estimators.frechet_mean.ranges import Range
@@ -50,6 +49,7 @@ from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.second_look import SecondLook
 from privest.estimators.subspace.second_moment import Frame, SecondMoment
 from privest.estimators.subspace.sketch import Sketch
+from privest.estimators.views import Coordinates, Distance, Viewed
 from privest.metadata import PointsMetadata
 from privest.privacy import grid
 from privest.privacy.statistic import Statistic
@@ -271,7 +271,8 @@ def _of_tables() -> Iterator[Case]:
 
     for statistic in (ScaledGradient(space), DistanceCounts(space)):
         yield Case(Standardised(statistic), 1.0, _row, units, (3, 6))
-    yield Case(Chosen(ColumnCounts(3, 4), (0, 2, 3)), 1.0, _row, _rising, (5, 12))
+    some = Coordinates(("a", "b", "c"), (0, 2, 3), (-1, 4, -1), np.zeros(3), np.ones(3))
+    yield Case(Viewed(ColumnCounts(3, 4), some), 1.0, _row, _rising, (5, 12))
 
 
 def _of_vectors() -> Iterator[Case]:

@@ -16,6 +16,7 @@ from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from sqlalchemy import select
 
+from privest_service.acts.models import Refusals
 from privest_service.dashboard import pages
 from privest_service.database import Base, Database
 from testing.history import past
@@ -65,11 +66,12 @@ def books(server: Server) -> Iterator[Database]:
 
 
 def everything(server: Server) -> dict[str, list[tuple[Any, ...]]]:
-    """All rows of all tables."""
+    """All rows of all tables but the one that housekeeping empties by itself, a minute after an act."""
     with books(server) as database, database.read() as session:
         return {
             table.name: sorted(map(tuple, session.execute(select(table)).all()), key=repr)
             for table in Base.metadata.sorted_tables
+            if table.name != Refusals.__tablename__
         }
 
 
@@ -170,8 +172,22 @@ def all_pages(anna: Hospital) -> list[tuple[str, int]]:
     paths += [f"/datasets/{dataset}", f"/datasets/{dataset}/delete", "/answers", "/sign-in"]
     paths += [f"/what-if?dataset={dataset}&epsilon={epsilon}" for epsilon in (0.2, 9)]
     paths += [f"/answers/{job}" for job in anna.jobs.values()]
+    paths += ["/budget", "/notices", "/acts", "/questions", "/keys", "/glossary"]
     refused = [("/nowhere", 404), ("/admin", 403), ("/ledger?before=x", 422)]
     return [(path, 200) for path in paths] + refused
+
+
+def admin_pages(anna: Hospital) -> list[str]:
+    """Pages of the administrator."""
+    people = [f"/admin/owners/{anna.owner.id}", f"/admin/analysts/{anna.analysts[0].id}"]
+    return ["/admin", "/admin/analysts", "/admin/service", "/acts", *people]
+
+
+def analyst_pages(anna: Hospital) -> list[str]:
+    """Pages of an analyst of the hospital."""
+    dataset = anna.datasets["Blood panels"]
+    planned = f"/what-if?dataset={dataset}&epsilon=0.2"
+    return ["/granted", f"/granted/{dataset}", planned, "/answers", "/keys", "/glossary"]
 
 
 # Pages without a browser

@@ -280,9 +280,9 @@ class Caller:
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 
-    def grant(self, dataset: str, analyst: "Caller", **cap: float) -> httpx.Response:
-        """Let an analyst ask about a dataset."""
-        return self.put(f"/v1/datasets/{dataset}/grants/{analyst.id}", json=cap)
+    def grant(self, dataset: str, analyst: "Caller", **terms: Any) -> httpx.Response:
+        """Let an analyst ask about a dataset, up to a cap and on terms."""
+        return self.put(f"/v1/datasets/{dataset}/grants/{analyst.id}", json=terms)
 
     # Estimates
 
@@ -313,7 +313,7 @@ class Caller:
 
         def look() -> dict[str, Any] | None:
             body = self.get(f"/v1/jobs/{job}").json()
-            return body if body["state"] in ("committed", "failed", "voided") else None
+            return None if body["state"] in ("requested", "reserved", "claimed") else body
 
         return until(look)
 

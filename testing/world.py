@@ -15,14 +15,17 @@ from privest_service.database.tables import new_id
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.datasets.terms import Terms
+from privest_service.estimates import requests
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
+from privest_service.estimates.requests import Verdict
 from privest_service.estimates.service import Submissions
 from privest_service.exports.export import lines
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
-from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
@@ -42,13 +45,20 @@ def never(*_: Any, **__: Any) -> str:
 SCHEMA_TEXT = '{"kind": "points", "manifold": {"name": "euclidean", "dim": 2}, "radius": 1.0}'
 TARGET = {"epsilon": 0.1, "delta": 1e-6}
 PATHS = {
+    "requested": [],
     "reserved": ["reserved"],
     "claimed": ["reserved", "claimed"],
     "committed": ["reserved", "claimed", "committed"],
     "failed": ["reserved", "claimed", "failed"],
     "voided": ["reserved", "voided"],
+    "denied": ["denied"],
+    "expired": ["expired"],
+    "withdrawn": ["withdrawn"],
 }
-"""States of a job, and the ways that lead to each."""
+"""States of a job, and the ways that lead to each, after `requested` where it has to be approved."""
+
+UNCHARGED = ("requested", "denied", "expired", "withdrawn")
+"""States in which nobody was charged."""
 
 
 def _request(dataset: str) -> Any:
@@ -76,10 +86,11 @@ class World:
     owner: str
     analyst: str
     dataset: str
+    approval: bool = False
 
     @classmethod
-    def make(cls, database: Database, limits: Limits | None = None) -> "World":
-        """A new one in a database."""
+    def make(cls, database: Database, limits: Limits | None = None, *, approval: bool = False) -> "World":
+        """A new one in a database, perhaps of an owner who approves each question."""
         with database.write() as session:
             owner, _ = create_owner(session, "x", limits or Limits.of(1.0, 1e-5, "gdp"))
             analyst, _ = create_analyst(session, "x")
@@ -95,8 +106,9 @@ class World:
             session.flush()
             ledger.ensure_account(session, owner.id, "dataset", dataset.lineage)
             composition = limits.composition if limits else "gdp"
-            datasets.put_grant(session, dataset, analyst.id, Limits.none(composition))
-            return cls(owner.id, analyst.id, dataset.id)
+            cap, terms = Limits.none(composition), Terms(approval=approval)
+            datasets.put_grant(session, dataset, analyst.id, cap, terms)
+            return cls(owner.id, analyst.id, dataset.id, approval)
 
     def submit(self, database: Database, key: str, *, room: int = 10_000) -> str:
         """The job that answers the analyst's request under a key, if the queue has room."""
@@ -108,6 +120,16 @@ class World:
         """Withdraw the grant, which voids what waits."""
         with database.write() as session:
             datasets.revoke_grant(session, self.dataset, self.analyst)
+
+    def decide(self, database: Database, job: str, verdict: Verdict) -> str:
+        """Have the owner decide on a request; returns the state that it then has."""
+        owner = Principal("owner", self.owner)
+        return database.run(lambda session: requests.decide(session, owner, job, verdict, "so it is").state)
+
+    def withdraw(self, database: Database, job: str) -> str:
+        """Have the analyst withdraw a request; returns the state that it then has."""
+        analyst = Principal("analyst", self.analyst)
+        return database.run(lambda session: requests.withdraw(session, analyst, job).state)
 
     def accounts(self, session: Session) -> list[Account]:
         """Accounts of the owner, of the dataset and of the grant, in every window."""
@@ -134,7 +156,7 @@ class World:
             assert [account.scope for account in accounts] == ["owner", "dataset", "analyst"]
             for job in jobs:
                 self._check_job(session, job, accounts)
-            charged = sum(job.state != "voided" for job in jobs)
+            charged = sum(job.state not in ("voided", *UNCHARGED) for job in jobs)
             for account in accounts:
                 for name in ("epsilon", "delta", "mu_squared", "slack"):
                     spent = getattr(account, f"{name}_spent")
@@ -147,10 +169,15 @@ class World:
 
     def _check_job(self, session: Session, job: Job, accounts: list[Account]) -> None:
         kinds = ["debit", "void"] if job.state == "voided" else ["debit"]
+        kinds = [] if job.state in UNCHARGED else kinds
         found = session.execute(select(Entry.account_id, Entry.kind).where(Entry.job_id == job.id)).all()
         assert sorted(map(tuple, found)) == sorted((a.id, kind) for a in accounts for kind in kinds)
         told = session.scalars(select(Transition.state).where(Transition.job_id == job.id)).all()
-        assert sorted(told) == sorted(PATHS[job.state])
+        asked = ["requested"] if self.approval else []
+        assert sorted(told) == sorted(asked + PATHS[job.state])
+        decided = session.scalars(select(Decision.approved).where(Decision.job_id == job.id)).all()
+        undecided = not self.approval or job.state in ("requested", "expired", "withdrawn")
+        assert decided == ([] if undecided else [job.state != "denied"])
         assert (job.result is not None) == (job.receipt is not None) == (job.state == "committed")
 
     def recover(self, database: Database, key: str) -> str:
@@ -158,9 +185,11 @@ class World:
         before = self.check(database)
         with database.read() as session:
             known = [job.id for job in self.jobs(session)]
-        if before != "voided":
+        if before not in ("voided", "denied"):
             job = self.submit(database, key)
             assert known in ([], [job])
+            if self.check(database) == "requested":
+                assert self.decide(database, job, "approve") == "reserved"
         if self.check(database) == "reserved":
             # PostgreSQL may keep a killed process's locks for a moment, and claims pass over what is locked.
             self.end(database, until(lambda: claimed(database)), "{}")
@@ -171,7 +200,7 @@ class World:
             assert jobs.queue(session)[0] == 0
             assert jobs.overdue(session, now() + timedelta(days=1)) == []
         after = self.check(database)
-        assert after in ("committed", "failed", "voided")
+        assert after in ("committed", "failed", "voided", "denied")
         return after
 
     def end(self, database: Database, job: str | None, result: str | None) -> None:

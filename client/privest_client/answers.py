@@ -14,11 +14,11 @@ from pydantic import BaseModel
 
 from privest_client import models, scikit_learn
 from privest_client.card import card_of
-from privest_client.features import columns_used, design, feature_names
+from privest_client.features import columns_used, design, feature_names, filled, indicators
 from privest_client.frames import beside, framed
 from privest_client.plotting import drawn
-from privest_client.reading import Cells, Shown, with_error
-from privest_client.showing import lines_of_answer
+from privest_client.reading import Cells, Shown, brief, with_error
+from privest_client.showing import Covered, lines_of_answer
 
 Array = NDArray[np.float64]
 
@@ -34,13 +34,11 @@ class Estimate(Shown):
         job: as the service tells it; the answer is its `estimate`.
         schema: public, of the dataset that was asked about, where that is known.
         model: the model of that job, by which `make openapi` finds the class of an estimator's answers.
-        unit: of the distances in `uncertainty`, where they have one.
     """
 
     job: Any
     schema: Mapping[str, Any] | None = None
     model: ClassVar[Any]
-    unit: ClassVar[str] = ""
 
     @property
     def id(self) -> str:
@@ -152,8 +150,12 @@ class Estimate(Shown):
         ]
         return {"name": numbers["name"], "value": [a for a, _ in shown], "± in 95 %": [b for _, b in shown]}
 
+    def _covered(self) -> Covered:
+        """What its figures cover."""
+        return Covered()
+
     def _said(self) -> list[tuple[str, str]]:
-        return lines_of_answer(self.job, self.unit)
+        return lines_of_answer(self.job, self._covered())
 
 
 def _first_array(estimate: Any) -> Array:
@@ -231,6 +233,20 @@ class FrechetMean(Estimate):
     def _columns(self) -> Sequence[Any]:
         return getattr(self.job.estimate, "columns", None) or ()
 
+    def _covered(self) -> Covered:
+        if not self._columns():
+            return Covered()
+        own = "" if self.job.estimate.scales else ", in halves of the widths of their bounds"
+        return Covered(
+            "by noise and clipping, from the mean of these very records",
+            together=f"all columns at once{own}",
+        )
+
+    def _said(self) -> list[tuple[str, str]]:
+        fills = filled([each.name for each in self._columns()], self.schema)
+        told = [f"of {name} as {brief(value)}" for name, value in fills.items()]
+        return [*([("gaps count", ", ".join(told))] if told else []), *super()._said()]
+
     def _numbers(self, level: float) -> Numbers:
         columns = self._columns()
         if not columns:
@@ -265,7 +281,6 @@ class Subspace(Estimate):
     """A private subspace: of robust PCA."""
 
     model = models.RobustPCAJob
-    unit = " rad"
 
     @property
     def basis(self) -> Array:
@@ -315,6 +330,16 @@ class Subspace(Estimate):
         """
         return scikit_learn.pca(self)
 
+    def _covered(self) -> Covered:
+        return Covered(unit=" rad")
+
+    def _said(self) -> list[tuple[str, str]]:
+        first = [self.feature_names[place] for place in np.abs(self.basis).argmax(axis=0)]
+        yes_or_no = indicators(self.schema)
+        led = [f"direction {at} by {name}" for at, name in enumerate(first, 1) if name in yes_or_no]
+        why = "yes or no differs more than most numbers do within their bounds; columns=… may leave it out"
+        return [*([("led", f"{', '.join(led)}: {why}")] if led else []), *super()._said()]
+
     def _numbers(self, level: float) -> Numbers:
         return _directions(self.feature_names, self.basis)
 
@@ -324,7 +349,6 @@ class Completion(Estimate):
     """The private subspace that vectors with gaps lie in."""
 
     model = models.MatrixCompletionJob
-    unit = " rad"
 
     @property
     def basis(self) -> Array:
@@ -345,6 +369,9 @@ class Completion(Estimate):
         known = np.isfinite(vector)
         weights, *_ = np.linalg.lstsq(self.basis[known], vector[known])
         return np.where(known, vector, self.basis @ weights)
+
+    def _covered(self) -> Covered:
+        return Covered(unit=" rad")
 
     def _numbers(self, level: float) -> Numbers:
         names = getattr(self.job.estimate, "columns", None) or [str(at) for at in range(len(self.basis))]
@@ -462,6 +489,11 @@ class LinearClassifier(Estimate):
             return None
         return columns_used(self.feature_names, self.schema)
 
+    def _covered(self) -> Covered:
+        sampled = self.job.estimate.sampling is not None
+        few = " and having few records" if sampled else " alone"
+        return Covered(f"by noise{few}, and not by clipping and a penalty", sampled)
+
     def _drawn(self) -> Numbers:
         """Leave intercepts of a table out: they are where all columns are 0, and often far from all else."""
         numbers = self._numbers(0.95)
@@ -501,6 +533,11 @@ class Score(Estimate):
     def standard_error(self) -> float:
         """Standard error from the noise and from the sampling of rows."""
         return float(np.hypot(self.job.estimate.standard_error, self.job.estimate.sampling_error))
+
+    def _covered(self) -> Covered:
+        return Covered(
+            "by noise and having few records, from the score on all records like these", sampling=True
+        )
 
     def _numbers(self, level: float) -> Numbers:
         reach = _times(level) * self.standard_error

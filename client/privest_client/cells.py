@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import narwhals as nw
@@ -15,6 +15,9 @@ Column = dict[str, Any]
 """What a schema says of one column."""
 
 TRUTH = ("false", "true")
+
+FORMATS = {"dd.mm.yyyy": "%d.%m.%Y", "mm/dd/yyyy": "%m/%d/%Y", "dd/mm/yyyy": "%d/%m/%Y"}
+"""Forms of dates that a column may declare beside ISO 8601, as `strptime` has them."""
 
 _EPOCH = date(1970, 1, 1)
 _GAPS = ("", "na", "n/a", "nan", "null", "none")
@@ -34,7 +37,28 @@ def number_of(column: Column, part: str) -> float | None:
     value = column.get(part)
     if value is None or column["type"] != "date":
         return value
-    return float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
+    return day_number(value)
+
+
+def day_number(value: Any, form: str | None = None) -> float:
+    """The days since 1970-01-01 of a date in ISO 8601 or in this form; of one with a time its day.
+
+    Raises:
+        ValueError: it is in neither.
+    """
+    text = str(value).strip()
+    try:
+        day = date.fromisoformat(text[:10])
+    except ValueError:
+        if form is None:
+            raise
+        day = datetime.strptime(text.replace("T", " ").partition(" ")[0], FORMATS[form]).date()
+    return float((day - _EPOCH).days)
+
+
+def date_of(days: float) -> date:
+    """The day that is so many after 1970-01-01."""
+    return _EPOCH + timedelta(days=int(days))
 
 
 @dataclass(frozen=True)
@@ -84,7 +108,7 @@ def _reader(column: Column) -> Callable[[Any], float]:
             places |= {"0": 0.0, "1": 1.0, "False": 0.0, "True": 1.0}
         return lambda value: places[category_text(value)]
     if kind == "date":
-        return lambda value: float((date.fromisoformat(str(value)[:10]) - _EPOCH).days)
+        return lambda value: day_number(value, column.get("format"))
     return _known
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
@@ -114,24 +115,89 @@ class Client(Estimates):
         owner = id_of(owner or self.me())
         return Budget(self.run(operations.fetch(models.Budget, "GET", f"/v1/owners/{owner}/budget")))
 
+    def change_budget(self, owner: str | None = None, **changes: Any) -> Budget:
+        """Raise, freeze or renew a budget, or say how it is renewed and how fast it may be spent.
+
+        Args:
+            owner: its id; by default the holder of the key.
+            changes: `epsilon`, `delta`, `frozen`, `window`, `replaces`, `renewal` and `pace`, as openapi.yaml
+                has them: `renewal={"every": "month", "most": 12}`.
+        """
+        owner = id_of(owner or self.me())
+        return Budget(self.run(operations.change(models.Budget, "PATCH", owner, "budget", changes)))
+
+    def report(
+        self,
+        owner: str | None = None,
+        *,
+        format: Literal["html", "csv"] = "html",  # noqa: A002
+        keys: Sequence[str] = (),
+    ) -> bytes:
+        """A report for an auditor: all that happened to an owner's budget, and whether the record is intact.
+
+        Args:
+            owner: its id; by default the holder of the key.
+            format: `html` to read and print, or `csv` for spreadsheets.
+            keys: earlier signing keys of the service, each with its end: `BASE64=2026-01-31T12:00Z`.
+        """
+        path = f"/v1/owners/{id_of(owner or self.me())}/report"
+        params = {"params": {"format": format, "keys": list(keys)}, "timeout": WAIT}  # it is all read again
+        return (self.run(operations.call(Request("GET", path, params)))).content
+
+    def channels(self, owner: str | None = None) -> list[models.ChannelView]:
+        """The ways on which an owner is sent notices, and how their deliveries fare.
+
+        Args:
+            owner: its id; by default the holder of the key.
+        """
+        owner = id_of(owner or self.me())
+        path = f"/v1/owners/{owner}/channels"
+        return (self.run(operations.fetch(models.ChannelList, "GET", path))).channels
+
+    def add_channel(
+        self,
+        kind: Literal["webhook", "mail", "file", "object-store"],
+        owner: str | None = None,
+        **choices: Any,
+    ) -> models.CreatedChannel:
+        """Have notices sent somewhere; the answer has the secret of a webhook, this once.
+
+        Args:
+            kind: of the way.
+            owner: its id; by default the holder of the key.
+            choices: `url`, `to`, `name` or `connection`, and `events` and `heads`, as openapi.yaml has them.
+        """
+        owner, told = id_of(owner or self.me()), {"kind": kind} | choices
+        return self.run(operations.change(models.CreatedChannel, "POST", owner, "channels", told))
+
     def plan(
-        self, kind: str, dataset: Any, *, epsilon: float, delta: float | None = None, **choices: Any
+        self,
+        kind: str,
+        dataset: Any,
+        columns: Sequence[str] | None = None,
+        *,
+        epsilon: float,
+        delta: float | None = None,
+        **choices: Any,
     ) -> Plan:
         """The exact cost of a question and what to expect of it; free, and reads no record.
 
         Args:
             kind: name of an estimator, as `robust-pca`: one of `privest_client.estimators.KINDS`.
             dataset: what is asked about, as of `estimate`.
+            columns: names of columns of a table, of a kind that takes them; by default all.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
             choices: of the kind, as openapi.yaml has them.
         """
+        choices |= given(columns=columns)
         return Plan(self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
 
     def estimate(
         self,
         kind: str,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
@@ -145,6 +211,7 @@ class Client(Estimates):
             kind: as of `plan`.
             dataset: a dataset or its id, or a list of several; or a frame of your own, or a `Table`, whose
                 rows are sent with the question and kept for it alone.
+            columns: as of `plan`.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
             key: by which it is charged once, however often it is asked for; by default this call is its own.
@@ -156,7 +223,7 @@ class Client(Estimates):
             StillRunning: the time is over.
             Problem: the service refuses, and charges nothing.
         """
-        question = Question.of(kind, dataset, epsilon, delta, choices)
+        question = Question.of(kind, dataset, epsilon, delta, choices | given(columns=columns))
         with progress_of_job(kind, self._progress) as told:
             return self.run(operations.estimate(question, key, timeout, told))
 
@@ -182,9 +249,9 @@ class Client(Estimates):
     def pca(
         self,
         data: Any,
-        rank: int,
         columns: Sequence[str] | None = None,
         *,
+        rank: int,
         epsilon: float,
         delta: float | None = None,
     ) -> Subspace:
@@ -194,8 +261,8 @@ class Client(Estimates):
 
         Args:
             data: as of `estimate`.
-            rank: number of directions.
             columns: names; by default all.
+            rank: number of directions.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
         """
@@ -225,8 +292,8 @@ class Client(Estimates):
 
     def score(
         self,
-        found: LinearClassifier,
         data: Any,
+        found: LinearClassifier,
         *,
         epsilon: float,
         delta: float | None = None,
@@ -235,8 +302,8 @@ class Client(Estimates):
         """How well a classifier tells its label in other rows; see `classifier_score` for more.
 
         Args:
-            found: a classifier that was asked for, whose label and features are asked about.
             data: as of `estimate`; other rows than those that it was fitted to, or it looks too good.
+            found: a classifier that was asked for, whose label and features are asked about.
             epsilon: ε.
             delta: δ; n^−1.5 by default.
             metric: the share of right answers, or the area under the ROC curve of two classes.
@@ -262,11 +329,13 @@ class Client(Estimates):
         """Register rows under a public schema.
 
         Args:
-            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file.
+            rows: a frame of pandas, polars or pyarrow, a `Table`, an array, or the path of a file. Without a
+                schema a csv or Parquet file is read as a frame, by the first of these that is installed.
             schema: what everybody may know; without one it is made of a frame's names and dtypes, or of the
                 form of an array. It is shown, and to be confirmed.
             columns: of a frame without a schema, what its dtypes do not tell, by names of columns: `type`,
-                `low` and `high`, `categories`, `missing` (`refused`, `category` or `filled`) with `fill`.
+                `low` and `high`, `categories`, `missing` (`refused`, `category` or `filled`) with `fill`, and
+                `format` of texts that are dates (`dd.mm.yyyy`, `mm/dd/yyyy` or `dd/mm/yyyy`).
             drop: of a frame without a schema, names of columns that stay at home.
             values_are_public: of a frame without a schema, whether bounds, categories and gaps may be read
                 off the values, as everybody may know these anyway. Then nothing is to be confirmed.
@@ -288,6 +357,8 @@ class Client(Estimates):
                 other records than there are.
             Problem: the service refuses.
         """
+        if schema is None and header is None and data.is_table_file(rows):
+            rows = data.read_file(Path(rows))
         if isinstance(rows, Table) or (schema is None and label is None and is_frame(rows)):
             if not isinstance(rows, Table):
                 unit = declared.pop("unit", None)
@@ -321,6 +392,53 @@ class Client(Estimates):
         """The answer of a job that was asked for before, by its id; charges nothing."""
         with progress_of_job(id_of(job), self._progress) as told:
             return self.run(operations.wait(id_of(job), timeout, told))
+
+    def requests(self) -> list[models.RequestView]:
+        """Questions that wait for the decision of the key's holder, an owner; oldest first."""
+        return (self.run(operations.fetch(models.RequestList, "GET", "/v1/requests"))).requests
+
+    def acts(
+        self,
+        *,
+        kind: str | None = None,
+        actor: str | None = None,
+        text: str | None = None,
+        since: Any = None,
+        until: Any = None,
+    ) -> list[models.ActView]:
+        """The record of who did what, newest first: an owner's own; the service's for administrators.
+
+        Args:
+            kind: such as `grant.made`.
+            actor: the id of whoever acted, or a role.
+            text: in ids, names, details or reasons.
+            since: no earlier than: a datetime with a time zone, or one as text.
+            until: earlier than, likewise.
+        """
+        begin, end = (each and str(each) for each in (since, until))
+        return self.run(operations.acts(kind=kind, actor=actor, text=text, since=begin, until=end))
+
+    def decide(
+        self, job: Any, decision: Literal["approve", "deny"], *, reason: str | None = None
+    ) -> models.JobView:
+        """Decide on a question about one's own dataset; the last approval that it needs charges it.
+
+        Args:
+            job: the question, or its id.
+            decision: the same once more changes nothing.
+            reason: of a denial it is told to whoever asked.
+
+        Raises:
+            Problem: something does not allow it at present; the question goes on waiting.
+        """
+        body = given(decision=decision, reason=reason)
+        return self.run(
+            operations.fetch(models.JobView, "POST", f"/v1/jobs/{id_of(job)}/decision", json=body)
+        )
+
+    def withdraw(self, job: Any) -> models.JobView:
+        """End a question of one's own that waits for approval. Nothing was charged for it."""
+        return self.run(operations.fetch(models.JobView, "POST", f"/v1/jobs/{id_of(job)}/withdrawal"))
 
 
 @surfaced
@@ -358,11 +476,30 @@ class Datasets:
         self._client.run(operations.call(Request("DELETE", f"/v1/datasets/{id_of(dataset)}")))
 
     def grant(
-        self, dataset: Any, analyst: Any, *, epsilon: float | None = None, delta: float | None = None
+        self,
+        dataset: Any,
+        analyst: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        expires: Any = None,
+        **terms: Any,
     ) -> models.GrantView:
-        """Let an analyst ask about a dataset, up to (ε, δ) if these are given."""
-        cap, path = given(epsilon=epsilon, delta=delta), operations.grant_path(dataset, analyst)
-        return self._client.run(operations.fetch(models.GrantView, "PUT", path, json=cap))
+        """Let an analyst ask about a dataset; this replaces all that the grant said before.
+
+        Args:
+            dataset: which.
+            analyst: who.
+            epsilon: ε that the analyst may spend; by default as much as the budget has.
+            delta: δ that it may spend; with an ε alone.
+            expires: when it ends by itself: a datetime with a time zone, or one as text.
+            terms: `approval="required"`, `purpose`, `kinds`, `max_epsilon`, `decide_within` (hours), as
+                `models.NewGrant` has them.
+        """
+        operations.require_numbers(given(epsilon=epsilon, delta=delta))
+        end, path = expires and str(expires), operations.grant_path(dataset, analyst)
+        body = given(epsilon=epsilon, delta=delta, expires=end, **terms)
+        return self._client.run(operations.fetch(models.GrantView, "PUT", path, json=body))
 
     def revoke(self, dataset: Any, analyst: Any) -> None:
         """Take a grant back."""

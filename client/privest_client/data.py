@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from privest_client.errors import SchemaMismatch
+from privest_client.frames import csv_frame, parquet_frame
 from privest_client.tables import Table
 
 Schema = dict[str, Any]
@@ -65,7 +67,7 @@ def infer(data: Any, *, label: str | None = None) -> Schema:
     """
     if isinstance(data, str | Path):
         raise SchemaMismatch(
-            "files are not looked into: state the schema, or pass a frame, as of pandas.read_csv"
+            "only csv and parquet files are read here: state the schema, or pass a frame, as of pandas"
         )
     if label is not None:
         names = _names(data)
@@ -81,6 +83,43 @@ def infer(data: Any, *, label: str | None = None) -> Schema:
         f"records of shape {shape[1:]} may be points of several manifolds: state the schema, as "
         '{"kind": "points", "manifold": {"name": "stiefel", "dim": …, "rank": …}}'
     )
+
+
+def is_table_file(data: Any) -> bool:
+    """Whether data are the path of a file that `read_file` reads."""
+    return isinstance(data, str | Path) and Path(data).suffix in (".csv", ".parquet")
+
+
+def read_file(path: Path) -> Any:
+    """A csv or Parquet file as a frame of the first library that is installed.
+
+    Of a csv file the encoding, the delimiter and a decimal comma are recognised as the service does: UTF-8 or
+    Western Windows, and the delimiter that its first line has most of.
+
+    Raises:
+        ImportError: no library of frames is installed.
+        SchemaMismatch: it is no such file.
+    """
+    try:
+        if path.suffix == ".parquet":
+            return parquet_frame(path)
+        content = path.read_bytes()
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = content.decode("cp1252")
+        if not (head := text.strip().partition("\n")[0]):
+            raise SchemaMismatch(f"{path.name} has no lines")
+        delimiter = max(",;\t|", key=head.count)
+        comma = delimiter != "," and _DECIMAL_COMMA.search(text) is not None
+        return csv_frame(text, delimiter, "," if comma else ".")
+    except (OSError, ImportError, SchemaMismatch):
+        raise
+    except Exception as error:  # of whatever library it is
+        raise SchemaMismatch(f"{path.name} is no whole {path.suffix[1:]} file: {error}") from None
+
+
+_DECIMAL_COMMA = re.compile(r"(^|[;\t|])[+-]?\d*,\d+\r?($|[;\t|])", re.MULTILINE)
 
 
 def check(data: Any, schema: Schema) -> None:

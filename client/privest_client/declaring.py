@@ -8,9 +8,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from privest_client.cells import Column, read
+from privest_client.cells import FORMATS, Column, number_of, read
 
-_PARTS = ("type", "low", "high", "categories", "missing", "fill")
+_PARTS = ("type", "low", "high", "categories", "missing", "fill", "format")
 _TYPES = ("number", "integer", "category", "boolean", "date")
 _MISSING = ("refused", "category", "filled")
 _OTHERS = {"min": "low", "max": "high", "values": "categories", "levels": "categories", "dtype": "type"}
@@ -55,7 +55,7 @@ def _misnamed(said: Mapping[str, Any]) -> Iterator[str]:
     for part in said.keys() - set(_PARTS):
         meant = f"write {_OTHERS[part]!r} in place of" if part in _OTHERS else "there is no"
         yield f"{meant} {part!r}: a column has {', '.join(_PARTS)}"
-    for part, listed in (("type", _TYPES), ("missing", _MISSING)):
+    for part, listed in (("type", _TYPES), ("missing", _MISSING), ("format", FORMATS)):
         if part in said and said[part] not in listed:
             yield f"{part} is one of {', '.join(listed)}, and not {said[part]!r}"
     known = said.get("categories", ())
@@ -86,10 +86,23 @@ def faults_of(values: nw.Series[Any], column: Column) -> Told:
         told = Told([f"its bounds are one value, {only}, which says nothing: drop it, or declare wider ones"])
     else:
         found = read(values, column)
-        told, gaps = Told(doubts=[*_doubts(found.strange, column, found.numbers)]), found.gaps
+        beyond = ["its fill must be from low to high"] if _beyond(column) else []
+        told, gaps = Told(beyond, doubts=[*_doubts(found.strange, column, found.numbers)]), found.gaps
     if gaps and (column.get("missing") or "refused") == "refused":
         told.faults.append(_of_gaps(gaps, column))
     return told
+
+
+def _beyond(column: Column) -> bool:
+    """Whether what stands for gaps is not within bounds."""
+    if column["type"] not in ("number", "integer", "date") or column.get("fill") is None:
+        return False
+    try:
+        low, fill, high = (number_of(column, part) for part in ("low", "fill", "high"))
+        known = [end for end in (low, fill, high) if end is not None]
+        return known != sorted(known)
+    except (TypeError, ValueError):  # of another type, of which the service has the word
+        return False
 
 
 def _of_gaps(count: int, column: Column) -> str:
@@ -107,7 +120,7 @@ def _doubts(strange: Mapping[int, str], column: Column, numbers: Any) -> list[st
     if strange:
         words = {
             "category": "none of the categories",
-            "date": "no ISO date, as 2007-11-11 is,",
+            "date": "no date in ISO form, as 2007-11-11 is, nor in a declared one,",
             "boolean": "neither true nor false",
         }
         found.append(f"{words.get(column['type'], 'no number')} in {_rows(list(strange))}")
@@ -125,7 +138,10 @@ def _asked(values: nw.Series[Any]) -> str:
     name = values.name
     if isinstance(values.dtype, nw.String | nw.Categorical):
         listed = as_columns(name, categories=["…", "…"])
-        return f"text: list what there may be, as {listed}, say {{'type': 'date'}} of ISO dates, or drop it"
+        return (
+            f"text: list what there may be, as {listed}, say {{'type': 'date'}} of ISO dates and "
+            f"{{'format': 'dd.mm.yyyy'}} of others ({', '.join(list(FORMATS)[1:])}), or drop it"
+        )
     if not isinstance(values.dtype, nw.Object):
         return f"no column of a table is of {values.dtype}: make numbers, texts or dates of it, or drop it"
     kinds = frozenset(type(value).__name__ for value in values.drop_nulls().to_list())

@@ -1,6 +1,7 @@
 """What can go wrong, as exceptions that say what to do."""
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
@@ -25,6 +26,18 @@ class JobFailed(PrivestError):
 
     Attributes:
         job: as it stands.
+    """
+
+    def __init__(self, message: str, job: Any) -> None:
+        super().__init__(message)
+        self.job = job
+
+
+class NotApproved(PrivestError):
+    """The question was denied, withdrawn or not decided in time; nothing was charged.
+
+    Attributes:
+        job: as it stands; `job.approval.reason` is what an owner gave as the reason of a denial.
     """
 
     def __init__(self, message: str, job: Any) -> None:
@@ -126,10 +139,28 @@ class BudgetExceeded(Problem):
     advice = "ask for a smaller ε (`plan` is free), or the owner for a higher limit; nothing was charged"
 
 
+class PaceExceeded(BudgetExceeded):
+    """A query costs more than the budget's pace leaves for these seven days."""
+
+    advice = "ask again in some days, or for a smaller ε; nothing was charged"
+
+
 class AccountFrozen(Problem):
     """The budget is frozen, so no query can be charged."""
 
     advice = "only the owner or an administrator can end that; nothing was charged"
+
+
+class GrantRefuses(Problem):
+    """The caller's own grant does not allow this question."""
+
+    advice = "ask for what your grant allows, or ask the owner for another; nothing was charged"
+
+
+class ApprovalRefused(Problem):
+    """A question that waits for approval cannot be charged at present."""
+
+    advice = "the question goes on waiting: approve it later, or deny it"
 
 
 class TooLarge(Problem):
@@ -160,8 +191,13 @@ KNOWN: dict[str, type[Problem]] = {
     "invalid": InvalidRequest,
     "dataset-invalid": DatasetInvalid,
     "budget-exceeded": BudgetExceeded,
+    "pace-exceeded": PaceExceeded,
     "account-frozen": AccountFrozen,
+    "grant-refuses": GrantRefuses,
+    "not-requested": InvalidRequest,
+    "approval-refused": ApprovalRefused,
     "window-replaced": InvalidRequest,
+    "window-not-allowed": InvalidRequest,
     "too-large": TooLarge,
     "unsupported-media-type": InvalidRequest,
     "too-many-requests": TooManyRequests,
@@ -172,8 +208,21 @@ KNOWN: dict[str, type[Problem]] = {
 
 def _place(fault: dict[str, Any]) -> str:
     parts = [f"record {fault['record']}"] if fault.get("record") is not None else []
-    parts += [str(fault[name]) for name in ("location", "field") if fault.get(name)]
+    location, name = fault.get("location"), fault.get("field")
+    if name and (column := _COLUMN.search(location or "")):
+        place = int(column[1]) + 1
+        parts += [f"column {name!r} ({place}{_ordinal(place)})", *filter(None, [column[2]])]
+    else:
+        parts += [str(each) for each in (location, name) if each]
     return f"{', '.join(parts)}: " if parts else ""
+
+
+_COLUMN = re.compile(r"\bcolumns\.(\d+)\.?(.*)$")
+"""The place of a column of a schema, and of a part of it."""
+
+
+def _ordinal(place: int) -> str:
+    return "th" if place % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(place % 10, "th")
 
 
 def surfaced(owner: C) -> C:

@@ -66,13 +66,13 @@ class Estimates(ABC):
     def frechet_mean(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -147,6 +147,7 @@ class Estimates(ABC):
     def robust_pca(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         rank: int,
         epsilon: float,
@@ -154,7 +155,6 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -237,6 +237,7 @@ class Estimates(ABC):
     def matrix_completion(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         rank: int,
         epsilon: float,
@@ -244,7 +245,6 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -284,14 +284,14 @@ class Estimates(ABC):
     def logistic_regression(
         self,
         dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -335,9 +335,9 @@ class Estimates(ABC):
                 whole number at least 1; optional.
             intercept: whether there is one; True or False; by default True.
             standardisation: of features, by the schema's `mean` and `scale`; `private` takes these
-                for the middle and half the width of bounds, and a fifth of the budget to learn
-                better ones; by default `private` on a table, which has bounds alone, where the
-                noise allows it, else `public`; one of public, private; optional.
+                for the middle and half the width of bounds, and a fifth of the budget to find
+                better ones; by default `private` on a table, whose columns may lack `low` and
+                `high`, where the noise allows it, else `public`; one of public, private; optional.
             sampling_errors: learn what the sampling of rows adds to the errors: with `newton` that
                 is known in any case, of other solvers it takes a fifth of the budget; True or
                 False; by default False.
@@ -369,6 +369,8 @@ class Estimates(ABC):
     def classifier_score(
         self,
         dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
         *,
         coefficients: Any,
         intercept: Any,
@@ -377,8 +379,6 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """The private accuracy, or area under the ROC curve, of a submitted linear classifier; see `estimate` for the arguments of all.
@@ -418,13 +418,13 @@ class Estimates(ABC):
     def bounds(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         point: Any = None,
     ) -> answers.Bounds:
         """Private bounds: where most values of each column are, or most distances from a point; see `estimate` for the arguments of all.
@@ -465,13 +465,13 @@ class AsyncEstimates(ABC):
     async def frechet_mean(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -514,6 +514,7 @@ class AsyncEstimates(ABC):
     async def robust_pca(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         rank: int,
         epsilon: float,
@@ -521,7 +522,6 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -565,6 +565,7 @@ class AsyncEstimates(ABC):
     async def matrix_completion(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         rank: int,
         epsilon: float,
@@ -572,7 +573,6 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -596,14 +596,14 @@ class AsyncEstimates(ABC):
     async def logistic_regression(
         self,
         dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -639,6 +639,8 @@ class AsyncEstimates(ABC):
     async def classifier_score(
         self,
         dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
         *,
         coefficients: Any,
         intercept: Any,
@@ -647,8 +649,6 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        label: str | None = None,
-        features: Sequence[str] | None = None,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """See `Client.classifier_score`."""
@@ -670,13 +670,13 @@ class AsyncEstimates(ABC):
     async def bounds(
         self,
         dataset: Any,
+        columns: Sequence[str] | None = None,
         *,
         epsilon: float,
         delta: float | None = None,
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
-        columns: Sequence[str] | None = None,
         point: Any = None,
     ) -> answers.Bounds:
         """See `Client.bounds`."""

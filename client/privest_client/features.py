@@ -58,6 +58,28 @@ def columns_used(names: Sequence[str], schema: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(made[name] for name in names))
 
 
+def indicators(schema: Mapping[str, Any] | None) -> set[str]:
+    """The names of the features of a schema that say yes or no."""
+    return {
+        feature.name
+        for column in (columns_of(schema) if schema else ())
+        for feature in _features(column)
+        if column["type"] == "boolean" or feature.name != column["name"]
+    }
+
+
+def filled(names: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What gaps count as in the columns that these features come from, where a public value fills them."""
+    if schema is None or schema["kind"] != "table":
+        return {}
+    used = set(columns_used(names, schema))
+    return {
+        each["name"]: each["fill"]
+        for each in columns_of(schema)
+        if each["name"] in used and each.get("fill") is not None
+    }
+
+
 def standardised(rows: Any, names: Sequence[str], schema: Mapping[str, Any]) -> Array:
     """The (n, d) features of rows as directions are of them: bounds become −1 and 1.
 

@@ -1,7 +1,10 @@
 """Answers and rows as frames of whatever library is there."""
 
+import io
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, cast
 
 import narwhals as nw
@@ -10,15 +13,67 @@ import numpy as np
 _KNOWN = ("pandas", "polars", "pyarrow")
 
 
+def csv_frame(text: str, delimiter: str, decimal: str) -> Any:
+    """The text of a csv file as a frame of pandas, polars or pyarrow, with texts for dates.
+
+    Raises:
+        ImportError: none of them is installed.
+    """
+    chosen, content = _library(None), io.BytesIO(text.encode())
+    if chosen == "pandas":
+        return import_module("pandas").read_csv(content, sep=delimiter, decimal=decimal)
+    if chosen == "polars":
+        return import_module("polars").read_csv(
+            content,
+            separator=delimiter,
+            decimal_comma=decimal == ",",
+            null_values=list(_GAPS),
+            infer_schema_length=None,
+        )
+    arrow: Any = import_module("pyarrow.csv")
+    return arrow.read_csv(
+        content,
+        parse_options=arrow.ParseOptions(delimiter=delimiter),
+        convert_options=arrow.ConvertOptions(
+            decimal_point=decimal, null_values=list(_GAPS), strings_can_be_null=True
+        ),
+    )
+
+
+def parquet_frame(path: Path) -> Any:
+    """A Parquet file as a frame of pandas, polars or pyarrow.
+
+    Raises:
+        ImportError: none of them is installed.
+    """
+    chosen = _library(None)
+    module: Any = import_module("pyarrow.parquet" if chosen == "pyarrow" else chosen)
+    return module.read_table(path) if chosen == "pyarrow" else module.read_parquet(path)
+
+
+_GAPS = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none")
+"""Texts that pandas takes for gaps, for libraries that take none."""
+
+
+def _library(backend: str | None) -> str:
+    """The library of frames to use: the one that is asked for, else the first that is installed.
+
+    Raises:
+        ImportError: none is.
+    """
+    chosen = backend or next((name for name in _KNOWN if find_spec(name)), None)
+    if chosen is None:
+        raise ImportError(f"a frame needs one of {', '.join(_KNOWN)}: pip install pandas")
+    return chosen
+
+
 def framed(numbers: Mapping[str, Sequence[Any]], backend: str | None) -> Any:
     """Columns as a frame of pandas, polars or pyarrow.
 
     Raises:
         ImportError: none of them is installed.
     """
-    chosen = backend or next((name for name in _KNOWN if find_spec(name)), None)
-    if chosen is None:
-        raise ImportError(f"a frame needs one of {', '.join(_KNOWN)}: pip install pandas")
+    chosen = _library(backend)
     if chosen != "pandas":  # a column of others is of one type: among dates, numbers become texts
         numbers = {name: _of_one_type(values) for name, values in numbers.items()}
     return nw.from_dict(numbers, backend=cast("Any", chosen)).to_native()

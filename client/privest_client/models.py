@@ -16,6 +16,57 @@ from pydantic import (
 )
 
 
+class ActHead(Model):
+    """
+    The end of a chain of acts: an owner's, by its id, or the service's.
+    """
+
+    chain: Annotated[str, Field(title='Chain')]
+    seq: Annotated[int, Field(title='Seq')]
+    hash: Annotated[str, Field(title='Hash')]
+
+
+class ActView(Model):
+    """
+    Something that somebody did.
+    """
+
+    seq: Annotated[int, Field(title='Seq')]
+    """
+    place in the chain, from 1; 0 for analysts, whose `prev` and `hash` are empty
+    """
+    kind: Annotated[str, Field(title='Kind')]
+    title: Annotated[str, Field(title='Title')]
+    """
+    the kind, in words
+    """
+    role: Annotated[str | None, Field(title='Role')]
+    """
+    of whoever acted; `service` for the service itself
+    """
+    principal: Annotated[str | None, Field(title='Principal')]
+    key: Annotated[str | None, Field(title='Key')]
+    """
+    id of the key, where one was used
+    """
+    subject: Annotated[str | None, Field(title='Subject')]
+    """
+    id of what it was done to
+    """
+    reason: Annotated[str | None, Field(title='Reason')]
+    """
+    as the caller gave it, with `Privest-Reason`
+    """
+    details: Annotated[dict[str, Any], Field(title='Details')]
+    known_since: Annotated[Literal['migrated'] | None, Field(title='Known Since')]
+    """
+    `migrated`: of before there was a record, which tells not who acted
+    """
+    at: Annotated[AwareDatetime, Field(title='At')]
+    prev: Annotated[str, Field(title='Prev')]
+    hash: Annotated[str, Field(title='Hash')]
+
+
 class Amount(Model):
     """
     (ε, δ).
@@ -23,6 +74,27 @@ class Amount(Model):
 
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
+
+
+class ApprovalView(Model):
+    """
+    What became of a question that had to be approved.
+    """
+
+    decide_by: Annotated[AwareDatetime, Field(title='Decide By')]
+    """
+    when it ends by itself if not every owner decided
+    """
+    decision: Annotated[Literal['approve', 'deny'] | None, Field(title='Decision')] = (
+        None
+    )
+    """
+    of the caller, who owns the dataset
+    """
+    reason: Annotated[str | None, Field(title='Reason')] = None
+    """
+    of the caller's decision; to whoever asked, of the denial
+    """
 
 
 class BoundsForecast(Model):
@@ -105,24 +177,10 @@ class Replaces(RootModel[int]):
     """
 
 
-class BudgetChange(Model):
+class Pace(RootModel[float]):
+    root: Annotated[float, Field(ge=1e-06, le=1.0, title='Pace')]
     """
-    A higher limit, a freeze, its end, or a new window; what is left out stays as it is.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    epsilon: Annotated[Epsilon | None, Field(title='Epsilon')] = None
-    delta: Annotated[Delta | None, Field(title='Delta')] = None
-    frozen: Annotated[bool | None, Field(title='Frozen')] = None
-    window: Annotated[Literal['new'] | None, Field(title='Window')] = None
-    """
-    renew the budget: accounts with nothing spent, and a promise of their own
-    """
-    replaces: Annotated[Replaces | None, Field(title='Replaces')] = None
-    """
-    the window that the new one replaces: a request that is sent twice opens one, and is then refused with 409, which names the present window
+    largest share of a window's budget that any seven days may take; 1 for no such limit
     """
 
 
@@ -133,6 +191,39 @@ class CapView(Model):
 
     dataset: Annotated[str, Field(title='Dataset')]
     cap: Amount | None
+
+
+class ChannelView(Model):
+    """
+    A channel, and how its deliveries fare.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[str, Field(title='Kind')]
+    events: Annotated[list[str], Field(title='Events')]
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    delivered_at: Annotated[AwareDatetime | None, Field(title='Delivered At')]
+    """
+    of the last notice that arrived
+    """
+    waiting: Annotated[int, Field(title='Waiting')]
+    """
+    notices that have not arrived yet
+    """
+    given_up: Annotated[int, Field(title='Given Up')]
+    """
+    notices that will not arrive
+    """
+    failures: Annotated[int, Field(title='Failures')]
+    """
+    failed attempts since the last that did not fail
+    """
+    last_error: Annotated[str | None, Field(title='Last Error')]
+    """
+    what the last attempt met; null if it succeeded
+    """
+    next_attempt: Annotated[AwareDatetime | None, Field(title='Next Attempt')]
 
 
 class ChargeView(Model):
@@ -284,8 +375,9 @@ class ColumnSchemaInput(Model):
     """
     One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
 
-    Bounds belong to numbers, integers and dates, which are written as 2007-11-11. `missing` says what a gap
-    is: a fault, a category of its own, or the public value `fill`, with an indicator beside it.
+    Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
+    2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
+    an indicator beside it. Of a date with a time the day counts.
     """
 
     model_config = ConfigDict(
@@ -300,6 +392,12 @@ class ColumnSchemaInput(Model):
     type: Annotated[
         Literal['number', 'integer', 'category', 'boolean', 'date'], Field(title='Type')
     ]
+    format: Annotated[
+        Literal['dd.mm.yyyy', 'mm/dd/yyyy', 'dd/mm/yyyy'] | None, Field(title='Format')
+    ] = None
+    """
+    how a file writes dates that are not in ISO 8601, which is always taken
+    """
     low: Annotated[float | str | None, Field(title='Low')] = None
     """
     public lower bound: a number, or an ISO date
@@ -343,8 +441,9 @@ class ColumnSchemaOutput(Model):
     """
     One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
 
-    Bounds belong to numbers, integers and dates, which are written as 2007-11-11. `missing` says what a gap
-    is: a fault, a category of its own, or the public value `fill`, with an indicator beside it.
+    Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
+    2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
+    an indicator beside it. Of a date with a time the day counts.
     """
 
     model_config = ConfigDict(
@@ -359,6 +458,12 @@ class ColumnSchemaOutput(Model):
     type: Annotated[
         Literal['number', 'integer', 'category', 'boolean', 'date'], Field(title='Type')
     ]
+    format: Annotated[
+        Literal['dd.mm.yyyy', 'mm/dd/yyyy', 'dd/mm/yyyy'] | None, Field(title='Format')
+    ] = None
+    """
+    how a file writes dates that are not in ISO 8601, which is always taken
+    """
     low: Annotated[float | str | None, Field(title='Low')] = None
     """
     public lower bound: a number, or an ISO date
@@ -452,6 +557,40 @@ class CreatedAnalyst(Model):
     key: Annotated[str, Field(title='Key')]
 
 
+class CreatedChannel(Model):
+    """
+    A new channel; the secret of a webhook is shown this once.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[str, Field(title='Kind')]
+    events: Annotated[list[str], Field(title='Events')]
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    delivered_at: Annotated[AwareDatetime | None, Field(title='Delivered At')]
+    """
+    of the last notice that arrived
+    """
+    waiting: Annotated[int, Field(title='Waiting')]
+    """
+    notices that have not arrived yet
+    """
+    given_up: Annotated[int, Field(title='Given Up')]
+    """
+    notices that will not arrive
+    """
+    failures: Annotated[int, Field(title='Failures')]
+    """
+    failed attempts since the last that did not fail
+    """
+    last_error: Annotated[str | None, Field(title='Last Error')]
+    """
+    what the last attempt met; null if it succeeded
+    """
+    next_attempt: Annotated[AwareDatetime | None, Field(title='Next Attempt')]
+    secret: Annotated[str | None, Field(title='Secret')]
+
+
 class DatasetRef(Model):
     """
     A registered dataset.
@@ -508,6 +647,25 @@ class EuclideanSpace(Model):
     dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
     """
     numbers in a point
+    """
+
+
+class FindingView(Model):
+    """
+    What it costs a run to find where records are, or how far they spread, which nobody declared.
+    """
+
+    share: Annotated[float, Field(title='Share')]
+    """
+    of the run's budget that this takes: of ε where δ is 0, else of μ²
+    """
+    rounds: Annotated[int, Field(title='Rounds')]
+    """
+    noisy sums by which it is found, each on what those before told
+    """
+    times: Annotated[float, Field(title='Times')]
+    """
+    at most so many times as large is the error as if the schema declared, rightly, what is found: by the noise of the share that is left
     """
 
 
@@ -619,12 +777,36 @@ class ClipChange(RootModel[float]):
 
 class GrantView(Model):
     """
-    A grant as it stands.
+    A grant as it stands, for its owner and its analyst.
     """
 
     dataset: Annotated[str, Field(title='Dataset')]
     analyst: Annotated[str, Field(title='Analyst')]
     cap: Amount | None
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether each question waits for its owner's approval
+    """
+    purpose: Annotated[str | None, Field(title='Purpose')] = None
+    """
+    what may be asked for, in the owner's words
+    """
+    kinds: Annotated[list[str] | None, Field(title='Kinds')] = None
+    """
+    estimators; null for all
+    """
+    max_epsilon: Annotated[float | None, Field(title='Max Epsilon')] = None
+    """
+    most that one question may cost, as ε at the δ of the budget
+    """
+    expires: Annotated[AwareDatetime | None, Field(title='Expires')] = None
+    """
+    when it ends by itself
+    """
+    decide_within: Annotated[int | None, Field(title='Decide Within')] = None
+    """
+    hours until a request ends by itself
+    """
 
 
 class Head(Model):
@@ -640,10 +822,13 @@ class Head(Model):
 class Heads(Model):
     """
     The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten.
+
+    Those of before there was a record of acts have none.
     """
 
     type: Annotated[Literal['heads'], Field(title='Type')] = 'heads'
     heads: Annotated[list[Head], Field(title='Heads')]
+    acts: Annotated[list[ActHead] | None, Field(title='Acts')] = None
     at: Annotated[str, Field(title='At')]
     signer: Annotated[str, Field(title='Signer')]
     signature: Annotated[str, Field(title='Signature')]
@@ -957,27 +1142,6 @@ class NewAnalyst(Model):
     ]
 
 
-class NewBudget(Model):
-    """
-    All that may ever be spent: (ε, δ) under replacement of one record.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    epsilon: Annotated[float, Field(gt=0.0, le=1000000.0, title='Epsilon')]
-    """
-    ε, above 0
-    """
-    delta: Annotated[float, Field(ge=0.0, lt=1.0, title='Delta')]
-    """
-    δ, from 0 to below 1
-    """
-    composition: Annotated[
-        Literal['gdp', 'basic'] | None, Field(title='Composition')
-    ] = 'gdp'
-
-
 class NewCap(Model):
     """
     A cap of (ε, δ), of which all counts that was spent before; or none.
@@ -1003,6 +1167,29 @@ class NewDatabase(Model):
     url: Annotated[SecretStr, Field(max_length=4000, title='Url')]
 
 
+class NewFile(Model):
+    """
+    A file of this name, below the directory that the operator allows, to which lines are added.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    events: Annotated[
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        Field(max_length=10, title='Events'),
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    """
+    kinds of notices that go there; by default all
+    """
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')] = None
+    """
+    how often the signed ends of all chains go there, too
+    """
+    kind: Annotated[Literal['file'], Field(title='Kind')]
+    name: Annotated[str, Field(pattern='^[a-z0-9-]{1,63}$', title='Name')]
+
+
 class NewFiles(Model):
     """
     A directory of this machine, or mounted on it; links below it are not followed.
@@ -1016,6 +1203,84 @@ class NewFiles(Model):
     root: Annotated[
         str, Field(max_length=4000, pattern='^[^\\x00-\\x1f\\x7f]+$', title='Root')
     ]
+
+
+class Purpose(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            max_length=500,
+            min_length=1,
+            pattern='^[^\\x00-\\x1f\\x7f]*$',
+            title='Purpose',
+        ),
+    ]
+    """
+    what the analyst may ask for, in your words; shown beside each question
+    """
+
+
+class Kind(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Kinds(RootModel[list[Kind]]):
+    root: Annotated[list[Kind], Field(max_length=100, min_length=1, title='Kinds')]
+    """
+    estimators that may be asked for; by default all
+    """
+
+
+class MaxEpsilon(RootModel[float]):
+    root: Annotated[float, Field(ge=1e-09, le=1000000.0, title='Max Epsilon')]
+    """
+    most that one question may cost, as ε at the δ of your budget
+    """
+
+
+class DecideWithin(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=8760, title='Decide Within')]
+    """
+    hours in which you decide on a question before its request ends
+    """
+
+
+class NewGrant(Model):
+    """
+    A grant: its cap and its terms. What is left out is not limited, whatever the grant said before.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    epsilon: Annotated[Epsilon | None, Field(title='Epsilon')] = None
+    delta: Annotated[Delta | None, Field(title='Delta')] = None
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether each question waits until its owner approves it
+    """
+    purpose: Annotated[Purpose | None, Field(title='Purpose')] = None
+    """
+    what the analyst may ask for, in your words; shown beside each question
+    """
+    kinds: Annotated[Kinds | None, Field(title='Kinds')] = None
+    """
+    estimators that may be asked for; by default all
+    """
+    max_epsilon: Annotated[MaxEpsilon | None, Field(title='Max Epsilon')] = None
+    """
+    most that one question may cost, as ε at the δ of your budget
+    """
+    expires: Annotated[AwareDatetime | None, Field(title='Expires')] = None
+    """
+    when the grant ends by itself
+    """
+    decide_within: Annotated[DecideWithin | None, Field(title='Decide Within')] = None
+    """
+    hours in which you decide on a question before its request ends
+    """
 
 
 class Scopes(RootModel[list[Literal['read', 'data', 'estimate', 'manage']]]):
@@ -1048,6 +1313,34 @@ class NewKey(Model):
     """
 
 
+class NewMail(Model):
+    """
+    An e-mail address.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    events: Annotated[
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        Field(max_length=10, title='Events'),
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    """
+    kinds of notices that go there; by default all
+    """
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')] = None
+    """
+    how often the signed ends of all chains go there, too
+    """
+    kind: Annotated[Literal['mail'], Field(title='Kind')]
+    to: Annotated[
+        str,
+        Field(
+            max_length=254, pattern='^[\\w.+-]{1,64}@[A-Za-z0-9.-]{1,189}$', title='To'
+        ),
+    ]
+
+
 class NewObjectStore(Model):
     """
     A bucket or a folder in one; options are those of obstore for this kind of URL.
@@ -1064,21 +1357,55 @@ class NewObjectStore(Model):
     ] = {}
 
 
-class NewOwner(Model):
+class NewStore(Model):
     """
-    An owner to be made.
+    An object store: a connection that is assigned to the owner. Each notice is a new object.
     """
 
     model_config = ConfigDict(
         extra='forbid',
     )
-    name: Annotated[
-        str,
-        Field(
-            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
-        ),
+    events: Annotated[
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        Field(max_length=10, title='Events'),
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    """
+    kinds of notices that go there; by default all
+    """
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')] = None
+    """
+    how often the signed ends of all chains go there, too
+    """
+    kind: Annotated[Literal['object-store'], Field(title='Kind')]
+    connection: Annotated[str, Field(pattern='^[a-z0-9-]{1,63}$', title='Connection')]
+
+
+class NewWebhook(Model):
+    """
+    An address to which notices are posted, signed with a secret that the answer shows once.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    events: Annotated[
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        Field(max_length=10, title='Events'),
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    """
+    kinds of notices that go there; by default all
+    """
+    heads: Annotated[Literal['hour', 'day', 'week'] | None, Field(title='Heads')] = None
+    """
+    how often the signed ends of all chains go there, too
+    """
+    kind: Annotated[Literal['webhook'], Field(title='Kind')]
+    url: Annotated[
+        str, Field(max_length=2000, pattern='^https?://[!-~]+$', title='Url')
     ]
-    budget: NewBudget
+    """
+    https
+    """
 
 
 class ObliqueSpace(Model):
@@ -1199,6 +1526,100 @@ class ReleaseView(Model):
     expected records in a random batch
     """
     sampling: Annotated[str | None, Field(title='Sampling')]
+
+
+class Most(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=10000, title='Most')]
+    """
+    largest number of windows that there may ever be
+    """
+
+
+class LeastDays(RootModel[int]):
+    root: Annotated[int, Field(ge=0, le=3660, title='Least Days')]
+    """
+    fewest days between the beginnings of two windows, by hand too; by default those of the shortest period, or none
+    """
+
+
+class RenewalRules(Model):
+    """
+    How the windows of a budget follow each other: by themselves, by hand, and how many of them.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    every: Annotated[
+        Literal['week', 'month', 'quarter', 'year'] | None, Field(title='Every')
+    ] = None
+    """
+    the period at whose beginning (UTC) a window opens by itself; null for by hand alone
+    """
+    promise: Annotated[
+        Literal['per-window', 'lifetime'] | None, Field(title='Promise')
+    ] = 'per-window'
+    """
+    whether ε and δ are promised for each window, or divided among all of them; the latter needs `most`, is chosen in the first window, and stays
+    """
+    most: Annotated[Most | None, Field(title='Most')] = None
+    """
+    largest number of windows that there may ever be
+    """
+    least_days: Annotated[LeastDays | None, Field(title='Least Days')] = None
+    """
+    fewest days between the beginnings of two windows, by hand too; by default those of the shortest period, or none
+    """
+
+
+class RequestView(Model):
+    """
+    A question that waits for the approval of the owner of a dataset, as that owner reads it.
+    """
+
+    job: Annotated[str, Field(title='Job')]
+    kind: Annotated[str, Field(title='Kind')]
+    analyst: Annotated[str, Field(title='Analyst')]
+    analyst_name: Annotated[str, Field(title='Analyst Name')]
+    dataset: Annotated[str, Field(title='Dataset')]
+    purpose: Annotated[str | None, Field(title='Purpose')]
+    """
+    of the grant, as it is now
+    """
+    asked_at: Annotated[AwareDatetime, Field(title='Asked At')]
+    decide_by: Annotated[AwareDatetime, Field(title='Decide By')]
+    """
+    when the request ends by itself
+    """
+    several: Annotated[bool, Field(title='Several')]
+    """
+    whether it is on other datasets as well
+    """
+    columns: Annotated[list[str] | None, Field(title='Columns')]
+    """
+    of a table; null where records have no names
+    """
+    options: Annotated[dict[str, Any], Field(title='Options')]
+    """
+    what the analyst chose, or what follows from it
+    """
+    privacy: Privacy
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    """
+    what it costs by itself, as ε at the δ of the budget
+    """
+    share: Annotated[float, Field(title='Share')]
+    """
+    of the whole budget that it takes
+    """
+    left: Annotated[float, Field(title='Left')]
+    """
+    share of the budget that is left before it
+    """
+    guess: Annotated[float, Field(title='Guess')]
+    """
+    how often, at most, an attacker who knows all other records and hesitates between two values of one guesses right by this answer; ½ without it
+    """
 
 
 class RequestedPrivacy(Model):
@@ -1473,6 +1894,7 @@ class Statement(Model):
     Attributes:
         entries: of an owner's receipt; empty in an analyst's.
         commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
+        approvals: ids of the decisions by which owners approved the question; empty where none was needed.
     """
 
     job: Annotated[str, Field(title='Job')]
@@ -1481,6 +1903,7 @@ class Statement(Model):
     adjacency: Annotated[str, Field(title='Adjacency')]
     entries: Annotated[list[ReceiptEntry], Field(title='Entries')]
     commitments: Annotated[list[str] | None, Field(title='Commitments')] = []
+    approvals: Annotated[list[str] | None, Field(title='Approvals')] = []
     plan: Annotated[str, Field(title='Plan')]
     answer: Annotated[str, Field(title='Answer')]
     at: Annotated[str, Field(title='At')]
@@ -1532,6 +1955,18 @@ class SubspaceUncertainty(Model):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
+class Together(Model):
+    """
+    What so many windows promise together to a record that is in the data through all of them.
+    """
+
+    windows: Annotated[int, Field(title='Windows')]
+    promise: Amount | None
+    """
+    null where δ would be 1 or more: nothing
+    """
+
+
 class Unit(Model):
     """
     The person or other unit that a row belongs to.
@@ -1577,6 +2012,63 @@ class VectorsSchema(Model):
     unit: Unit | None = None
 
 
+class Reason(RootModel[str]):
+    root: Annotated[str, Field(max_length=500, title='Reason')]
+    """
+    told to whoever asked where the question is denied
+    """
+
+
+class Verdict(Model):
+    """
+    A decision of an owner on a question about its dataset.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    decision: Annotated[Literal['approve', 'deny'], Field(title='Decision')]
+    reason: Annotated[Reason | None, Field(title='Reason')] = None
+    """
+    told to whoever asked where the question is denied
+    """
+
+
+class Windows(Model):
+    """
+    How the windows of a budget follow each other, and what they promise together if none is raised.
+    """
+
+    every: Annotated[
+        Literal['week', 'month', 'quarter', 'year'] | None, Field(title='Every')
+    ]
+    promise: Annotated[Literal['per-window', 'lifetime'], Field(title='Promise')]
+    most: Annotated[int | None, Field(title='Most')]
+    least_days: Annotated[int, Field(title='Least Days')]
+    opened: Annotated[AwareDatetime, Field(title='Opened')]
+    """
+    when the present window was opened
+    """
+    next: Annotated[AwareDatetime | None, Field(title='Next')]
+    """
+    when the next one opens by itself
+    """
+    pace: Annotated[float | None, Field(title='Pace')]
+    paced_left: Annotated[float | None, Field(title='Paced Left')]
+    """
+    share of the window's budget that the pace leaves for now
+    """
+    so_far: Together
+    in_a_year: Together | None
+    """
+    of the most windows that a year can meet; null where any number can
+    """
+    in_all: Together | None
+    """
+    of the largest number of windows; null where there is none
+    """
+
+
 class WindowsToCovariances(Model):
     """
     Raw windows of a time series, of which each becomes the covariance of its channels.
@@ -1614,7 +2106,7 @@ class Fault(Model):
     """
     field: Annotated[str | None, Field(title='Field')] = None
     """
-    field of that record
+    field of that record, or column of a schema
     """
     rule: Annotated[str, Field(title='Rule')]
 
@@ -1918,6 +2410,15 @@ class WindowsToCovariancesInput(Model):
     ] = 0.01
 
 
+class ActPage(Model):
+    """
+    Acts, newest first, and the cursor of the next page. A page may be empty although another follows.
+    """
+
+    acts: Annotated[list[ActView], Field(title='Acts')]
+    next: Annotated[str | None, Field(title='Next')]
+
+
 class Budget(Model):
     """
     The state of a budget.
@@ -1944,11 +2445,39 @@ class Budget(Model):
     """
     the largest single further query
     """
+    share: Annotated[float, Field(title='Share')]
+    """
+    of the limit that is spent, in the currency in which charges add up
+    """
     queries: Annotated[int, Field(title='Queries')]
     basic: Amount
     """
     the plain sums of ε and δ of all charges
     """
+    windows: Windows | None = None
+
+
+class BudgetChange(Model):
+    """
+    A higher limit, a freeze, its end, a new window, or rules for windows; what is left out stays.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    epsilon: Annotated[Epsilon | None, Field(title='Epsilon')] = None
+    delta: Annotated[Delta | None, Field(title='Delta')] = None
+    frozen: Annotated[bool | None, Field(title='Frozen')] = None
+    window: Annotated[Literal['new'] | None, Field(title='Window')] = None
+    """
+    renew the budget: accounts with nothing spent, and a promise of their own
+    """
+    replaces: Annotated[Replaces | None, Field(title='Replaces')] = None
+    """
+    the window that the new one replaces: a request that is sent twice opens one, and is then refused with 409, which names the present window
+    """
+    renewal: RenewalRules | None = None
+    pace: Annotated[Pace | None, Field(title='Pace')] = None
 
 
 class Card(Model):
@@ -1977,6 +2506,14 @@ class Card(Model):
     SHA-256 of the answer's `estimate`, as RFC 8785 writes it
     """
     software: Annotated[str, Field(title='Software')]
+
+
+class ChannelList(Model):
+    """
+    The channels of an owner, oldest first.
+    """
+
+    channels: Annotated[list[ChannelView], Field(title='Channels')]
 
 
 class ClassifierScoreEstimate(Model):
@@ -2010,17 +2547,6 @@ class ConnectionList(Model):
     """
     `cursor` of the next page, where one follows
     """
-
-
-class CreatedOwner(Model):
-    """
-    A new owner; the key is shown this once.
-    """
-
-    id: Annotated[str, Field(title='Id')]
-    name: Annotated[str, Field(title='Name')]
-    budget: NewBudget
-    key: Annotated[str, Field(title='Key')]
 
 
 class DatasetPart(Model):
@@ -2191,6 +2717,46 @@ class LogisticRegressionEstimate(Model):
     """
 
 
+class NewBudget(Model):
+    """
+    All that may ever be spent: (ε, δ) under replacement of one record.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    epsilon: Annotated[float, Field(gt=0.0, le=1000000.0, title='Epsilon')]
+    """
+    ε, above 0
+    """
+    delta: Annotated[float, Field(ge=0.0, lt=1.0, title='Delta')]
+    """
+    δ, from 0 to below 1
+    """
+    composition: Annotated[
+        Literal['gdp', 'basic'] | None, Field(title='Composition')
+    ] = 'gdp'
+    renewal: RenewalRules | None = None
+    pace: Annotated[Pace | None, Field(title='Pace')] = None
+
+
+class NewOwner(Model):
+    """
+    An owner to be made.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    name: Annotated[
+        str,
+        Field(
+            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
+        ),
+    ]
+    budget: NewBudget
+
+
 class PartView(Model):
     """
     One of several datasets.
@@ -2289,6 +2855,14 @@ class Receipt(Model):
     public_key: Annotated[str, Field(title='Public Key')]
 
 
+class RequestList(Model):
+    """
+    Questions that wait for a decision of the caller, oldest first.
+    """
+
+    requests: Annotated[list[RequestView], Field(title='Requests')]
+
+
 class RobustPCAJob(Model):
     """
     Robust PCA: a job, with its answer once it is committed.
@@ -2297,7 +2871,7 @@ class RobustPCAJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: RobustPCAEstimate | None = None
@@ -2321,6 +2895,10 @@ class RobustPCAJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class RobustPCAPlanView(Model):
@@ -2334,6 +2912,10 @@ class RobustPCAPlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: SubspaceForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2345,6 +2927,10 @@ class RobustPCAPlanView(Model):
     room: Room | None = None
     """
     null where the caller may know of no limit but its own question's
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
     """
     solver: Annotated[
         Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'],
@@ -2507,7 +3093,7 @@ class BoundsJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: BoundsEstimate | None = None
@@ -2531,6 +3117,10 @@ class BoundsJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class BoundsPlanView(Model):
@@ -2544,6 +3134,10 @@ class BoundsPlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: BoundsForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2556,6 +3150,10 @@ class BoundsPlanView(Model):
     """
     null where the caller may know of no limit but its own question's
     """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
+    """
 
 
 class ClassifierScoreJob(Model):
@@ -2566,7 +3164,7 @@ class ClassifierScoreJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: ClassifierScoreEstimate | None = None
@@ -2590,6 +3188,10 @@ class ClassifierScoreJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class ClassifierScorePlanView(Model):
@@ -2603,6 +3205,10 @@ class ClassifierScorePlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: ScoreForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2615,11 +3221,26 @@ class ClassifierScorePlanView(Model):
     """
     null where the caller may know of no limit but its own question's
     """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
+    """
     metric: Annotated[Literal['accuracy', 'auc'], Field(title='Metric')]
     bins: Annotated[int | None, Field(title='Bins')]
     """
     of scores, for each class; null for accuracy
     """
+
+
+class CreatedOwner(Model):
+    """
+    A new owner; the key is shown this once.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    name: Annotated[str, Field(title='Name')]
+    budget: NewBudget
+    key: Annotated[str, Field(title='Key')]
 
 
 class DatasetView(Model):
@@ -2662,7 +3283,7 @@ class FrechetMeanJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: FrechetMeanEstimate | None = None
@@ -2686,6 +3307,10 @@ class FrechetMeanJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class FrechetMeanPlanView(Model):
@@ -2699,6 +3324,10 @@ class FrechetMeanPlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: MeanForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2710,6 +3339,10 @@ class FrechetMeanPlanView(Model):
     room: Room | None = None
     """
     null where the caller may know of no limit but its own question's
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
     """
     solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'], Field(title='Solver')]
     why: Annotated[str, Field(title='Why')]
@@ -2750,7 +3383,7 @@ class JobView(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: Annotated[Any | None, Field(title='Estimate')] = None
@@ -2771,6 +3404,10 @@ class JobView(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class LogisticRegressionJob(Model):
@@ -2781,7 +3418,7 @@ class LogisticRegressionJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: LogisticRegressionEstimate | None = None
@@ -2805,6 +3442,10 @@ class LogisticRegressionJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class LogisticRegressionPlanView(Model):
@@ -2818,6 +3459,10 @@ class LogisticRegressionPlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: CoefficientForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2829,6 +3474,10 @@ class LogisticRegressionPlanView(Model):
     room: Room | None = None
     """
     null where the caller may know of no limit but its own question's
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
     """
     solver: Annotated[
         Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'],
@@ -2849,7 +3498,7 @@ class MatrixCompletionJob(Model):
     id: Annotated[str, Field(title='Id')]
     kind: Annotated[str, Field(title='Kind')]
     state: Annotated[
-        Literal['reserved', 'claimed', 'committed', 'failed', 'voided'],
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
     ]
     estimate: MatrixCompletionEstimate | None = None
@@ -2873,6 +3522,10 @@ class MatrixCompletionJob(Model):
     """
     answered from synthetic rows, and charged to nobody
     """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class MatrixCompletionPlanView(Model):
@@ -2886,6 +3539,10 @@ class MatrixCompletionPlanView(Model):
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
     warnings: Annotated[list[str], Field(title='Warnings')]
     expected_error: CompletionForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
@@ -2897,6 +3554,10 @@ class MatrixCompletionPlanView(Model):
     room: Room | None = None
     """
     null where the caller may know of no limit but its own question's
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
     """
     why: Annotated[str, Field(title='Why')]
     """
@@ -2981,7 +3642,7 @@ class LogisticRegressionRequest(Model):
         Literal['public', 'private'] | None, Field(title='Standardisation')
     ] = None
     """
-    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to learn better ones; by default `private` on a table, which has bounds alone, where the noise allows it, else `public`
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
     """
     sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
     """

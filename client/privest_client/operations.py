@@ -6,6 +6,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
+from numbers import Real
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -20,6 +22,7 @@ from privest_client.errors import (
     Forbidden,
     InvalidRequest,
     JobFailed,
+    NotApproved,
     NotFound,
     SchemaMismatch,
     StillRunning,
@@ -30,7 +33,14 @@ from privest_client.showing import Dataset
 from privest_client.tables import Table, column_name, is_frame, table
 from privest_client.tables import named as named_frame
 
-_FINAL = ("committed", "failed", "voided")
+_UNAPPROVED = {
+    "denied": "was denied by an owner of the data",
+    "expired": "was not decided by all owners of the data in time",
+    "withdrawn": "was withdrawn, or a grant or a dataset that it needs is gone",
+}
+"""States in which a question ends that had to be approved, in words."""
+
+_FINAL = ("committed", "failed", "voided", *_UNAPPROVED)
 
 WAIT = 600.0
 """Seconds to wait for an estimate, unless told otherwise."""
@@ -90,7 +100,8 @@ class Question:
                 f"{kind} has no such choice: its choices are {', '.join(sorted(usual.keys() - _NO_CHOICES))}"
             )
             raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
-        privacy = {"epsilon": epsilon} | ({} if delta is None else {"delta": delta})
+        privacy = {"epsilon": epsilon} | given(delta=delta)
+        require_numbers(privacy)
         chosen = {name: value for name, value in choices.items() if not _same(value, usual[name])}
         for name in {"columns", "features"} & chosen.keys():
             chosen[name] = _names_of(chosen[name])
@@ -129,8 +140,26 @@ def given(**choices: Any) -> dict[str, Any]:
     return {name: value for name, value in choices.items() if value is not None}
 
 
-def scored(found: LinearClassifier, metric: str) -> dict[str, Any]:
-    """The choices of a question about how good a classifier is."""
+def require_numbers(privacy: dict[str, Any]) -> None:
+    """See that ε and δ are numbers that there may be, before anything is sent.
+
+    Raises:
+        InvalidRequest: one of them is none.
+    """
+    for name, value in privacy.items():
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < inf:
+            what = {"epsilon": "above 0, as epsilon=0.5", "delta": "from 0 to below 1, as delta=1e-6"}[name]
+            raise _invalid([{"location": name, "rule": f"must be a number {what}, and not {value!r}"}])
+
+
+def scored(found: Any, metric: str) -> dict[str, Any]:
+    """The choices of a question about how good a classifier is.
+
+    Raises:
+        InvalidRequest: it is no classifier.
+    """
+    if not isinstance(found, LinearClassifier):
+        raise _invalid([{"rule": "name the rows first and then the classifier, as score(rows, found)"}])
     chosen = {"coefficients": found.coefficients, "intercept": found.intercept, "metric": metric}
     return chosen | given(label=found.label, features=found.features)
 
@@ -188,6 +217,16 @@ def fetch(model: type[M], method: str, path: str, **content: Any) -> Conversatio
     return _read(model, response)
 
 
+def change(model: type[M], method: str, owner: str, what: str, told: dict[str, Any]) -> Conversation[M]:
+    """Change something of an owner's; sent once, as a second request might change it once more.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    request = Request(method, f"/v1/owners/{owner}/{what}", {"json": told}, repeatable=False)
+    return _read(model, (yield from call(request)))
+
+
 def datasets() -> Conversation[list[Dataset]]:
     """All datasets, page by page.
 
@@ -201,6 +240,21 @@ def datasets() -> Conversation[list[Dataset]]:
         found += [Dataset.model_validate(each.model_dump(by_alias=True)) for each in page.datasets]
         if not (cursor := page.next):
             return found
+
+
+def acts(**wanted: Any) -> Conversation[list[models.ActView]]:
+    """What was done, page by page.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    found, params = list[models.ActView](), given(**wanted) | {"limit": 500}
+    while True:
+        page = yield from fetch(models.ActPage, "GET", "/v1/acts", params=params)
+        found += page.acts
+        if not page.next:
+            return found
+        params["cursor"] = page.next
 
 
 def _read(model: type[M], response: Any) -> M:
@@ -313,6 +367,7 @@ def _ended(
 
     Raises:
         JobFailed: it came to no end.
+        NotApproved: it was denied, withdrawn or not decided in time.
         StillRunning: the time is over.
         AnswerWithheld: another one asked.
     """
@@ -321,6 +376,9 @@ def _ended(
     except STOPS as stop:
         stop.add_note(f"job {job.id} goes on, and is charged once: client.wait({job.id!r}) has its answer")
         raise
+    if job.state in _UNAPPROVED:
+        reason = f" ({job.approval.reason})" if job.approval and job.approval.reason else ""
+        raise NotApproved(f"job {job.id} {_UNAPPROVED[job.state]}{reason}: nothing was charged", job)
     if job.state != "committed":
         given_back = "was given back before it ran, by the owner or an upgrade of the service"
         why = given_back if job.state == "voided" else "failed, and stays charged"
@@ -351,8 +409,9 @@ def _over(kind: Kind, job: Any, timeout: float, told: Told) -> Conversation[Any]
     while job.state not in _FINAL:
         told(job.state)
         if time.monotonic() >= deadline:
-            raise StillRunning(f"job {job.id} still runs: client.wait({job.id!r}) waits on", job.id)
+            how = "waits for the owner's approval" if job.state == "requested" else "still runs"
+            raise StillRunning(f"job {job.id} {how}: client.wait({job.id!r}) waits on", job.id)
         yield Pause(pause)
-        pause = min(1.5 * pause, 2.0)
+        pause = min(1.5 * pause, 10.0 if job.state == "requested" else 2.0)
         job = yield from fetch(kind.job, "GET", f"/v1/jobs/{job.id}")
     return job

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 Cells = Mapping[str, Sequence[str | float]]
 """A small table, by its columns."""
 
-_MOST_ROWS, _MOST_COLUMNS = 12, 7
-"""What is shown of a table; all of it is in `to_frame()`."""
+_MOST_ROWS, _FIRST_ROWS, _MOST_COLUMNS = 12, 11, 7
+"""What is shown of a table, and of one with more rows; all of it is in `to_frame()`."""
 
 
 class Shown:
@@ -24,7 +24,7 @@ class Shown:
         for row in (head, *rows) if any(head) else ():
             cells = (text.ljust(width) for text, width in zip(row, widths, strict=True))
             lines.append(f"  {'  '.join(cells)}".rstrip())
-        return "\n".join([*lines, *(f"{name}: {text}" for name, text in self._said())])
+        return "\n".join([*lines, *(f"{name}: {text}" for name, text in self._lines())])
 
     def __str__(self) -> str:
         return repr(self)
@@ -35,7 +35,7 @@ class Shown:
         told += [f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows]
         wide = f' colspan="{len(head) - 1}"' if len(head) > 2 else ""
         told += [
-            f"<tr><th>{escape(name)}</th><td{wide}>{escape(text)}</td></tr>" for name, text in self._said()
+            f"<tr><th>{escape(name)}</th><td{wide}>{escape(text)}</td></tr>" for name, text in self._lines()
         ]
         return f"<table><caption>{escape(self._title())}</caption>{''.join(told)}</table>"
 
@@ -44,10 +44,27 @@ class Shown:
         cells = dict(list(self._cells().items())[:_MOST_COLUMNS])
         columns = [[_text(value) for value in values] for values in cells.values()]
         rows = [list(row) for row in zip(*columns, strict=True)]
-        if len(rows) > _MOST_ROWS:
-            more = f"… and {len(rows) - _MOST_ROWS + 1} more"
-            rows = [*rows[: _MOST_ROWS - 1], [more, *[""] * (len(cells) - 1)]]
-        return [list(cells), *rows]
+        return [
+            list(cells),
+            *(rows if len(rows) <= _MOST_ROWS else [*rows[:_FIRST_ROWS], ["…"] * len(cells)]),
+        ]
+
+    def _lines(self) -> list[tuple[str, str]]:
+        """What is said below the table, first how to see the rest of it."""
+        cells = self._cells()
+        rows = max(map(len, cells.values()), default=0)
+        left = [
+            f"{count} more {what}"
+            for count, what in (
+                (rows - _FIRST_ROWS if rows > _MOST_ROWS else 0, "rows"),
+                (max(0, len(cells) - _MOST_COLUMNS), "columns"),
+            )
+            if count
+        ]
+        return [
+            *([("not shown", f"{' and '.join(left)}: .to_frame() has all")] if left else []),
+            *self._said(),
+        ]
 
     def _title(self) -> str:
         raise NotImplementedError
@@ -61,6 +78,11 @@ class Shown:
 
 def _text(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def brief(value: Any) -> str:
+    """A public value in few signs: 60 of 60.0, and … where there is none."""
+    return "…" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def with_error(value: str | float, error: str | float) -> tuple[str, str]:

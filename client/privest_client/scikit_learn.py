@@ -1,6 +1,7 @@
 """Answers as fitted estimators of scikit-learn, where that is installed."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +18,7 @@ def logistic_regression(answer: "LinearClassifier") -> Any:
     Raises:
         ImportError: scikit-learn is not installed.
     """
-    from sklearn.linear_model import LogisticRegression
-
-    fitted = LogisticRegression()
+    fitted = _module("linear_model").LogisticRegression()
     fitted.classes_ = np.array(answer.labels, dtype=object)
     fitted.coef_ = np.atleast_2d(answer.coefficients)
     fitted.intercept_ = np.atleast_1d(answer.intercept)
@@ -36,10 +35,8 @@ def pca(answer: "Subspace") -> Any:
     Raises:
         ImportError: scikit-learn is not installed.
     """
-    from sklearn.decomposition import PCA
-
     basis = answer.basis
-    fitted = PCA(n_components=basis.shape[1])
+    fitted = _module("decomposition").PCA(n_components=basis.shape[1])
     fitted.components_ = basis.T.copy()
     fitted.n_components_ = basis.shape[1]
     fitted.mean_ = np.zeros(len(basis)) if answer.center is None else answer.center
@@ -60,16 +57,25 @@ def _whole(fitted: Any, answer: Any, features: int, made: Callable[..., Any]) ->
     return fitted
 
 
-def _pipeline(fitted: Any, made: Callable[..., Any], names: list[str], schema: Any) -> Any:
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import FunctionTransformer
+def _module(name: str) -> Any:
+    """A part of scikit-learn.
 
-    columns: Any = FunctionTransformer(
+    Raises:
+        ImportError: it is not installed.
+    """
+    try:
+        return import_module(f"sklearn.{name}")
+    except ImportError:
+        raise ImportError("to_sklearn needs scikit-learn: pip install scikit-learn") from None
+
+
+def _pipeline(fitted: Any, made: Callable[..., Any], names: list[str], schema: Any) -> Any:
+    columns: Any = _module("preprocessing").FunctionTransformer(
         made, kw_args={"names": names, "schema": schema}, feature_names_out=_names_out
     )
     columns.feature_names_in_ = np.array(columns_used(names, schema), dtype=object)
     columns.n_features_in_ = len(columns.feature_names_in_)
-    return make_pipeline(columns, fitted)
+    return _module("pipeline").make_pipeline(columns, fitted)
 
 
 def _names_out(columns: Any, _: Any) -> Any:

@@ -2,9 +2,10 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import floor
 from typing import Any
 
 from rich.console import Console
@@ -23,9 +24,14 @@ from privest_client import models
 from privest_client.data import Schema, Upload
 from privest_client.errors import SchemaMismatch
 from privest_client.reading import Cells, Shown
-from privest_client.tables import cells_of
+from privest_client.tables import Column, ShownColumns
 
-_WORDS = {"asked": "asking", "reserved": "charged, waiting for a worker", "claimed": "running"}
+_WORDS = {
+    "asked": "asking",
+    "requested": "waits for the owner's approval, nothing is charged yet",
+    "reserved": "charged, waiting for a worker",
+    "claimed": "running",
+}
 
 
 @contextmanager
@@ -94,15 +100,19 @@ def confirmed(schema: Schema | Shown, how: bool | Callable[[Any], bool] | None) 
         raise SchemaMismatch("the schema was not confirmed; nothing was sent")
 
 
-class Dataset(Shown, models.DatasetView):
+class Dataset(ShownColumns, models.DatasetView):
     """A dataset as the service tells of it; printed, its columns are a small table."""
 
     def _title(self) -> str:
         return f"Dataset {self.id} of {self.n} records" + (f": {self.name}" if self.name else "")
 
-    def _cells(self) -> Cells:
+    @property
+    def _declared(self) -> Sequence[Column]:
         declared = self.schema_.model_dump(mode="json", by_alias=True)
-        return cells_of(declared["columns"]) if self.kind == "table" else {}
+        return declared["columns"] if self.kind == "table" else ()
+
+    def _cells(self) -> Cells:
+        return super()._cells() if self._declared else {}
 
     def _said(self) -> list[tuple[str, str]]:
         declared = self.schema_.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -133,10 +143,15 @@ class Budget(Shown):
         told = self.told
         rows = [
             ("limit", amount(told.limit)),
-            ("spent", amount(told.spent)),
+            ("spent", f"{amount(told.spent)}: {_percent(told.share)} of the budget, as costs add up"),
             ("left for one query", amount(told.remaining)),
             ("queries", str(told.queries)),
         ]
+        if told.windows is not None and told.windows.next is not None:
+            rows.append(("next window", f"{told.windows.next:%Y-%m-%d}"))
+        if told.windows is not None and told.windows.so_far.windows > 1 and told.windows.so_far.promise:
+            so_far = told.windows.so_far
+            rows.append((f"promised by {so_far.windows} windows together", amount(so_far.promise)))
         if told.frozen:
             rows.append(("frozen", "yes: nothing can be charged"))
         return rows
@@ -169,37 +184,64 @@ class Plan(Shown):
         told = self.told
         rows = [("cost", amount(told.privacy)), *_rows_of_room(told.room), ("noise", told.privacy.mechanism)]
         rows += _rows_of_forecast(told.expected_error)
-        rows += [("warning", warning) for warning in told.warnings]
+        if (found := told.finding) is not None:
+            price = (
+                f"{found.share:.0%} of the budget, in {found.rounds} rounds; the error is at most about "
+                f"{found.times:.3g} times what right bounds in the schema would give"
+            )
+            rows.append(("finding what is not declared", price))
+        rows += [("warning", warning) for warning in dict.fromkeys(told.warnings)]
         return rows
 
 
-def lines_of_answer(job: Any, unit: str = "") -> list[tuple[str, str]]:
+@dataclass(frozen=True)
+class Covered:
+    """What the figures of an answer cover.
+
+    Attributes:
+        intervals: what ± does, in words; empty where there is none.
+        sampling: whether ± covers that records are few, too.
+        unit: of distances, with a space before it.
+        together: what a distance is of, in words, where it is of several columns.
+    """
+
+    intervals: str = ""
+    sampling: bool = False
+    unit: str = ""
+    together: str = ""
+
+
+def lines_of_answer(job: Any, covered: Covered) -> list[tuple[str, str]]:
     """How far off an answer may be and from what, its price, and its job, line by line.
 
     Args:
         job: as the service tells it.
-        unit: of distances, with a space before it.
+        covered: what its figures cover.
     """
-    rows = list[tuple[str, str]]()
+    rows, unit = list[tuple[str, str]](), covered.unit
+    if covered.intervals:
+        rows.append(("± is", covered.intervals))
     if job.uncertainty is not None and job.uncertainty.of:
-        rows += _rows_of_error(job.uncertainty, unit)
+        rows += _rows_of_error(job.uncertainty, covered)
     if job.forecast is not None:
         rows += _rows_of_forecast(job.forecast, unit)
-    rows += [("warning", warning) for warning in job.warnings]
+    rows += [("warning", warning) for warning in dict.fromkeys(job.warnings)]
     free = " (free: synthetic rows)" if job.dummy else " (free: answered before)" if job.reused else ""
     return [*rows, ("cost", amount(job.privacy) + free), ("job", f"{job.id}, {job.state}")]
 
 
-def _rows_of_error(found: Any, unit: str) -> Iterator[tuple[str, str]]:
+def _rows_of_error(found: Any, covered: Covered) -> Iterator[tuple[str, str]]:
     """How far off an answer may be, by what its run found out."""
 
     def distance(value: float | None, besides: str = "") -> str:
-        return "unknown" if value is None else f"{value:.4g}{unit}{besides}"
+        return "unknown" if value is None else f"{value:.4g}{covered.unit}{besides}"
 
-    yield "off by at most", f"{distance(found.radius_95)} in 95 of 100 runs, from {found.of}"
+    together = f": {covered.together}" if covered.together else ""
+    yield "off by at most", f"{distance(found.radius_95)} in 95 of 100 runs, from {found.of}{together}"
     yield "by the noise alone", distance(found.noise)
-    yield "by clipping and unfinished steps", distance(found.moved)
-    yield "standard error of few records", distance(found.sampling, ", in no other figure")
+    yield "by clipping, penalties and unfinished steps", distance(found.moved)
+    where = ", in ± and in no other figure" if covered.sampling else ", in no other figure"
+    yield "standard error of few records", distance(found.sampling, where)
     for each in found.unknown:
         yield "in no figure", each
 
@@ -227,9 +269,19 @@ _LIMITS = {"owner": "your budget", "dataset": "the cap on this dataset", "analys
 def _rows_of_room(room: Any) -> Iterator[tuple[str, str]]:
     """What a question takes of a limit that its caller may know."""
     if room is not None:
-        rest = "" if room.epsilon is None else f": at this δ up to ε = {room.epsilon:.4g}"
-        took, left = (f"{100 * part:{'.0f' if part > 1 else '.3g'}} %" for part in (room.share, room.left))
-        yield "which takes", f"{took} of {_LIMITS[room.scope]}, of which {left} is left{rest}"
+        took, left = _percent(room.share), _percent(room.left)
+        yield "which takes", f"{took} of {_LIMITS[room.scope]}, as costs add up; {left} is left"
+        times = (
+            f"{floor(room.left / room.share):,} of this ε"
+            if 0 < room.share <= room.left
+            else "none of this ε"
+        )
+        once = "" if room.epsilon is None else f", or for one of ε = {room.epsilon:.4g} at this δ"
+        yield "enough for", f"{times}{once}"
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:{'.0f' if part > 1 else '.3g'}} %"
 
 
 def _words(name: str) -> str:

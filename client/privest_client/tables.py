@@ -9,23 +9,56 @@ from math import ceil, floor, isnan, log10
 from typing import Any, cast
 
 import narwhals as nw
+import numpy as np
 
-from privest_client.cells import Column, category_text
+from privest_client.cells import FORMATS, Column, category_text, date_of, day_number
+from privest_client.cells import read as read_cells
 from privest_client.declaring import as_columns, between, faults_of, misdeclared
 from privest_client.errors import SchemaMismatch
-from privest_client.reading import Cells, Shown
+from privest_client.frames import framed
+from privest_client.reading import Cells, Shown, brief
 
 _NAME = re.compile(r"[^\x00-\x1f\x7f]{1,200}")
 
 _MOST_CATEGORIES = 100
 """Texts of more different values are no categories that anybody would list."""
 
+_MOST_COLUMNS = 2_000
+"""Columns of a table, as the service has it: each is looked at here, which takes long for more."""
+
 _SHOWN = 6
 """Categories that a line of a schema shows."""
 
 
+class ShownColumns(Shown):
+    """Columns of a schema, printed as a small table."""
+
+    @property
+    def _declared(self) -> Sequence[Column]:
+        raise NotImplementedError
+
+    def to_frame(self, backend: str | None = None) -> Any:
+        """What the schema says of each column, as a frame.
+
+        Args:
+            backend: `pandas`, `polars` or `pyarrow`; by default the first of these that is installed.
+
+        Raises:
+            ImportError: none is.
+        """
+        return framed(self._cells(), backend)
+
+    def _cells(self) -> Cells:
+        return {
+            "column": [column["name"] for column in self._declared],
+            "type": [column["type"] for column in self._declared],
+            "values": [_values(column) for column in self._declared],
+            "a gap": [_gap(column) for column in self._declared],
+        }
+
+
 @dataclass(frozen=True, repr=False)
-class Table(Shown):
+class Table(ShownColumns):
     """A frame with the schema that everybody who may ask will see.
 
     Attributes:
@@ -42,6 +75,10 @@ class Table(Shown):
     def columns(self) -> list[Column]:
         """What the schema says of each column."""
         return self.schema["columns"]
+
+    @property
+    def _declared(self) -> Sequence[Column]:
+        return self.columns
 
     def csv(self) -> str:
         """The rows as a csv file, with dates in ISO form and nothing for a gap."""
@@ -67,21 +104,8 @@ class Table(Shown):
     def _said(self) -> list[tuple[str, str]]:
         return [("read off the values", each) for each in self.read]
 
-    def _cells(self) -> Cells:
-        return cells_of(self.columns)
-
     def _title(self) -> str:
         return f"Schema of a table of {len(self.columns)} columns"
-
-
-def cells_of(columns: Sequence[Column]) -> Cells:
-    """Columns of a schema as a small table."""
-    return {
-        "column": [column["name"] for column in columns],
-        "type": [column["type"] for column in columns],
-        "values": [_values(column) for column in columns],
-        "a gap": [_gap(column) for column in columns],
-    }
 
 
 def is_frame(data: Any) -> bool:
@@ -102,7 +126,8 @@ def table(
     Args:
         frame: of pandas, polars or pyarrow.
         columns: what dtypes do not tell, by names of columns: `type`, `low` and `high`, `categories`,
-            `missing` (`refused`, `category` or `filled`) with `fill`.
+            `missing` (`refused`, `category` or `filled`) with `fill`, and `format` of texts that are dates.
+            Of a date with a time the day counts.
         drop: names of columns that stay at home.
         unit: whose rows are one record: `column` and `rows`.
         values_are_public: whether bounds, categories and gaps may be read off the values, as everybody may
@@ -122,11 +147,13 @@ def table(
         [column_name(name) for name in ([drop] if isinstance(drop, str) else drop)],
     )
     whole, faults = named(frame), [*_faults_of_names(frame)]
+    if (count := len(set(whole.columns) - set(dropped))) > _MOST_COLUMNS:
+        raise SchemaMismatch(f"{count:,} columns are more than the {_MOST_COLUMNS:,} of a table: drop some")
     faults += [f"the frame has no column {name!r}" for name in (*said, *dropped) if name not in whole.columns]
     keys = [column_name(unit["column"])] if unit else []
     kept = [name for name in whole.columns if name not in dropped]
     found, doubts = list[Column](), list[str]()
-    read: dict[str, list[str]] = {"bounds": [], "categories": [], "gaps": []}
+    read: dict[str, list[str]] = {"bounds": [], "categories": [], "forms of dates": [], "gaps": []}
     for name in (name for name in kept if name not in keys):
         if wrong := misdeclared(name, said.get(name, {})):
             faults.append(f"{name}: {wrong}")
@@ -168,6 +195,7 @@ _LEARNT = {
     "high": "bounds",
     "type": "categories",
     "categories": "categories",
+    "format": "forms of dates",
     "missing": "gaps",
     "fill": "gaps",
 }
@@ -206,6 +234,12 @@ def _faults_of_names(frame: Any) -> Iterator[str]:
     )
     if not counts:
         yield "there are no columns"
+    only = next(iter(counts)) if len(counts) == 1 else ""
+    if separator := next((each for each in ";\t|" if each in only), None):
+        yield (
+            f"its only column has {separator!r} in its name, as if that stood between columns: read the file "
+            f"with pandas.read_csv(path, sep={separator!r}), or give its path to `upload`"
+        )
 
 
 def _index_faults(frame: Any) -> Sequence[str]:
@@ -227,6 +261,8 @@ def _declared(values: nw.Series[Any], said: Mapping[str, Any]) -> Column:
     column: Column = {"name": values.name} | ({"type": kind} if kind else {})
     if "categories" in said:
         column["type"] = "category"
+    if "format" in said:
+        column["type"] = "date"
     column |= said
     if column.get("type") == "category" and len(categories):
         column.setdefault("categories", categories)
@@ -267,12 +303,21 @@ def _read(values: nw.Series[Any], column: Column) -> Column:
     known = values.fill_nan(None).drop_nulls() if values.dtype.is_float() else values.drop_nulls()
     gaps, read = len(known) < len(values), dict(column)
     if "type" not in read and isinstance(values.dtype, nw.String | nw.Categorical):
-        texts = known.unique().to_list()
-        if len(texts) <= _MOST_CATEGORIES:
-            read |= {"type": "category", "categories": sorted(map(str, texts))}
+        texts = [*map(str, known.unique().to_list())]
+        forms = _forms(texts)
+        if len(forms) == 1:
+            read |= {"type": "date"} | ({"format": forms[0]} if forms[0] else {})
+        elif not forms and len(texts) <= _MOST_CATEGORIES:  # whether day or month is first, its owner knows
+            read |= {"type": "category", "categories": sorted(texts)}
     kind = read.get("type")
     if kind in ("number", "integer", "date") and len(known):
         low, high = known.min(), known.max()
+        if isinstance(low, str):  # numbers or dates that are written; what is none is told with the rest
+            numbers = read_cells(known, read).numbers
+            if np.isnan(numbers).all():
+                return read
+            low, high = float(np.nanmin(numbers)), float(np.nanmax(numbers))
+            low, high = (date_of(low), date_of(high)) if kind == "date" else (low, high)
         if low != high:
             low, high = _years(low, high) if kind == "date" else _rounded(low, high, whole=kind == "integer")
         read = read | {end: value for end, value in (("low", low), ("high", high)) if end not in read}
@@ -281,6 +326,18 @@ def _read(values: nw.Series[Any], column: Column) -> Column:
     elif gaps and kind:
         read.setdefault("missing", "category")
     return read
+
+
+def _forms(texts: Sequence[str]) -> list[str | None]:
+    """The forms in which all of some texts are dates: None is ISO 8601."""
+
+    def fits(form: str | None) -> bool:
+        try:
+            return bool([day_number(text, form) for text in texts])
+        except ValueError:
+            return False
+
+    return [None] if fits(None) else [form for form in FORMATS if fits(form)]
 
 
 def _rounded(low: Any, high: Any, *, whole: bool) -> tuple[float, float]:
@@ -312,15 +369,20 @@ def _values(column: Column) -> str:
         )
     low, high = column.get("low"), column.get("high")
     if low is not None or high is not None:
-        return f"{_brief(low)} to {_brief(high)}"
-    return "" if column["type"] == "boolean" else "no bounds: found at a price; classifiers need low and high"
+        return f"{brief(low)} to {brief(high)}{_days(column)}"
+    return (
+        ""
+        if column["type"] == "boolean"
+        else (f"no bounds: found at a price; classifiers need low and high{_days(column)}")
+    )
+
+
+def _days(column: Column) -> str:
+    """What is kept of dates, and how they are written where that is not in ISO form."""
+    form = f", written {column['format']}" if column.get("format") else ""
+    return f"; days alone{form}" if column["type"] == "date" else ""
 
 
 def _gap(column: Column) -> str:
     told = column.get("missing") or "refused"
-    return f"{_brief(column.get('fill'))} in its place" if told == "filled" else told
-
-
-def _brief(value: Any) -> str:
-    """A bound in few signs: 60 of 60.0, and … where there is none."""
-    return "…" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
+    return f"{brief(column.get('fill'))} in its place" if told == "filled" else told

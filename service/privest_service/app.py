@@ -10,8 +10,12 @@ import structlog
 from fastapi import Depends, FastAPI
 
 from privest_service import error_handlers, health
+from privest_service.acts.service import seal_history, tell_what_was_left_out
 from privest_service.cached_probe import CachedProbe
 from privest_service.connections import endpoints as connections
+from privest_service.connections import sources
+from privest_service.connections.schemas import NewObjectStore
+from privest_service.connections.service import resolve
 from privest_service.dashboard import router as dashboard
 from privest_service.database import Database
 from privest_service.database.migrate import head
@@ -25,21 +29,29 @@ from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
+from privest_service.estimates.requests import expire
 from privest_service.estimates.service import Submissions
 from privest_service.exports import endpoints as exports
+from privest_service.exports.witnesses import send_due
 from privest_service.inputs import add_schemas, validate_path_params
 from privest_service.ledger import endpoints as ledger
+from privest_service.ledger.renewals import open_due
 from privest_service.limits import CONNECTIONS, Limiter
+from privest_service.notices import endpoints as notices
+from privest_service.notices.deliverer import Deliverer
+from privest_service.notices.sending import NotSentError, Put
 from privest_service.owners import endpoints as owners
-from privest_service.problems import ProblemDocument
+from privest_service.problems import NotFound, ProblemDocument, Unavailable
 from privest_service.proxy_middleware import proper, unstored
 from privest_service.readiness import Readiness
+from privest_service.reports import endpoints as reports
 from privest_service.security import endpoints as security
 from privest_service.security.authentication import Authenticator
 from privest_service.security.rate_limit import RateLimiter
 from privest_service.security.tokens import tokens_of
 from privest_service.settings import Settings
 from privest_service.telemetry import metrics, requests
+from privest_service.upload_errors import RefusedUploadError
 from privest_service.workers.service import Workers
 
 _DESCRIPTION = """\
@@ -50,8 +62,29 @@ Adjacency throughout: one record replaced, the number of records public. A recor
 
 log = structlog.get_logger()
 
+_PUT_SECONDS = 60.0
+"""Seconds that an object store may take for a notice: less than its delivery is leased for."""
+
 _PATIENCE = 10.0
 """Seconds that the database may take over a statement while somebody waits."""
+
+
+def _put(database: Database, workers: Workers, secret: bytes) -> Put:
+    """The way of notices into the object stores of owners' connections."""
+
+    def put(owner_id: str, name: str, key: str, content: bytes) -> None:
+        try:
+            with database.read() as session:
+                connection, _ = resolve(session, owner_id, f"{name}:", secret)
+            if not isinstance(connection, NewObjectStore):
+                raise NotFound
+            workers.fetch_worker(_PUT_SECONDS, sources.put, connection, key, content)
+        except NotFound:
+            raise NotSentError("There is no connection of this name to an object store.") from None
+        except (RefusedUploadError, Unavailable):
+            raise NotSentError("The object store did not take it.") from None
+
+    return put
 
 
 def _parts(
@@ -86,7 +119,14 @@ def _parts(
         authenticator,
         registrar,
         planner,
-        Submissions(database, planner, engine.notify, settings.secret, settings.max_waiting_jobs),
+        Submissions(
+            database,
+            planner,
+            engine.notify,
+            settings.secret,
+            settings.max_waiting_jobs,
+            settings.decide_within,
+        ),
         Readiness(database, head(database), store, engine),
     ]
 
@@ -113,21 +153,32 @@ async def _running(settings: Settings | None, app: FastAPI) -> AsyncIterator[Non
         job_timeout=settings.job_timeout,
         engine=settings.engine,
         memory=settings.worker_memory,
-        housekeeping=[workers.restart_if_broken, partial(sweep, database, store)],
+        housekeeping=[
+            workers.restart_if_broken,
+            partial(sweep, database, store),
+            partial(expire, database),
+            partial(open_due, database),
+            partial(tell_what_was_left_out, database),
+        ],
     )
+    put = _put(database, workers, settings.secret)
+    deliverer = Deliverer(database, settings, put, [partial(send_due, database)])
     parts = _parts(settings, database, store, limiter, workers, engine)
     app.state.parts = {type(part): part for part in parts}
     clear(database, store)
+    seal_history(database)
     if left_out := missing(store.incoming):
         log.warning("uploads are parsed with less confinement than could be", missing=left_out)
     workers.start()
     engine.start()
+    deliverer.start()
     tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
     metrics.watch(CachedProbe(partial(health.queue, database)).seen)
     try:
         yield
     finally:
         metrics.watch(None)
+        deliverer.stop()
         engine.stop()
         workers.stop()
         database.close()
@@ -164,6 +215,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         estimates.router,
         ledger.router,
         exports.router,
+        notices.router,
+        reports.router,
         ledger.keys_router,
         health.router,
         health.counted,

@@ -23,7 +23,7 @@ from privest_service.database.migrate import is_current, migrate
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
-from privest_service.exports.export import heads, lines
+from privest_service.exports.export import chains_of, heads, lines
 from privest_service.exports.lines import Heads
 from privest_service.exports.verify import verify
 from privest_service.jobs import service as jobs
@@ -72,7 +72,8 @@ def backup(settings: Settings, directory: Path) -> int:
         _copy(old, new)
     with copy.read() as session:
         datasets = session.scalars(select(Dataset).where(Dataset.deleted_at.is_(None))).all()
-        ends = heads(settings.signer, list(session.scalars(select(Account).order_by(Account.id))))
+        accounts = list(session.scalars(select(Account).order_by(Account.id)))
+        ends = heads(settings.signer, accounts, list(session.scalars(chains_of(None))))
     rows = Store(directory)
     # Files never change, and are there before their dataset is: those of the moment of the ledger's copy.
     copied = sum(_rows_copied(source, store, rows, copy, dataset) for dataset in datasets)
@@ -150,7 +151,10 @@ def _require_whole(session: Session, told: Heads, keys: Sequence[str]) -> None:
     """Verify a ledger, and that it ends where it did when it was saved. Raises _RefusedError: it does not."""
     faults = verify(lines(session), keys, [told]).faults
     ends = session.execute(select(Account.id, Account.seq, Account.head)).all()
-    if {tuple(end) for end in ends} != {(head.account, head.seq, head.hash) for head in told.heads}:
+    acts = {(chain.id, chain.seq, chain.head) for chain in session.scalars(chains_of(None))}
+    same = {tuple(end) for end in ends} == {(head.account, head.seq, head.hash) for head in told.heads}
+    # A backup of before there was a record has no heads of acts: those that it was migrated with are new.
+    if not same or (told.acts is not None and acts != {(a.chain, a.seq, a.hash) for a in told.acts}):
         faults.append("this ledger does not end where the backup says")
     if faults:
         raise _RefusedError(faults)

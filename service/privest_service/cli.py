@@ -6,19 +6,19 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 if TYPE_CHECKING:
     from privest_service.settings import Settings
 
-M = TypeVar("M", bound=BaseModel)
+T = TypeVar("T")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,7 +80,12 @@ def _parser() -> argparse.ArgumentParser:
             help="public key to trust, noted earlier; of a retired one with its end, =2026-01-31T12:00Z",
         )
     check.add_argument(
-        "--heads", type=Path, action="append", default=[], metavar="FILE", help="signed heads, kept earlier"
+        "--heads",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="signed heads, kept earlier: as fetched, or as notices",
     )
     check.add_argument(
         "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"
@@ -242,12 +247,12 @@ def _openapi() -> int:
 
 def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[Path]) -> int:
     from privest_service.exports.export import lines  # noqa: PLC0415
-    from privest_service.exports.lines import Heads, read  # noqa: PLC0415
+    from privest_service.exports.lines import kept_heads, read  # noqa: PLC0415
     from privest_service.exports.verify import verify  # noqa: PLC0415
     from privest_service.ledger.receipts import Receipt  # noqa: PLC0415
 
-    published = [_read(path, Heads, "signed heads") for path in kept]
-    receipts = [_read(path, Receipt, "a receipt") for path in shown]
+    published = [heads for path in kept for heads in _read(path, kept_heads, "signed heads")]
+    receipts = [_read(path, Receipt.model_validate_json, "a receipt") for path in shown]
     if export is not None:
         if not keys:
             raise ValueError(
@@ -267,7 +272,8 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
         print(fault)
     print(
         f"{_count(report.accounts, 'account')}, {_count(report.entries, 'entry', 'entries')}, "
-        f"{_count(report.receipts, 'receipt')}: {_count(len(report.faults), 'fault')}"
+        f"{_count(report.acts, 'act')}, {_count(report.receipts, 'receipt')}: "
+        f"{_count(len(report.faults), 'fault')}"
     )
     return 1 if report.faults else 0
 
@@ -277,11 +283,11 @@ def _count(number: int, one: str, more: str = "") -> str:
     return f"{number} {one if number == 1 else more or one + 's'}"
 
 
-def _read(path: Path, model: type[M], what: str) -> M:
+def _read(path: Path, read: Callable[[str], T], what: str) -> T:
     """A document from a file."""
     try:
-        return model.model_validate_json(path.read_bytes())
-    except ValueError:
+        return read(path.read_text())
+    except (ValueError, KeyError, TypeError):
         raise ValueError(f"{path} does not hold {what}. Name the file as it was downloaded.") from None
 
 

@@ -54,6 +54,9 @@ EXPORTS = Limit("exports", 2, 4)
 
 VERIFICATIONS = Limit("verifications", 1, 4)
 
+REPORTS = Limit("reports", 2, 4)
+"""Reports for auditors. Each is a file until all of it is sent."""
+
 PLANS = Limit("plans", 4, 8)
 """Plans that a worker makes. A thread waits for each."""
 

@@ -18,7 +18,7 @@ class Fault(BaseModel):
 
     location: str | None = Field(default=None, description="field of the request")
     record: int | None = Field(default=None, description="index of the record in an upload, from 0")
-    field: str | None = Field(default=None, description="field of that record")
+    field: str | None = Field(default=None, description="field of that record, or column of a schema")
     rule: str
 
 
@@ -53,6 +53,8 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self.scope = scope
         self.faults = faults
         self.headers = headers
+        self.dataset: str | None = None
+        """The dataset whose budget refuses; told to its owner alone."""
 
     def response(self) -> JSONResponse:
         """The problem document, to be sent: it is counted."""
@@ -121,16 +123,46 @@ class BudgetExceeded(Problem):
     slug, status, title = "budget-exceeded", HTTPStatus.CONFLICT, "The privacy budget does not cover this"
 
 
+class PaceExceeded(BudgetExceeded):
+    """The request is covered, but not by what seven days may take of a window's budget."""
+
+    slug, title = "pace-exceeded", "The privacy budget may not be spent this fast"
+
+
 class AccountFrozen(Problem):
     """The owner or an administrator froze the budget."""
 
     slug, status, title = "account-frozen", HTTPStatus.CONFLICT, "The privacy budget is frozen"
 
 
+class GrantRefuses(Problem):
+    """The caller's own grant does not allow this question."""
+
+    slug, status, title = "grant-refuses", HTTPStatus.FORBIDDEN, "Your grant does not allow this"
+
+
+class NotRequested(Problem):
+    """A decision on a question that does not wait for one, or not any more."""
+
+    slug, status, title = "not-requested", HTTPStatus.CONFLICT, "This question does not wait for a decision"
+
+
+class ApprovalRefused(Problem):
+    """A question that its owner approves and that cannot be charged at present."""
+
+    slug, status, title = "approval-refused", HTTPStatus.CONFLICT, "This question cannot be approved now"
+
+
 class WindowReplaced(Problem):
     """A new window was asked for in place of one that is not the present one, or no more."""
 
     slug, status, title = "window-replaced", HTTPStatus.CONFLICT, "Another window is in force"
+
+
+class WindowNotAllowed(Problem):
+    """The budget's own rules allow no new window now."""
+
+    slug, status, title = "window-not-allowed", HTTPStatus.CONFLICT, "No new window may be opened now"
 
 
 class MethodNotAllowed(Problem):

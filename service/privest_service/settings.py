@@ -70,6 +70,14 @@ def _rate(limit: str) -> str:
     return limit
 
 
+def _mail_server(url: SecretStr) -> SecretStr:
+    """The address of a mail server."""
+    if not re.fullmatch(r"smtps?://([^\s/@]+@)?[\w.-]+(:\d{1,5})?", url.get_secret_value(), re.ASCII):
+        raise ValueError("must look like smtps://user:password@host:465, with %40 for an @ in the password")
+    return url
+
+
+_Mail = _matching(r"[^\s<>@]+@[^\s<>@]+", "must be an e-mail address")
 _Engine = _matching(
     rf"local|dask(\+tls)?://{_HOST_AND_PORT}", "must be local, dask://host:port or dask+tls://host:port"
 )
@@ -146,6 +154,20 @@ class Settings(BaseSettings):
 
     max_waiting_jobs: Annotated[int, Field(ge=1)] = 1000
     """Jobs that may wait for a worker before further ones are refused; a quarter of them one caller's."""
+
+    decide_within: Annotated[int, Field(ge=1, le=8760)] = 168
+    """Hours in which an owner decides on a question that it has to approve, before the request ends."""
+    notice_networks: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_parts)] = ()
+    """Networks, between commas, that webhooks may reach besides public addresses, without TLS too."""
+
+    notice_dir: Path | None = None
+    """Directory below which owners may have notices written into files; default: none."""
+
+    mail_server: Annotated[SecretStr, AfterValidator(_mail_server)] | None = None
+    """Where e-mail is handed in: smtps://user:password@host; smtp:// is encrypted for a password."""
+
+    mail_from: Annotated[str, _Mail] = "privest@localhost"
+    """Sender of e-mail."""
 
     metrics_address: Annotated[str, _Address] = ""
     """Where metrics are served without a key, as `127.0.0.1:9464`; default: nowhere."""

@@ -2,7 +2,10 @@
 
 import base64
 import hashlib
+from collections.abc import Mapping
+from typing import Any
 
+import rfc8785
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
@@ -39,6 +42,11 @@ class Signer:
 def signer_of(session: Session) -> Signer:
     """The key that signs what is written in a session: `Database` hands it out."""
     return session.info["signer"]
+
+
+def canonical_hash(content: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical bytes (RFC 8785) of a link of a chain, in hexadecimal digits."""
+    return hashlib.sha256(rfc8785.dumps(dict(content))).hexdigest()
 
 
 def key_id(public_key: str) -> str:

@@ -1,7 +1,7 @@
 """What is wrong with a request, in plain words: fields and limits are named, and no submitted value is.
 
-An unknown field is named too if it is spelled as fields are here, in short lower-case words. Any other name
-might be a value in the place of a field.
+A column of a schema is called by its name, where that can be printed. An unknown field is named too if it
+is spelled as fields are here, in short lower-case words. Any other name might be a value in its place.
 """
 
 import re
@@ -18,6 +18,9 @@ MOST_FAULTS = 20
 
 UNKNOWN = "is not a known field"
 NO_JSON = "is not JSON, or names a field twice"
+
+_LONGEST = 200
+"""Characters of the name of a column."""
 
 ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 """What names match."""
@@ -86,7 +89,8 @@ def faults_of(errors: Iterable[Any], given: Any) -> list[Fault]:
         given: what was validated.
     """
     return _merged(
-        Fault(location=_place(error, given), rule=rule_of(error)) for error in islice(errors, MOST_FAULTS)
+        Fault(location=_place(error, given), field=_column(error, given), rule=rule_of(error))
+        for error in islice(errors, MOST_FAULTS)
     )
 
 
@@ -117,6 +121,20 @@ def _place(error: Any, given: Any) -> str | None:
     elif error["type"].startswith("union_tag"):
         place += _quoted(error["ctx"]["discriminator"])
     return ".".join(place) or None
+
+
+def _column(error: Any, given: Any) -> str | None:
+    """The name of the column of a schema that an error is in, where it has one that can be told."""
+    here, within, name = given, None, None
+    for part in error["loc"]:
+        try:
+            here = here[part]
+        except (KeyError, IndexError, TypeError):  # pydantic puts names of alternatives between
+            continue
+        if within == "columns" and isinstance(here, dict):
+            name = cast("dict[Any, Any]", here).get("name")
+        within = part
+    return name if isinstance(name, str) and len(name) <= _LONGEST and name.isprintable() else None
 
 
 def unknown(name: str) -> str:

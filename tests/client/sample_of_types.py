@@ -31,7 +31,7 @@ def ask(client: Client, rows: object) -> Score:
     total: np.float64 = directions.basis.sum() + found.predict_proba(rows).sum() + full.radius_95
     print(low, high, total, found.covariance, client.budget().remaining.epsilon, load("mean.json"))
     print(found.predict(rows), people.n)
-    return client.score(found, people, epsilon=1, metric="auc")
+    return client.score(people, found, epsilon=1, metric="auc")
 
 
 async def later(client: AsyncClient) -> float:

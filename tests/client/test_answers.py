@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,14 +98,21 @@ MEANS = FrechetMean(
         "frechet-mean",
         {
             "point": [0.1, 0.2, 0.3],
+            "scales": None,
             "columns": [
                 column("body_mass_g", 4150.0, 4201.7, 4253.4),
                 column("seen", "2008-05-01", "2008-05-11", "2008-05-20"),
                 column("species=Adelie", 0.0, 0.02, 0.07, "share"),
             ],
         },
-    )
-)
+    ),
+    {"kind": "table", "columns": [
+        {"name": "body_mass_g", "type": "number", "missing": "filled", "fill": 4200},
+        {"name": "seen", "type": "date"},
+        {"name": "species", "type": "category", "categories": ["Adelie", "Gentoo"]},
+        {"name": "not_asked", "type": "number", "missing": "filled", "fill": 0},
+    ]},
+)  # fmt: skip
 
 
 def test_means_of_columns_are_read_in_their_own_units() -> None:
@@ -114,15 +122,18 @@ def test_means_of_columns_are_read_in_their_own_units() -> None:
         "  body_mass_g     4202        52",
         "  seen            2008-05-11  10 days",
         "  species=Adelie  0.020       0.050",
-        "off by at most: 0.1 in 95 of 100 runs, from the mean of these records",
+        "gaps count: of body_mass_g as 4200",
+        "± is: by noise and clipping, from the mean of these very records",
+        "off by at most: 0.1 in 95 of 100 runs, from the mean of these records: all columns at once, in "
+        "halves of the widths of their bounds",
         "by the noise alone: 0.08",
-        "by clipping and unfinished steps: unknown",
+        "by clipping, penalties and unfinished steps: unknown",
         "standard error of few records: 0.02, in no other figure",
         "warning: few records",
         "cost: ε = 1, δ = 1e-06",
         "job: job_1, committed",
     ]
-    assert MEANS._repr_html_().count("<tr>") == 4 + 7
+    assert MEANS._repr_html_().count("<tr>") == 4 + 9
     assert MEANS.columns == {"body_mass_g": 4201.7, "seen": "2008-05-11", "species=Adelie": 0.02}
     assert MEANS.interval()["body_mass_g"] == (4150.0, 4253.4)
 
@@ -189,6 +200,54 @@ PCA = Subspace(
         {"name": "species", "type": "category", "categories": ["Adelie", "Gentoo"]},
     ]},
 )  # fmt: skip
+
+
+def test_directions_that_lead_to_a_yes_or_no_say_so() -> None:
+    """An indicator differs more than a number within its bounds: of columns of numbers nothing is said."""
+    assert "led: direction 2 by species=Adelie: yes or no differs more than" in repr(PCA)
+    assert PCA.schema is not None
+    columns = [*PCA.schema["columns"][:2], {"name": "species=Adelie", "type": "number"}]
+    assert "led:" not in repr(dataclasses.replace(PCA, schema={**PCA.schema, "columns": columns}))
+    gaps = [{"name": "bill", "type": "number", "missing": "filled", "fill": 0}]
+    estimate = {"basis": [[0.1], [0.99]], "center": None, "columns": ["bill", "bill missing"]}
+    missing = Subspace(told("robust-pca", estimate), {"kind": "table", "columns": gaps})
+    assert "led: direction 1 by bill missing" in repr(missing)
+
+
+SCORE = Score(
+    told("classifier-score", {"value": 0.7, "standard_error": 0.03, "sampling_error": 0.04, "metric": "auc"})
+)
+
+
+def test_what_is_said_of_figures_is_so() -> None:
+    """± of a score is of the noise and of few records, what it is off by of the noise: each says which."""
+    assert f"auc   0.700  {1.96 * 0.05:.3f}" in repr(SCORE)
+    assert "± is: by noise and having few records" in repr(SCORE)
+    assert "standard error of few records: 0.02, in ± and in no other figure" in repr(SCORE)
+    assert "± is: by noise alone, and not by clipping and a penalty" in repr(FITTED)
+    assert "standard error of few records: 0.02, in no other figure" in repr(FITTED)
+    sampled = SimpleNamespace(standard_errors=[[0.2] * 3] * 3)
+    told_both = SimpleNamespace(**FITTED.job.estimate.__dict__ | {"sampling": sampled})
+    both = LinearClassifier(SimpleNamespace(**FITTED.job.__dict__ | {"estimate": told_both}), FITTED.schema)
+    assert "± is: by noise and having few records, and not" in repr(both)
+    assert "0.02, in ± and in no other figure" in repr(both)
+
+
+def test_what_a_long_answer_leaves_out_is_told_with_the_way_to_it() -> None:
+    names = [f"c{place}" for place in range(40)]
+    estimate = {"basis": np.eye(40)[:, :9].tolist(), "center": None, "columns": names}
+    long = Subspace(told("robust-pca", estimate))
+    assert "\n  …    " in repr(long)
+    assert "\nnot shown: 29 more rows and 3 more columns: .to_frame() has all\n" in repr(long)
+    assert "29 more rows" in long._repr_html_()
+    assert long.to_frame().shape == (40, 10)
+    assert "not shown" not in repr(MEANS)
+
+
+def test_without_scikit_learn_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.decomposition", None)
+    with pytest.raises(ImportError, match="to_sklearn needs scikit-learn: pip install scikit-learn"):
+        PCA.to_sklearn()
 
 
 def test_directions_are_read_by_names_of_columns() -> None:

@@ -55,6 +55,19 @@ def test_bounds_of_a_frame_may_be_declared_in_the_next(client: Client, tmp_path)
     assert load(tmp_path / "found.json").bounds == found.bounds
 
 
+def test_a_plan_says_what_finding_costs_and_nothing_where_nothing_is_sought(client: Client) -> None:
+    data = client.upload(frame(), columns={"sex": {"categories": ["f", "m"]}}, confirm=True)
+    asked = {"columns": ["mass"], "epsilon": 5}
+    plan = client.plan("frechet-mean", data, **asked)
+    assert plan.told.finding.rounds == 6
+    assert "25% of the budget, in 6 rounds; the error is at most about 1.15 times" in repr(plan)
+    told = client.plan("logistic-regression", data, label="sex", features=["mass"], epsilon=5).told.finding
+    assert round(told.share, 6) == 0.2
+    plain = client.plan("robust-pca", data, rank=1, columns=["sex"], epsilon=5)
+    assert plain.told.finding is None
+    assert "finding" not in repr(plain)
+
+
 def test_what_has_no_bounds_to_find_is_refused_with_a_word(client: Client) -> None:
     data = client.upload(pd.DataFrame({"sex": [True, False] * 20}), confirm=True)
     with pytest.raises(InvalidRequest, match="at least one column of numbers"):

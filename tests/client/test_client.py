@@ -18,9 +18,12 @@ from privest_client import (
     Client,
     DatasetInvalid,
     Forbidden,
+    GrantRefuses,
     InvalidRequest,
     JobFailed,
+    NotApproved,
     NotFound,
+    PaceExceeded,
     SchemaMismatch,
     StillRunning,
     Unauthenticated,
@@ -315,13 +318,17 @@ def test_what_is_left_is_told_to_whoever_may_know_it(server: Server, client: Cli
     assert room is not None
     assert (room.scope, room.left) == ("owner", 1.0)
     assert re.search(
-        r"which takes: [\d.]+ % of your budget, of which 100 % is left: at this δ up to", str(plan)
+        r"which takes: [\d.]+ % of your budget, as costs add up; 100 % is left\n"
+        r"enough for: [\d,]+ of this ε, or for one of ε = [\d.]+ at this δ",
+        str(plan),
     )
     client.robust_pca(dataset, rank=2, epsilon=40.0, delta=1e-5)
     after = client.plan("robust-pca", dataset, rank=2, epsilon=40.0, delta=1e-5).told.room
     assert after is not None
     assert after.share == room.share
     assert after.left == pytest.approx(1 - room.share)
+    assert client.budget().told.share == pytest.approx(room.share)
+    assert f": {100 * room.share:.3g} % of the budget, as costs add up" in str(client.budget())
     with pytest.raises(
         BudgetExceeded, match=r"ε = 40 at δ = 1e-05, which is .* of your budget\. .* is left: room"
     ):
@@ -394,7 +401,7 @@ def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
         ({"rank": 2, "solver": "x"}, "solver: must be one of: ggd, "),
         ({"rank": 2, "dataset": [{"id": 5}]}, r"dataset\.0\.id: must be a text"),
         ({"rnak": 2}, "rnak: robust-pca has no such choice: its choices are adaptive, center, "),
-        ({"rank": 2, "epsilon": float("nan")}, "a choice cannot be sent: "),
+        ({"rank": 2, "steps": float("nan")}, "a choice cannot be sent: "),
         ({"rank": {2}}, "a choice cannot be sent: set is not JSON"),
     ):
         asked = {"dataset": "ds_1", "epsilon": 1.0} | choices
@@ -519,3 +526,64 @@ def test_lists_are_read_to_their_last_page(client: Client) -> None:
     with pytest.raises(StopIteration) as end:
         listing.send(httpx.Response(200, json={"datasets": [view], "next": None}))
     assert [each.id for each in end.value.value] == [view["id"]] * 3
+
+
+# Questions that their owner approves
+
+
+def test_whoever_asks_hears_what_the_owner_decided(
+    server: Server, client: Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset, analyst = client.upload(plane(), VECTORS), server.analyst()
+    terms = client.datasets.grant(
+        dataset, analyst.id, approval="required", purpose="a test", kinds=["robust-pca"], max_epsilon=1
+    )
+    assert (terms.approval, terms.max_epsilon) == ("required", 1.0)
+    with Client(server.url, analyst.key) as asking:
+        with pytest.raises(GrantRefuses, match="is for robust-pca only"):
+            asking.plan("logistic-regression", dataset, epsilon=0.5)
+        with pytest.raises(StillRunning, match="waits for the owner's approval") as waits:
+            asking.robust_pca(dataset, rank=1, epsilon=0.5, timeout=0)
+        assert "waits for the owner's approval, nothing is charged yet" in capsys.readouterr().err
+        (found,) = client.requests()
+        assert (found.job, found.analyst, found.purpose) == (waits.value.job, analyst.id, "a test")
+        assert 0.5 < found.guess < 1
+        assert client.decide(found.job, "approve").state in ("reserved", "claimed", "committed")
+        assert asking.wait(found.job).basis.shape == (4, 1)
+        for end, words in (
+            ("deny", r"denied by an owner of the data \(enough for now\)"),
+            ("withdraw", "withdrawn"),
+        ):
+            with pytest.raises(StillRunning) as waits:
+                asking.robust_pca(dataset, rank=1, epsilon=0.5, timeout=0, reuse=False)
+            if end == "deny":
+                client.decide(waits.value.job, "deny", reason="enough for now")
+            else:
+                asking.withdraw(waits.value.job)
+            with pytest.raises(NotApproved, match=f"{words}.*nothing was charged"):
+                asking.wait(waits.value.job)
+
+
+def test_a_report_comes_in_both_forms(client: Client, owner: Caller) -> None:
+    assert client.report().startswith(b"<!doctype html>")
+    table = client.report(owner.id, format="csv", keys=[f"{'A' * 43}=={'2026-01-31T12:00Z'}"])
+    assert b"sound" in table
+    assert b",entry," in table or b"\nentry," in table
+
+
+def test_a_budget_is_renewed_and_paced_and_its_owner_is_told(client: Client, owner: Caller) -> None:
+    budget = client.change_budget(renewal={"every": "month", "most": 12}, pace=0.5)
+    assert budget.told.windows is not None
+    assert (budget.told.windows.every, budget.told.windows.pace) == ("month", 0.5)
+    assert "next window" in str(budget)
+    made = client.add_channel("webhook", url="https://example.org/privest", events=["budget.spent"])
+    assert (made.secret or "").startswith("whsec_")
+    assert [each.id for each in client.channels()] == [made.id]
+    client.change_budget(pace=0.001)
+    dataset = client.datasets.upload(plane(), VECTORS)
+    with pytest.raises(PaceExceeded, match="ask again in some days"):
+        client.robust_pca(dataset, rank=2, epsilon=10.0, delta=1e-5)
+    assert owner.budget()["queries"] == 0
+    assert [each.kind for each in client.acts(kind="channel.made")] == ["channel.made"]
+    assert client.acts(text=made.id)[0].subject == made.id
+    assert not client.acts(since="2100-01-01T00:00:00Z")

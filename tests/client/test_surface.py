@@ -74,6 +74,59 @@ def test_both_clients_have_the_same_names_with_the_same_parameters() -> None:
     assert one.upload.__name__ == other.upload.__name__ == "upload"
 
 
+def test_what_is_asked_about_comes_in_one_order() -> None:
+    """The dataset, then its columns, or a label and features; all else by name."""
+    for name, signature in {**methods(Client), **methods(AsyncClient)}.items():
+        by_place = [
+            each.name
+            for each in signature.parameters.values()
+            if each.kind is each.POSITIONAL_OR_KEYWORD and each.name != "self"
+        ]
+        if "epsilon" not in signature.parameters or name == "score":
+            continue
+        first, *rest = by_place[1:] if name in ("plan", "estimate") else by_place
+        assert first in ("data", "dataset"), name
+        assert rest == [each for each in ("label", "columns", "features") if each in signature.parameters]
+
+
+@pytest.mark.parametrize("epsilon", [float("nan"), float("inf"), "0.5", None, True, -1], ids=repr)
+def test_what_is_no_epsilon_is_told_before_anything_is_sent(epsilon: Any) -> None:
+    with Client("http://x", "k") as client:
+        sent = answering(client)
+        with pytest.raises(InvalidRequest, match="epsilon: must be a number above 0, as epsilon="):
+            client.mean("ds_1", epsilon=epsilon)
+        with pytest.raises(InvalidRequest, match="delta: must be a number from 0"):
+            client.plan("bounds", "ds_1", ["age"], epsilon=1, delta="x")  # pyright: ignore[reportArgumentType]
+        with pytest.raises(InvalidRequest, match=r"as score\(rows, found\)"):
+            client.score(object(), "ds_1", epsilon=1)  # pyright: ignore[reportArgumentType]
+        if epsilon is not None:
+            with pytest.raises(InvalidRequest, match="epsilon: must be a number"):
+                client.datasets.grant("ds_1", "an_1", epsilon=epsilon, delta=1e-6)
+        assert sent == []
+
+
+def test_a_fault_of_a_schema_names_its_column() -> None:
+    problem = {
+        "type": "urn:privest:problem:invalid",
+        "title": "The request is not valid",
+        "status": 422,
+        "faults": [
+            {"location": "columns.3", "field": "age", "rule": "low must be below high"},
+            {"location": "dataset.inline.schema.columns.20.categories", "field": "sex", "rule": "is missing"},
+            {"location": "columns.0", "rule": "must be a text"},
+        ],
+    }
+    with Client("http://x", "k", progress=False) as client:
+        answering(client, httpx.Response(422, json=problem))
+        with pytest.raises(InvalidRequest) as told:
+            client.datasets.get("ds_1")
+    assert str(told.value).splitlines()[1:4] == [
+        "  column 'age' (4th): low must be below high",
+        "  column 'sex' (21st), categories: is missing",
+        "  columns.0: must be a text",
+    ]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_full_methods_spell_every_choice_out(kind: str) -> None:
     signature = methods(Client)[kind.replace("-", "_")]

@@ -2,6 +2,7 @@
 
 import datetime
 import io
+from pathlib import Path
 from typing import Any
 
 import narwhals as nw
@@ -10,7 +11,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from privest_client import SchemaMismatch, table
+from privest_client import SchemaMismatch, frames, table
+from privest_client.data import read_file
 from privest_client.features import design, feature_names
 
 DAYS = [datetime.date(2007, 11, 11), datetime.date(2008, 1, 1), datetime.date(2009, 5, 5)]
@@ -296,8 +298,94 @@ def test_what_the_schema_does_not_declare_is_told_column_by_column() -> None:
 
 def test_a_wide_table_is_shown_by_its_beginning() -> None:
     wide = pd.DataFrame({f"c{place}": [1.0] for place in range(40)})
-    assert "… and 29 more" in repr(table(wide))
-    assert table(wide)._repr_html_().count("<tr>") == 13
+    assert "not shown: 29 more rows: .to_frame() has all" in repr(table(wide))
+    assert table(wide)._repr_html_().count("<tr>") == 14
+    assert [*table(wide).to_frame("polars")["column"]] == [*wide]
+
+
+DATES = {
+    None: ["2007-11-11", "2008-01-31", "2009-05-05 12:00"],
+    "dd.mm.yyyy": ["11.11.2007", "31.1.2008", "05.05.2009 12:00"],
+    "mm/dd/yyyy": ["11/11/2007", "1/31/2008", "5/5/2009"],
+    "dd/mm/yyyy": ["11/11/2007", "31/1/2008", "5/5/2009"],
+}
+
+
+@pytest.mark.parametrize("form", DATES, ids=str)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_dates_as_people_write_them_are_read_where_values_are_public(make: Any, form: str | None) -> None:
+    frame = make({"seen": DATES[form]})
+    made = table(frame, values_are_public=True)
+    ends = {"low": "2007-01-01", "high": "2009-12-31"}
+    assert made.columns == [{"name": "seen", "type": "date"} | ({"format": form} if form else {}) | ends]
+    assert f"2007-01-01 to 2009-12-31; days alone{f', written {form}' if form else ''}" in repr(made)
+    assert design(frame, ["seen"], made.schema).ravel().tolist() == [13828, 13909, 14369]
+    with pytest.raises(SchemaMismatch, match=r"seen: text: list what there may be.*'format': 'dd.mm.yyyy'"):
+        table(frame)
+    declared = {"seen": {"format": form} if form else {"type": "date"}}
+    assert table(frame, columns=declared).columns[0]["type"] == "date"
+
+
+def test_whether_day_or_month_is_first_is_never_guessed() -> None:
+    with pytest.raises(SchemaMismatch, match="seen: text: list what there may be"):
+        table(pd.DataFrame({"seen": ["1/2/2007", "3/4/2008"]}), values_are_public=True)
+    with pytest.raises(
+        SchemaMismatch, match=r"format is one of dd\.mm\.yyyy, mm/dd/yyyy, dd/mm/yyyy, and not"
+    ):
+        table(pd.DataFrame({"seen": ["1/2/2007"]}), columns={"seen": {"format": "%d/%m/%Y"}})
+
+
+def test_numbers_that_are_written_have_bounds_too_and_texts_that_are_none_have_not() -> None:
+    frame = pl.DataFrame({"size": ["1.5", "2.5"], "place": ["Torgersen", "Dream"]})
+    known = {"size": {"type": "number"}, "place": {"type": "number"}}
+    size, place = table(frame, columns=known, values_are_public=True).columns
+    assert (size["low"], size["high"]) == (1.5, 2.5)
+    assert place == {"name": "place", "type": "number"}, "the service counts what is no number"
+
+
+def test_ten_thousand_columns_are_told_at_once() -> None:
+    wide = pd.DataFrame(np.zeros((2, 10_000)), columns=[f"c{place}" for place in range(10_000)])
+    with pytest.raises(SchemaMismatch, match="10,000 columns are more than the 2,000 of a table: drop some"):
+        table(wide)
+    assert len(table(wide, drop=[*wide.columns[1:]]).columns) == 1
+
+
+def test_a_fill_beyond_bounds_is_told_before_anything_is_sent() -> None:
+    frame = pd.DataFrame({"age": [30.0, None], "seen": DAYS[:2]}).astype({"seen": "datetime64[ns]"})
+    known: dict[str, Any] = {
+        "age": {"low": 0, "high": 110, "missing": "filled", "fill": -1},
+        "seen": {"low": "2007-01-01", "missing": "filled", "fill": "2006-12-31"},
+    }
+    with pytest.raises(SchemaMismatch) as told:
+        table(frame, columns=known)
+    assert str(told.value).splitlines()[1:] == [
+        "  age: its fill must be from low to high",
+        "  seen: its fill must be from low to high",
+    ]
+
+
+def test_a_file_that_was_read_as_one_column_is_told_how_to_read_it() -> None:
+    with pytest.raises(SchemaMismatch, match=r"its only column has ';' in its name.*sep=';'"):
+        table(pd.read_csv(io.StringIO("age;sex\n30;f\n")))
+
+
+@pytest.mark.parametrize("missing", [(), ("pandas",), ("pandas", "polars")], ids=lambda it: f"without {it}")
+def test_a_path_is_read_as_a_frame_by_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
+) -> None:
+    """German letters, semicolons, decimal commas, gaps: read alike by all three libraries."""
+    monkeypatch.setattr(frames, "find_spec", lambda name: None if name in missing else name)
+    (tmp_path / "a.csv").write_bytes("Größe;n;Ort\n1,5;1;Köln\n2,25;NA;Süd\n".encode("cp1252"))
+    known: dict[str, Any] = {"n": {"missing": "filled", "fill": 0}, "Ort": {"categories": ["Köln", "Süd"]}}
+    made = table(read_file(tmp_path / "a.csv"), columns=known)
+    assert [each["name"] for each in made.columns] == ["Größe", "n", "Ort"]
+    assert [row["Größe"] for row in made.rows()] == [1.5, 2.25]
+    assert [row["n"] for row in made.rows()] == [1, None]
+    pl.DataFrame({"x": [1.0, 2.0]}).write_parquet(tmp_path / "a.parquet")
+    assert table(read_file(tmp_path / "a.parquet")).rows() == [{"x": 1.0}, {"x": 2.0}]
+    (tmp_path / "empty.csv").write_text("\n")
+    with pytest.raises(SchemaMismatch, match=r"empty\.csv has no lines"):
+        read_file(tmp_path / "empty.csv")
 
 
 def test_the_frame_is_not_changed() -> None:

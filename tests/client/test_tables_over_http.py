@@ -41,7 +41,7 @@ def test_one_upload_of_a_frame_serves_means_directions_and_classifiers(
     low, high = means.interval(0.999)["body_mass_g"]
     assert low < filled < high
     assert means.columns["species=Gentoo"] == pytest.approx(124 / 344, abs=0.02)
-    directions = client.pca(birds, 1, MEASURES, epsilon=100)
+    directions = client.pca(birds, MEASURES, rank=1, epsilon=100)
     scaled = (PENGUINS[MEASURES] - [45, 17.25, 202.5, 4500]) / [15, 4.25, 32.5, 2000]
     first = np.linalg.svd((scaled - scaled.mean()).dropna())[2][0]
     loadings = dict(zip(directions.feature_names, directions.basis[:, 0], strict=True))
@@ -59,14 +59,14 @@ def test_every_feature_of_the_service_is_made_the_same_here(client: Client) -> N
     birds = client.upload(table(PENGUINS, values_are_public=True))
     kinds = client.classify(birds, "sex", epsilon=100)
     assert kinds.classes == ["female", "male", "missing"]
-    score = client.score(kinds, birds, epsilon=100)
+    score = client.score(birds, kinds, epsilon=100)
     truth = PENGUINS["sex"].fillna("missing")
     assert np.mean(kinds.predict(PENGUINS) == truth) == pytest.approx(score.value, abs=0.003)
     # In whatever order features were named: the score takes the model's own.
     some = client.classify(birds, "species", ["year", "bill_length_mm", "sex"], epsilon=50)
     assert (some.label, some.features) == ("species", ["year", "bill_length_mm", "sex"])
     right = np.mean(some.predict(PENGUINS) == PENGUINS["species"])
-    assert client.score(some, birds, epsilon=100).value == pytest.approx(right, abs=0.003)
+    assert client.score(birds, some, epsilon=100).value == pytest.approx(right, abs=0.003)
 
 
 @pytest.mark.parametrize("frame", BOTH.values(), ids=list(BOTH))
@@ -86,7 +86,7 @@ def test_scikit_learn_takes_the_frame_as_it_is(client: Client, frame: Any) -> No
     assert [*again.predict(frame[:9])] == [*kinds.predict(frame[:9])]
     with pytest.raises(SchemaMismatch, match="island: no declared category: Atlantis"):
         fitted.predict(PENGUINS.assign(island="Atlantis"))
-    directions = client.pca(birds, 2, ["year", "sex", "body_mass_g"], epsilon=100)
+    directions = client.pca(birds, ["year", "sex", "body_mass_g"], rank=2, epsilon=100)
     scaled = np.column_stack(
         [
             (PENGUINS["body_mass_g"].fillna(4500) - 4500) / 2000,
@@ -192,7 +192,7 @@ def test_a_wide_table_of_mixed_columns(client: Client) -> None:
         spread = np.ptp(frame[name].to_numpy(dtype=float))
         assert columns[name] == pytest.approx(frame[name].mean(), abs=0.08 * spread), name
     assert len(columns) == 28 + 12 * 3
-    assert client.pca(dataset, 2, numbers, epsilon=50).basis.shape == (28, 2)
+    assert client.pca(dataset, numbers, rank=2, epsilon=50).basis.shape == (28, 2)
     fit = client.classify(dataset, "flag1", epsilon=50)
     assert len(fit.predict(frame)) == len(frame)
 
@@ -243,7 +243,7 @@ def test_whole_numbers_name_columns_in_every_question(client: Client) -> None:
     fit = client.classify(dataset, 2, [0, 1], epsilon=50)
     assert np.mean(fit.predict(frame) == frame[2]) > 0.9
     assert client.plan("frechet-mean", table(frame, columns=bounds), columns=[1], epsilon=1)
-    assert client.pca(dataset, 1, [0, 1], epsilon=20).feature_names == ["0", "1"]
+    assert client.pca(dataset, [0, 1], rank=1, epsilon=20).feature_names == ["0", "1"]
 
 
 def test_a_dataset_is_printed_as_its_columns(client: Client) -> None:

@@ -48,7 +48,9 @@ NOT_RUN = {
     "@dataclass(frozen=True)\nclass ToyMeanSpec": "a part of a file: test_catalogue.py adds an estimator",
     '{"kind": "table",\n "columns"': "a schema: test_tables.py has such",
     '{"type": "urn:privest:problem:dataset-invalid"': "a refusal: test_tables.py has such",
+    "import hashlib\nimport hmac": "needs a webhook: test_notices.py receives some by it",
     "import onnxruntime": "needs an answer: tests/client/test_tables_over_http.py runs these lines",
+    "from privest_client import Client, NotApproved": "waits for an owner: test_client.py has one",
     "pip install jupyterlab": "opens a browser: the notebook itself is run here",
 }
 """Blocks that are not run, by how they begin, and what is run in their place."""

@@ -47,7 +47,7 @@ def test_methods_that_are_not_there(owner: Caller) -> None:
         ("DELETE", "/v1/jobs/x", "GET"),
         ("POST", "/healthz", "GET"),
         ("POST", "/v1/datasets/x", "GET, DELETE"),
-        ("GET", "/v1/datasets/x/grants/y", "PUT, DELETE"),
+        ("POST", "/v1/datasets/x/grants/y", "GET, PUT, DELETE"),
         ("DELETE", "/dashboard/datasets/new", "GET, POST"),
         ("DELETE", "/dashboard/static/dashboard.css", "GET, HEAD"),
     ):

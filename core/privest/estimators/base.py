@@ -3,15 +3,32 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from math import fsum
+from typing import Annotated, Generic, TypeVar
 
 from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import DatasetMetadata
-from privest.options import Options
+from privest.options import Doc, Options
+from privest.privacy.calibration import mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What it costs a run to find where records are, or how far they spread, which nobody declared."""
+
+    share: Annotated[float, Doc("of the run's budget that this takes: of ε where δ is 0, else of μ²")]
+    rounds: Annotated[int, Doc("noisy sums by which it is found, each on what those before told")]
+    times: Annotated[
+        float,
+        Doc(
+            "at most so many times as large is the error as if the schema declared, rightly, what is found: "
+            "by the noise of the share that is left"
+        ),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +57,24 @@ class BasePlan(ABC):
     def steps(self) -> int:
         """Number of steps of the whole run that may see a record."""
         return sum(release.count for release in self.releases)
+
+    @property
+    def looks(self) -> tuple[Release, ...]:
+        """The releases by which the run finds what the schema leaves open; none unless a plan says so."""
+        return ()
+
+    @property
+    def finding(self) -> Finding | None:
+        """What these looks cost; None where there are none."""
+        if not self.looks:
+            return None
+        if self.target.delta == 0:
+            rest = fsum(each.epsilon * each.count for each in self.releases if each not in self.looks)
+            left, power = rest / self.target.epsilon, 1.0
+        else:
+            rest = self.cost.mu_squared - fsum(look.cost.mu_squared for look in self.looks)
+            left, power = rest / mu_for(self.target.epsilon, self.target.delta) ** 2, 0.5
+        return Finding(1 - left, len(self.looks), left**-power)
 
     @property
     @abstractmethod

@@ -10,11 +10,13 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, FoundColumns
 from privest.estimators.frechet_mean.distances import NODES, RATIOS, Distances
+from privest.estimators.views import Coordinates, Viewed
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipping import any_floats
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic, Statistic
+from privest.tables.columns import listed
 from privest.tables.recipe import Recipe
 
 Query = TypeVar("Query")
@@ -30,9 +32,6 @@ MOST = 2.0
 
 _LOUD = 0.02
 """Noise on a share above which few records far off, of many columns together, may be hidden."""
-
-_SHOWN = 5
-"""Names that one warning lists."""
 
 _HIDDEN = 0.18
 """Noise on the share of the records at one order of magnitude from which on none surely stands out."""
@@ -137,37 +136,6 @@ class StandardisedOracle(Oracle):
 
 
 @dataclass(frozen=True)
-class Chosen(Generic[Query]):
-    """A statistic of some of the columns of records. The others cost nothing, as they are not seen.
-
-    Attributes:
-        statistic: of records that have these columns alone.
-        places: of the columns.
-    """
-
-    statistic: Statistic[Query]
-    places: tuple[int, ...]
-
-    @property
-    def description(self) -> str:
-        """The released quantity in words for analysts."""
-        return self.statistic.description
-
-    @property
-    def size(self) -> int:
-        """Length of the summed vector."""
-        return self.statistic.size
-
-    def diameter(self, clip: float) -> float:
-        """Bound on the distance between two records' vectors: the statistic's own."""
-        return self.statistic.diameter(clip)
-
-    def clipped_sum(self, query: Query, rows: Array, clip: float) -> Array:
-        """Σ of the statistic's vectors of parts of the records; see `Statistic`."""
-        return self.statistic.clipped_sum(query, rows[:, self.places], clip)
-
-
-@dataclass(frozen=True)
 class FoundScales:
     """What noisy histograms tell of columns: where most records are, and how far from there they get.
 
@@ -194,10 +162,9 @@ class FoundScales:
         """The warning that noise hides where columns of these names are, or none."""
         hidden = [name for name, seen in zip(names, self.places.seen, strict=True) if not seen]
         if hidden:
-            told = ", ".join(hidden[:_SHOWN]) + ", …" * (len(hidden) > _SHOWN)
             yield (
-                f"noise hides where the values of {told} are: expect no information of them. More records, "
-                "fewer columns or a larger epsilon would help, or low and high in the schema"
+                f"noise hides where the values of {listed(hidden)} are: expect no information of them. More "
+                "records, fewer columns or a larger epsilon would help, or low and high in the schema"
             )
 
     def cut(self, columns: Columns) -> Array:
@@ -214,15 +181,15 @@ class FoundScales:
 
 @dataclass(frozen=True)
 class ColumnScales:
-    """What a run may find out about centres and scales of columns that lack a bound.
+    """What a run may find out about centres and scales of columns.
 
     Attributes:
-        low: (columns,) public lower bounds; −∞ where none is declared.
-        high: (columns,) upper bounds; ∞ where none is declared.
+        columns: those that are looked at, each with the public bounds that it has.
+        width: coordinates of a record, which the others are among.
     """
 
-    low: Array
-    high: Array
+    columns: Coordinates
+    width: int
 
     @classmethod
     def of(cls, recipe: Recipe | None) -> "ColumnScales | None":
@@ -231,27 +198,35 @@ class ColumnScales:
         Bounds that are declared tell a scale. Where all are too wide alike, the clip on a whole record makes
         up for that at a lower price.
         """
-        return None if recipe is None or recipe.is_bounded else cls(*recipe.range)
+        if recipe is None or recipe.is_bounded:
+            return None
+        low, high = recipe.range
+        open_places = tuple(np.flatnonzero(~np.isfinite(high - low)).tolist())
+        return cls(Coordinates.at(open_places, recipe), len(recipe.features))
+
+    @classmethod
+    def of_numbers(cls, recipe: Recipe) -> "ColumnScales":
+        """The scales of all columns of numbers or dates, whatever bounds they have."""
+        return cls(Coordinates.at(recipe.numbers, recipe), len(recipe.features))
 
     @property
-    def open(self) -> tuple[int, ...]:
-        """The places of columns that lack a bound."""
-        return tuple(np.flatnonzero(~np.isfinite(self.high - self.low)).tolist())
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are looked at."""
+        return self.columns.names
 
     @property
     def _ranges(self) -> ColumnRanges:
-        chosen = list(self.open)
-        return ColumnRanges(self.low[chosen], self.high[chosen])
+        return ColumnRanges(self.columns.low, self.columns.high)
 
     @property
     def _away(self) -> ColumnCounts:
-        return ColumnCounts(len(self.open), NODES, unsigned=True)
+        return ColumnCounts(len(self.names), NODES, unsigned=True)
 
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate sums, by name."""
         each = {**self._ranges.statistics, "spreads": Standardised(self._away)}
-        return {name: Chosen(statistic, self.open) for name, statistic in each.items()}
+        return {name: Viewed(statistic, self.columns) for name, statistic in each.items()}
 
     def among(self, others: Mapping[str, AnyStatistic]) -> dict[str, AnyStatistic]:
         """All statistics of a run that finds scales first, and asks others about records in these units."""
@@ -273,7 +248,7 @@ class ColumnScales:
 
     def deviation(self, spreads: Release) -> float:
         """Standard deviation of the noise on a share of the records at a distance from the centre."""
-        return spreads.deviation * sqrt(len(self.open))
+        return spreads.deviation * sqrt(len(self.names))
 
     def releases(self, budget: PrivacyBudget, most: float) -> tuple[NoisySum, ...]:
         """Histograms of values, and one of distances from centres.
@@ -285,21 +260,31 @@ class ColumnScales:
         Raises:
             ValueError: there are too many such columns, or the noise would hide where they are.
         """
-        if len(self.open) > _MOST_COLUMNS:
+        if len(self.names) > _MOST_COLUMNS:
             raise ValueError(
                 f"at most {_MOST_COLUMNS} columns may lack low and high in one question: name fewer columns"
             )
         spreads = budget.release(Standardised(self._away), "spreads", 1.0, share=_OF_SPREADS * most)
         looks = self._ranges.releases(budget, (1 - _OF_SPREADS) * most)
-        if looks[0].deviation * sqrt(len(self.open)) > _HIDDEN:
+        if self._hide(looks):
             raise ValueError(
                 "so much noise would hide where columns without low and high are: declare these, name fewer "
                 "such columns, or take a larger epsilon"
             )
         return (*looks, spreads)
 
+    def are_hidden(self, budget: PrivacyBudget, most: float) -> bool:
+        """Whether `releases` would refuse, or there is nothing to find."""
+        if not 0 < len(self.names) <= _MOST_COLUMNS:
+            return True
+        return self._hide(self._ranges.releases(budget, (1 - _OF_SPREADS) * most))
+
+    def _hide(self, looks: Sequence[Release]) -> bool:
+        """Whether the noise of these histograms hides where columns are."""
+        return looks[0].deviation * sqrt(len(self.names)) > _HIDDEN
+
     def find(self, gate: Oracle, releases: Sequence[Release]) -> FoundScales:
-        """Look at all columns that lack a bound.
+        """Look at the columns.
 
         Args:
             gate: releases the statistics.
@@ -315,10 +300,10 @@ class ColumnScales:
         read = [_read(*column, deviation) for column in zip(shares, reach.tolist(), strict=True)]
         return FoundScales(places, tuple(read), deviation)
 
-    def among_all(self, values: Array, others: float) -> Array:
-        """(columns,) values of the columns that lack a bound, and another for the rest of them."""
-        found = np.full(len(self.low), others)
-        found[list(self.open)] = values
+    def among_all(self, values: Array, others: Array | float) -> Array:
+        """(width,) values of the columns that are looked at, and others for the rest of them."""
+        found = np.full(self.width, others)
+        found[list(self.columns.places)] = values
         return found
 
 

@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.base import BasePlan
+from privest.estimators.base import BasePlan, Finding
 from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import DatasetMetadata
 from privest.optim.pooled import Pooled
@@ -147,6 +147,11 @@ class Federated(Generic[P]):
     def expected_error(self) -> ExpectedError:
         """The error that the pooled noise is expected to cause, from public facts alone."""
         return self.course.expected_error
+
+    @property
+    def finding(self) -> Finding | None:
+        """What finding costs, of the pooled noise."""
+        return self.course.finding
 
     @property
     def mechanism(self) -> str:

@@ -1,9 +1,9 @@
 """`Column`: what an owner declares about a column of a table, and the features that a column becomes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, timedelta
-from math import isnan
+from math import inf, isfinite, isnan
 from typing import Literal
 
 ColumnType = Literal["number", "integer", "category", "boolean", "date"]
@@ -17,6 +17,15 @@ MISSING = "missing"
 _TRUTH = ("false", "true")
 
 _EPOCH = date(1970, 1, 1)
+
+_SHOWN = 5
+"""Names that one sentence lists."""
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names of columns, which are public, or the first of them."""
+    told = list(names)
+    return ", ".join(told[:_SHOWN]) + ", …" * (len(told) > _SHOWN)
 
 
 def day_of(day: date) -> int:
@@ -53,6 +62,16 @@ class Feature:
     fill: float | None = None
     level: int | None = None
     gap: bool = False
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Its bounds, infinite where none is declared."""
+        return -inf if self.low is None else self.low, inf if self.high is None else self.high
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether both bounds are public."""
+        return isfinite(self.ends[0]) and isfinite(self.ends[1])
 
     @property
     def is_share(self) -> bool:
@@ -103,6 +122,12 @@ class Column:
     def classes(self) -> tuple[str, ...]:
         """The classes of a label: its values and, if gaps are a category, `missing`."""
         return (*self.values, MISSING) if self.missing == "category" else self.values
+
+    def holds(self, number: float | None) -> bool:
+        """Whether a number is within the bounds that there are; no number is."""
+        if number is None:
+            return True
+        return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
 
     def cell(self, number: float) -> float | str | bool | None:
         """The value that a number stands for, as a file has it; None for a gap."""

@@ -1,6 +1,6 @@
 """`TableMetadata`: the public facts of a table, and what a question on it is to an estimator."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 
@@ -14,14 +14,11 @@ from privest.metadata import (
     PointsMetadata,
     VectorsMetadata,
 )
-from privest.tables.columns import Column, Feature
+from privest.tables.columns import Column, Feature, listed
 from privest.tables.recipe import Form, Recipe, dummy_rows
 
 MOST_FEATURES = 10_000
 """Most coordinates of a row's image."""
-
-_SHOWN = 5
-"""Names that one refusal lists."""
 
 
 @dataclass(frozen=True)
@@ -69,15 +66,10 @@ class TableMetadata(DatasetMetadata):
         """
         known = {column.name: place for place, column in enumerate(self.columns)}
         if unknown := [name for name in names if name not in known]:
-            raise ValueError(f"the table has no column {_list(unknown)}: it has {_list(known)}")
+            raise ValueError(f"the table has no column {listed(unknown)}: it has {listed(known)}")
         if len(set(names)) < len(names):
             raise ValueError("name each column once")
         return tuple(known[name] for name in names)
-
-
-def _list(names: Sequence[str] | Mapping[str, int]) -> str:
-    """Names of columns, which are public, or the first of them."""
-    return ", ".join(list(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 @dataclass(frozen=True)
@@ -175,13 +167,6 @@ def _labelled(table: TableMetadata, choice: TableChoice) -> LabelledMetadata:
         names = [name for name in _all(table) if name != choice.label]
     elif choice.label in names:
         raise ValueError("features must not name the label")
-    if unbounded := [
-        table.columns[at].name for at in table.places(names) if not table.columns[at].is_bounded
-    ]:
-        raise ValueError(
-            f"no scale is known of {_list(unbounded)}: declare low and high in the schema, which `bounds` "
-            "finds privately, or leave them out"
-        )
     recipe = _recipe(table, names, "labelled", label)
     return LabelledMetadata(
         table.n,
@@ -200,7 +185,7 @@ def _partial(table: TableMetadata, choice: TableChoice) -> PartialVectorsMetadat
         names = [column.name for column in table.columns if column.is_ordered]
     if other := [table.columns[at].name for at in table.places(names) if not table.columns[at].is_ordered]:
         raise ValueError(
-            f"only columns of numbers and dates have entries to complete: leave out {_list(other)}"
+            f"only columns of numbers and dates have entries to complete: leave out {listed(other)}"
         )
     recipe = _recipe(table, names, "partial")
     if recipe.width < 2:

@@ -62,7 +62,13 @@ class Recipe:
     @cached_property
     def range(self) -> Array:
         """(2, features) least and largest value of an image; infinite where no bound is declared."""
-        return (self._bounds - self.middle) / self.half
+        labelled = self.form == "labelled"
+        return self._bounds if labelled else (self._bounds - self.middle) / self.half
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Places of the features that are numbers or dates, and no indicators."""
+        return tuple(place for place, feature in enumerate(self.features) if not feature.is_share)
 
     @property
     def is_bounded(self) -> bool:
@@ -77,10 +83,7 @@ class Recipe:
     @cached_property
     def _bounds(self) -> Array:
         """(2, features) lower and upper bounds."""
-        low = [-np.inf if feature.low is None else feature.low for feature in self.features]
-        return np.array(
-            [low, [np.inf if feature.high is None else feature.high for feature in self.features]]
-        )
+        return np.array([feature.ends for feature in self.features], dtype=np.float64).reshape(-1, 2).T
 
     @cached_property
     def _values(self) -> tuple[Array, Array]:

@@ -1,27 +1,21 @@
 """Connections: registered, assigned to owners, withdrawn, and found for an owner's handle."""
 
-from base64 import urlsafe_b64encode
-
 from cryptography.fernet import Fernet, InvalidToken
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from privest_service import acts
 from privest_service.connections.models import Assignment, Connection
 from privest_service.connections.schemas import NEW_CONNECTION, ConnectionView, NewConnection
 from privest_service.problems import Invalid, NotFound, Unavailable
+from privest_service.sealing import cipher
 from privest_service.security.principals import Principal
 from privest_service.security.service import require_owner
 
 
 def _cipher(secret: bytes) -> Fernet:
-    """Make the cipher for connections.
-
-    Its key is derived from the service secret, so the database alone opens nothing.
-    """
-    key = HKDF(SHA256(), 32, salt=None, info=b"privest connections").derive(secret)
-    return Fernet(urlsafe_b64encode(key))
+    """Make the cipher for connections."""
+    return cipher(secret, b"privest connections")
 
 
 def register(session: Session, connection: NewConnection, secret: bytes) -> ConnectionView:
@@ -32,6 +26,8 @@ def register(session: Session, connection: NewConnection, secret: bytes) -> Conn
         )
     sealed = _cipher(secret).encrypt(connection.model_dump_json().encode()).decode()
     session.add(Connection(name=connection.name, kind=connection.kind, sealed=sealed))
+    details = {"kind": connection.kind}
+    acts.record(session, None, "connection.made", subject=connection.name, details=details)
     return ConnectionView(name=connection.name, kind=connection.kind, owners=[])
 
 
@@ -72,8 +68,11 @@ def remove(session: Session, name: str) -> None:
         NotFound: there is none of this name.
     """
     connection = _require(session, name)
-    session.execute(delete(Assignment).where(Assignment.connection_name == name))
+    gone = delete(Assignment).where(Assignment.connection_name == name).returning(Assignment.owner_id)
+    for owner_id in session.scalars(gone):
+        acts.record(session, owner_id, "connection.withdrawn", subject=name)
     session.delete(connection)
+    acts.record(session, None, "connection.removed", subject=name)
 
 
 def assign(session: Session, name: str, owner_id: str) -> None:
@@ -86,6 +85,7 @@ def assign(session: Session, name: str, owner_id: str) -> None:
     require_owner(session, owner_id)
     if session.get(Assignment, (name, owner_id)) is None:
         session.add(Assignment(connection_name=name, owner_id=owner_id))
+        acts.record(session, owner_id, "connection.assigned", subject=name)
 
 
 def withdraw(session: Session, name: str, owner_id: str) -> None:
@@ -98,6 +98,7 @@ def withdraw(session: Session, name: str, owner_id: str) -> None:
     if assignment is None:
         raise NotFound
     session.delete(assignment)
+    acts.record(session, owner_id, "connection.withdrawn", subject=name)
 
 
 def resolve(session: Session, owner_id: str, uri: str, secret: bytes) -> tuple[NewConnection, str]:

@@ -1,12 +1,13 @@
 """Answers as tables: for each column, feature or score its name, its value and its interval."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from privest.arrays import Array
-from privest_service.dashboard.formatting import number, numbers
+from privest_service.reports.formatting import number, numbers
 
 NORMAL_95 = 1.96
 """Standard errors on either side of a value that make an interval of 95 %."""
@@ -31,13 +32,16 @@ class AnswerTable:
     note: str = ""
 
 
-def answer_tables(kind: str, answer: dict[str, Any], features: tuple[str, ...]) -> list[AnswerTable]:
+def answer_tables(
+    kind: str, answer: dict[str, Any], features: tuple[str, ...], fills: Mapping[str, str]
+) -> list[AnswerTable]:
     """The tables of an answer whose numbers have names.
 
     Args:
         kind: of the question.
         answer: as the interface tells it.
         features: names of a classifier's features.
+        fills: what gaps count as, by names of features, where a public value fills them.
     """
     if kind == "logistic-regression" and features:
         return _coefficients(answer, features)
@@ -47,16 +51,17 @@ def answer_tables(kind: str, answer: dict[str, Any], features: tuple[str, ...]) 
         return _bounds(answer)
     if not answer.get("columns"):
         return []
-    return [_means(answer) if kind == "frechet-mean" else _loadings(answer)]
+    return [_means(answer, fills) if kind == "frechet-mean" else _loadings(answer)]
 
 
-def _means(answer: dict[str, Any]) -> AnswerTable:
+def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
     note = "Intervals are for the means of these records: by the noise, and by what clipping may have moved."
     table = AnswerTable("Means of columns", ("Column", "Mean", _INTERVAL), note=note)
     for each in answer["columns"]:
         low, value, high = written([each[part] for part in ("low", "value", "high")])
-        word = "share" if each["kind"] == "share" else ""
-        table.rows.append((each["name"], word, [value, f"{low} to {high}"]))
+        share = ["share"] if each["kind"] == "share" else []
+        gaps = [f"gaps count as {fills[each['name']]}"] if each["name"] in fills else []
+        table.rows.append((each["name"], ", ".join(share + gaps), [value, f"{low} to {high}"]))
     return table
 
 
@@ -66,12 +71,13 @@ def _bounds(answer: dict[str, Any]) -> list[AnswerTable]:
     )
     bounds = AnswerTable("Bounds", ("Column", "Median", "Spread", "Bounds to declare"), note=note)
     levels = [f"{100 * each['level']:g} %" for each in answer["places"][0]["quantiles"]]
-    note = "So many of the records are below the value. The intervals of 95 % are in the JSON."
+    note = "So many of the records are below the value, which is in the interval of 95 % beside it."
     quantiles = AnswerTable("Quantiles", ("Column", *levels), note=note)
     for each in answer["places"]:
         low, center, high = written([each[part] for part in ("low", "center", "high")])
         bounds.rows.append((each["name"], "", [center, number(each["scale"]), f"{low} to {high}"]))
-        quantiles.rows.append((each["name"], "", written([one["value"] for one in each["quantiles"]])))
+        told = [written([one[part] for part in ("low", "value", "high")]) for one in each["quantiles"]]
+        quantiles.rows.append((each["name"], "", [f"{value} ({low} to {high})" for low, value, high in told]))
     return [bounds, quantiles]
 
 

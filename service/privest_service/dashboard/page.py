@@ -14,10 +14,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive, Scope, Send
 
-from privest_service.dashboard import formatting
 from privest_service.dashboard.charts.budgets import level
+from privest_service.dashboard.glossary import GLOSSARY
 from privest_service.dashboard.session_auth import enter, recognised
 from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, full_disk
+from privest_service.reports import formatting
 from privest_service.security.admission import Admitting, Uploading
 from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential
@@ -44,8 +45,11 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_templates.globals["glossary"] = GLOSSARY
 _templates.filters |= {
     "number": formatting.number,
+    "of_a_form": formatting.of_a_form,
+    "typed": formatting.typed,
     "up": formatting.rounded_up,
     "down": formatting.rounded_down,
     "moment": formatting.moment,
@@ -57,6 +61,8 @@ _templates.filters |= {
     "level": level,
     "spent_percent": formatting.spent_percent,
     "left_percent": formatting.left_percent,
+    "job_state": formatting.job_state,
+    "chance_percent": formatting.chance_percent,
 }
 
 

@@ -6,13 +6,21 @@ from starlette.staticfiles import StaticFiles
 
 from privest_service.dashboard.page import STATIC, Page, redirect
 from privest_service.dashboard.pages import (
+    acts,
     admin,
     analysts,
     answers,
+    budget,
     datasets,
+    glossary,
+    granted,
+    keys,
     ledger,
     live,
+    notices,
     overview,
+    questions,
+    report,
     sign_in,
     what_if,
 )
@@ -57,7 +65,24 @@ def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int |
     app.mount("/dashboard/static", _Kept(directory=STATIC))
     _include(app, datasets.uploads, max_upload_bytes)
     _include(app, sign_in.router, None if max_request_bytes is None else min(max_request_bytes, _SIGN_IN))
-    for page in (datasets, live, overview, ledger, analysts, what_if, answers, admin):
+    for page in (
+        datasets,
+        live,
+        overview,
+        ledger,
+        analysts,
+        what_if,
+        questions,
+        answers,
+        acts,
+        budget,
+        report,
+        notices,
+        granted,
+        glossary,
+        admin,
+        keys,
+    ):
         _include(app, page.router, max_request_bytes)
     _include(app, _front, max_request_bytes)
     _include(app, _rest, max_request_bytes)

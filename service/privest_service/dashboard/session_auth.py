@@ -8,11 +8,13 @@ from fastapi import Depends, Request, Security
 from fastapi.responses import Response
 from starlette.datastructures import FormData
 
-from privest_service.problems import Forbidden, Unauthenticated
+from privest_service.acts import because, readable
+from privest_service.estimates import requests
+from privest_service.problems import Fault, Forbidden, Invalid, Unauthenticated
 from privest_service.security import sessions
 from privest_service.security.admission import address_of, identified
 from privest_service.security.authentication import Authenticator
-from privest_service.security.models import Owner
+from privest_service.security.models import Analyst, Owner
 from privest_service.security.principals import Credential, Principal
 from privest_service.security.sessions import LASTS, OpenSession
 
@@ -30,10 +32,12 @@ class Visitor:
     Attributes:
         session: that its browser holds.
         name: to greet it by.
+        waiting: how many questions wait for an owner's decision; None of others.
     """
 
     session: OpenSession
     name: str
+    waiting: int | None = None
 
     @property
     def principal(self) -> Principal:
@@ -42,13 +46,22 @@ class Visitor:
 
     @property
     def id(self) -> str:
-        """The id of the owner who is signed in, or `admin`."""
+        """The id of the owner or analyst who is signed in, or `admin`."""
         return self.principal.id
 
     @property
     def is_admin(self) -> bool:
         """Whether this is the administrator."""
         return self.principal.role == "admin"
+
+    @property
+    def is_analyst(self) -> bool:
+        """Whether this is an analyst, who asks about the data of others."""
+        return self.principal.role == "analyst"
+
+    def may(self, scope: str) -> bool:
+        """Whether the key that opened the session is for this: what it is not for, pages need not offer."""
+        return scope in self.session.credential.scopes
 
 
 def _split(address: str) -> SplitResult:
@@ -133,11 +146,14 @@ def recognised(authenticator: Authenticator, request: Request) -> Visitor:
     found = sessions.find(authenticator, held(request)) or _vouched(authenticator, request)
     if found is None:
         raise Unauthenticated
-    name = "Administrator"
-    if found.principal.role == "owner":
+    name, waiting = "Administrator", None
+    if found.principal.role != "admin":
+        table = Owner if found.principal.role == "owner" else Analyst
         with authenticator.database.read() as session:
-            name = session.get_one(Owner, found.principal.id).name
-    return Visitor(found, name)
+            name = session.get_one(table, found.principal.id).name
+            if found.principal.role == "owner":
+                waiting = requests.number_waiting_for(session, found.principal.id)
+    return Visitor(found, name, waiting)
 
 
 def _vouched(authenticator: Authenticator, request: Request) -> OpenSession | None:
@@ -162,12 +178,36 @@ async def owner(found: SignedInDep) -> Visitor:
     """An owner who is signed in.
 
     Raises:
-        Forbidden: it is the administrator, who has no datasets or budget of its own.
+        Forbidden: it is somebody who has no datasets or budget.
     """
     found.principal.must_be("owner")
     return found
 
 
+async def asker(found: SignedInDep) -> Visitor:
+    """An owner or an analyst who is signed in.
+
+    Raises:
+        Forbidden: it is the administrator, who asks nothing.
+    """
+    found.principal.must_be("owner", "analyst")
+    return found
+
+
+async def analyst(found: SignedInDep) -> Visitor:
+    """An analyst who is signed in.
+
+    Raises:
+        Forbidden: it is somebody else.
+    """
+    found.principal.must_be("analyst")
+    return found
+
+
+AskerDep = Annotated[Visitor, Security(asker, scopes=["read"])]
+AskingDep = Annotated[Visitor, Security(asker, scopes=["estimate"])]
+KeyHolderDep = Annotated[Visitor, Security(asker, scopes=["manage"])]
+AnalystDep = Annotated[Visitor, Security(analyst, scopes=["read"])]
 OwnerDep = Annotated[Visitor, Security(owner, scopes=["read"])]
 OwnerOfDataDep = Annotated[Visitor, Security(owner, scopes=["data"])]
 ManagingOwnerDep = Annotated[Visitor, Security(owner, scopes=["manage"])]
@@ -177,10 +217,13 @@ async def admin(found: Annotated[Visitor, Security(visitor, scopes=["manage"])])
     """The administrator who is signed in.
 
     Raises:
-        Forbidden: it is an owner.
+        Forbidden: it is somebody else.
     """
     found.principal.must_be("admin")
     return found
+
+
+AdminDep = Annotated[Visitor, Depends(admin)]
 
 
 async def submitted(request: Request, found: SignedInDep) -> FormData:
@@ -195,6 +238,11 @@ async def submitted(request: Request, found: SignedInDep) -> FormData:
     if not isinstance(token, str) or not found.session.accepts(token):
         await form.close()
         raise Forbidden("this form is not of your present session: go back, reload the page and try again")
+    if isinstance(reason := form.get("reason"), str):
+        try:
+            because(readable(" ".join(reason.split())))  # of several lines one
+        except ValueError as error:
+            raise Invalid(faults=[Fault(location="reason", rule=str(error))]) from None
     return form
 
 

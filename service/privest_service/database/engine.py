@@ -52,7 +52,7 @@ They are serialization failures, deadlocks and lock timeouts, and rows that othe
 delete. What CHECKs and triggers refuse is a fault of ours.
 """
 
-_ONCE_COMMITTED = "once committed"
+_BEFORE_COMMIT, _ONCE_COMMITTED = "before commit", "once committed"
 
 _SINGLE = "single"
 """Marks a connection that runs a single statement, which needs no transaction to see one moment."""
@@ -151,6 +151,8 @@ class Database:
         with self._session(self._writer) as session:
             with session.begin():
                 yield session
+                for work in session.info.get(_BEFORE_COMMIT, ()):
+                    work(session)
             for act in session.info.get(_ONCE_COMMITTED, ()):
                 act()
 
@@ -216,6 +218,11 @@ class Database:
         """Close all connections."""
         self._writer.dispose()
         self._reader.dispose()
+
+
+def before_commit(session: Session, work: Callable[[Session], None]) -> None:
+    """Have something done as the last thing in a transaction: the locks that it takes are the last ones."""
+    session.info.setdefault(_BEFORE_COMMIT, []).append(work)
 
 
 def once_committed(session: Session, act: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
 """Answers about datasets and grants."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -57,8 +57,18 @@ class CapView(BaseModel):
 
 
 class GrantView(BaseModel):
-    """A grant as it stands."""
+    """A grant as it stands, for its owner and its analyst."""
 
     dataset: str
     analyst: str
     cap: Amount | None
+    approval: Annotated[
+        Literal["required"] | None, Field(description="whether each question waits for its owner's approval")
+    ] = None
+    purpose: Annotated[str | None, Field(description="what may be asked for, in the owner's words")] = None
+    kinds: Annotated[list[str] | None, Field(description="estimators; null for all")] = None
+    max_epsilon: Annotated[
+        float | None, Field(description="most that one question may cost, as ε at the δ of the budget")
+    ] = None
+    expires: Annotated[datetime | None, Field(description="when it ends by itself")] = None
+    decide_within: Annotated[int | None, Field(description="hours until a request ends by itself")] = None

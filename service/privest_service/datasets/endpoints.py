@@ -15,15 +15,16 @@ from privest_service.datasets import service
 from privest_service.datasets.answers import CapView, DatasetList, DatasetView, DummyRows, GrantView
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.dummy_files import DummyMedia, dummy_file, preferred
-from privest_service.datasets.models import Dataset
+from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.registration import Registrar, uploaded
-from privest_service.datasets.schemas import SCHEMA, NewCap
+from privest_service.datasets.schemas import SCHEMA, NewCap, NewGrant
 from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.datasets.terms import Terms
 from privest_service.formats import Format, format_of_name
 from privest_service.inputs import checked, either_body, parsed
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
-from privest_service.ledger.units import Limits
+from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_number
 from privest_service.limits import in_thread
 from privest_service.problems import (
     DatasetInvalid,
@@ -240,29 +241,57 @@ def read_dummy(
 
 @router.put("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))
 def put_grant(
-    dataset_id: str, analyst_id: str, body: NewCap, caller: ManageDep, database: DatabaseDep
+    dataset_id: str, analyst_id: str, body: NewGrant, caller: ManageDep, database: DatabaseDep
 ) -> GrantView:
-    """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes."""
+    """Let an analyst ask about a dataset, up to a cap or, without one, as far as the budget goes.
 
-    def grant(session: Session) -> None:
+    This replaces all that the grant said before.
+    """
+
+    def grant(session: Session) -> GrantView:
         dataset = service.require_own(session, caller, dataset_id)
         require_analyst(session, analyst_id)
-        service.put_grant(session, dataset, analyst_id, cap_of(session, dataset, body))
+        cap = cap_of(session, dataset, body)
+        return grant_view(service.put_grant(session, dataset, analyst_id, cap, body.terms()), cap)
 
-    database.run(grant)
-    return GrantView(dataset=dataset_id, analyst=analyst_id, cap=_shown(body))
+    return database.run(grant)
+
+
+@router.get("/{dataset_id}/grants/{analyst_id}", responses=documented(NotFound))
+def read_grant(dataset_id: str, analyst_id: str, caller: ReadDep, database: DatabaseDep) -> GrantView:
+    """A grant in force, as its owner and its analyst may read it."""
+    with database.read() as session:
+        grant, cap = service.require_grant(session, caller, dataset_id, analyst_id)
+        return grant_view(grant, cap)
+
+
+def grant_view(grant: Grant, cap: Limits) -> GrantView:
+    """A grant as it is shown."""
+    terms = Terms.of(grant)
+    return GrantView(
+        dataset=grant.dataset_id,
+        analyst=grant.analyst_id,
+        cap=_amount(cap) if cap.capped else None,
+        approval="required" if terms.approval else None,
+        purpose=terms.purpose,
+        kinds=None if terms.kinds is None else list(terms.kinds),
+        max_epsilon=None if terms.max_epsilon is None else as_number(terms.max_epsilon, EPSILON),
+        expires=terms.expires_at,
+        decide_within=terms.decide_within,
+    )
 
 
 @router.put("/{dataset_id}/cap", responses=documented(NotFound))
 def put_cap(dataset_id: str, body: NewCap, caller: ManageDep, database: DatabaseDep) -> CapView:
     """Cap what may be spent on a dataset and on those declared to hold its rows, or lift the cap."""
 
-    def cap(session: Session) -> None:
+    def cap(session: Session) -> CapView:
         dataset = service.require_own(session, caller, dataset_id)
-        service.put_cap(session, dataset, cap_of(session, dataset, body))
+        limits = cap_of(session, dataset, body)
+        service.put_cap(session, dataset, limits)
+        return CapView(dataset=dataset_id, cap=_amount(limits) if limits.capped else None)
 
-    database.run(cap)
-    return CapView(dataset=dataset_id, cap=_shown(body))
+    return database.run(cap)
 
 
 def cap_of(session: Session, dataset: Dataset, body: NewCap) -> Limits:
@@ -280,10 +309,8 @@ def cap_of(session: Session, dataset: Dataset, body: NewCap) -> Limits:
         raise Invalid(str(error)) from None
 
 
-def _shown(body: NewCap) -> Amount | None:
-    if body.epsilon is None or body.delta is None:
-        return None
-    return Amount(epsilon=body.epsilon, delta=body.delta)
+def _amount(cap: Limits) -> Amount:
+    return Amount(epsilon=as_number(cap.epsilon, EPSILON), delta=as_number(cap.delta, PROBABILITY))
 
 
 @router.delete("/{dataset_id}/grants/{analyst_id}", status_code=204, responses=documented(NotFound))

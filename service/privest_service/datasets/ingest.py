@@ -141,7 +141,7 @@ def _checked(
         RefusedUploadError: rules are, at the end of all blocks or once there are many faults.
     """
     faults: list[Fault] = []
-    tally = Tally(intake.layout.columns or ())
+    tally = Tally(intake.layout.columns or (), intake.layout.formats)
     start = 0
     step = max(1, _AT_ONCE // (8 * max(intake.layout.width, prod(intake.shape.record))))
     for block in blocks:

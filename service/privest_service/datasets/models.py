@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text, text
+from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, Text, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
@@ -44,7 +44,12 @@ class Dataset(Base):
 
 
 class Grant(Base):
-    """An analyst's permission to ask about a dataset. An account of its own counts what that costs."""
+    """An analyst's permission to ask about a dataset. An account of its own counts what that costs.
+
+    What else it says are its terms, which its owner and its analyst may read. Every question is held to them
+    before it is charged: names of estimators as a JSON list, the largest ε in 1e-9, and the hours in which
+    the owner decides on a question that it has to approve.
+    """
 
     __tablename__ = "grants"
 
@@ -52,3 +57,9 @@ class Grant(Base):
     analyst_id: Mapped[str] = mapped_column(ForeignKey("analysts.id"), primary_key=True, index=True)
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     revoked_at: Mapped[datetime | None] = mapped_column(Moment)
+    approval: Mapped[bool] = mapped_column(default=False)
+    purpose: Mapped[str | None] = mapped_column(String(500))
+    kinds: Mapped[str | None] = mapped_column(Text)
+    max_epsilon: Mapped[int | None] = mapped_column(BigInteger)
+    expires_at: Mapped[datetime | None] = mapped_column(Moment)
+    decide_within: Mapped[int | None] = mapped_column(Integer)

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 from anyio import CancelScope
 from sqlalchemy.orm import Session
 
+from privest_service import acts
 from privest_service.connections.schemas import NewConnection, NewDatabase
 from privest_service.connections.sources import fetch
 from privest_service.database import Database
@@ -232,6 +233,12 @@ class Registrar:
             session.flush()
             if not draft.ephemeral:
                 ledger.ensure_account(session, draft.owner_id, "dataset", draft.lineage)
+                details = {
+                    "name": draft.name,
+                    "n": accepted.n,
+                    "rows_of": None if draft.lineage == draft.id else draft.lineage,
+                }
+                acts.record(session, draft.owner_id, "dataset.made", subject=draft.id, details=details)
             return dataset
 
         try:

@@ -1,12 +1,21 @@
-"""Requests in which an owner declares what its records are, and sets caps."""
+"""Requests in which an owner declares what its records are, and sets caps and grants."""
 
 from collections.abc import Callable
 from functools import partial
 from math import sqrt
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, TypeAdapter, model_validator
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BeforeValidator,
+    Field,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
 
+from privest.estimators.registry import ESTIMATORS
 from privest.manifolds.spd import SPD
 from privest.metadata import (
     LabelledMetadata,
@@ -20,8 +29,11 @@ from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout
 from privest_service.datasets.spaces import Space
 from privest_service.datasets.table_schema import TableSchema
-from privest_service.inputs import Input, Point, like, limit_size
+from privest_service.datasets.terms import Terms
+from privest_service.inputs import Input, Name, Point, like, limit_size
 from privest_service.ledger.schemas import Delta, Epsilon
+from privest_service.ledger.units import Limits
+from privest_service.validation import ONE_LINE
 
 _MOST_FEATURES = 10_000
 _AS_FEATURES = BeforeValidator(partial(limit_size, most=_MOST_FEATURES))
@@ -268,3 +280,51 @@ class NewCap(Input):
         if (self.epsilon is None) != (self.delta is None):
             raise ValueError("must have both epsilon and delta, or neither")
         return self
+
+
+def _known(kinds: list[str]) -> list[str]:
+    if unknown := [kind for kind in kinds if kind not in ESTIMATORS]:
+        raise ValueError(f"has no estimator {unknown[0]}; there are {', '.join(ESTIMATORS)}")
+    return list(dict.fromkeys(kinds))
+
+
+class NewGrant(NewCap):
+    """A grant: its cap and its terms. What is left out is not limited, whatever the grant said before."""
+
+    approval: Annotated[
+        Literal["required"] | None,
+        Field(description="whether each question waits until its owner approves it"),
+    ] = None
+    purpose: Annotated[
+        str | None,
+        StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=ONE_LINE),
+        Field(description="what the analyst may ask for, in your words; shown beside each question"),
+    ] = None
+    kinds: Annotated[
+        list[Name] | None,
+        Field(min_length=1, max_length=100, description="estimators that may be asked for; by default all"),
+        AfterValidator(lambda kinds: kinds and _known(kinds)),
+    ] = None
+    max_epsilon: Annotated[
+        float | None,
+        Field(ge=1e-9, le=1e6, description="most that one question may cost, as ε at the δ of your budget"),
+    ] = None
+    expires: Annotated[
+        AwareDatetime | None, Field(strict=False, description="when the grant ends by itself")
+    ] = None
+    decide_within: Annotated[
+        int | None,
+        Field(ge=1, le=8760, description="hours in which you decide on a question before its request ends"),
+    ] = None
+
+    def terms(self) -> Terms:
+        """The terms as they are stored."""
+        most = None if self.max_epsilon is None else Limits.of(self.max_epsilon, 0.0, "basic").epsilon
+        return Terms(
+            approval=self.approval is not None,
+            purpose=self.purpose,
+            kinds=None if self.kinds is None else tuple(self.kinds),
+            max_epsilon=most,
+            expires_at=self.expires,
+            decide_within=self.decide_within,
+        )

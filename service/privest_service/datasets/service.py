@@ -10,17 +10,16 @@ from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
 from privest.tables.metadata import TableMetadata
+from privest_service import acts
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.store import Store
+from privest_service.datasets.terms import Terms, has_ended, limits_of_question
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
 from privest_service.ledger.units import Limits
-from privest_service.problems import (
-    Forbidden,
-    Invalid,
-    NotFound,
-)
+from privest_service.problems import Forbidden, GrantRefuses, Invalid, NotFound
+from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 
 DUMMY_ROWS, _DUMMY_NUMBERS = 20, 200_000
@@ -54,6 +53,7 @@ def require_access(
     With `hold`, neither can be withdrawn before this transaction ends. SQLite has one writer anyway.
 
     Raises:
+        GrantRefuses: the caller's grant has come to its end.
         NotFound: there is none for this caller.
     """
     lock = {"read": True} if hold else None
@@ -65,6 +65,8 @@ def require_access(
     grant = session.get(Grant, (dataset_id, principal.id), with_for_update=lock)
     if grant is None or grant.revoked_at is not None:
         raise NotFound
+    if has_ended(grant):
+        raise GrantRefuses(f"Your grant on dataset {dataset_id} has ended. Ask the owner for a new one.")
     return dataset, grant
 
 
@@ -88,7 +90,11 @@ def visible(
 
     Fewer than `limit` come where their schemas are long. The cursor tells where an earlier list ended.
     """
-    granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, Grant.revoked_at.is_(None))
+    granted = select(Grant.dataset_id).where(
+        Grant.analyst_id == principal.id,
+        Grant.revoked_at.is_(None),
+        or_(Grant.expires_at.is_(None), Grant.expires_at > now()),
+    )
     theirs = (
         select(Dataset.id, Dataset.created_at, func.length(Dataset.dataset_schema))
         .where(
@@ -138,6 +144,9 @@ def delete(session: Session, dataset: Dataset) -> None:
     """Withdraw a dataset: queries that no worker has claimed are voided, the ledger's entries stay."""
     session.execute(update(Dataset).where(Dataset.id == dataset.id).values(deleted_at=now()))
     charges.void_waiting(session, dataset_id=dataset.id)
+    if not dataset.ephemeral:
+        details = {"name": dataset.name}
+        acts.record(session, dataset.owner_id, "dataset.deleted", subject=dataset.id, details=details)
 
 
 def remove_rows(store: Store, dataset: Dataset) -> None:
@@ -145,21 +154,52 @@ def remove_rows(store: Store, dataset: Dataset) -> None:
     store.remove(dataset.owner_id, dataset.id)
 
 
-def put_grant(session: Session, dataset: Dataset, analyst_id: str, cap: Limits) -> Grant:
-    """Grant, grant anew, or change the cap of a grant; what was spent before counts.
+def put_grant(
+    session: Session, dataset: Dataset, analyst_id: str, cap: Limits, terms: Terms | None = None
+) -> Grant:
+    """Grant, grant anew, or change the cap and the terms of a grant; what was spent before counts.
+
+    Requests of before are held to the new terms when they are approved.
 
     Raises:
-        Invalid: more than the cap is spent already.
+        Invalid: more than the cap is spent already, or the terms leave room for no question.
     """
+    terms = terms or Terms()
+    limits_of_question(session, dataset, terms.max_epsilon)
     grant = session.get(Grant, (dataset.id, analyst_id), with_for_update=True)
+    new = grant is None or grant.revoked_at is not None
     if grant is None:
         grant = Grant(dataset_id=dataset.id, analyst_id=analyst_id)
         session.add(grant)
     elif grant.revoked_at is not None:
         grant.revoked_at, grant.created_at = None, now()
+    new = new or Terms.of(grant) != terms
+    terms.put_into(grant)
     subject = grant_subject(dataset.id, analyst_id)
-    ledger.set_cap(session, ledger.ensure_account(session, dataset.owner_id, "analyst", subject).id, cap)
+    account = ledger.ensure_account(session, dataset.owner_id, "analyst", subject)
+    if ledger.set_cap(session, account.id, cap) or new:
+        details = {"analyst": analyst_id, **cap.told(), **terms.told()}
+        acts.record(session, dataset.owner_id, "grant.made", subject=dataset.id, details=details)
     return grant
+
+
+def require_grant(
+    session: Session, principal: Principal, dataset_id: str, analyst_id: str
+) -> tuple[Grant, Limits]:
+    """A grant that was not revoked, with its cap, for its owner or its analyst.
+
+    Raises:
+        NotFound: there is none for this caller.
+    """
+    dataset, grant = session.get(Dataset, dataset_id), session.get(Grant, (dataset_id, analyst_id))
+    if dataset is None or grant is None or dataset.deleted_at is not None or grant.revoked_at is not None:
+        raise NotFound
+    if principal.id not in (dataset.owner_id, analyst_id):
+        raise NotFound
+    owner = session.get_one(Owner, dataset.owner_id)
+    subject = grant_subject(dataset_id, analyst_id)
+    found = {each.scope: each for each in ledger.accounts_in_force(session, owner, {"analyst": subject})}
+    return grant, ledger.limits_of(found["analyst"])
 
 
 def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
@@ -169,7 +209,8 @@ def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:
         Invalid: more than the cap is spent already.
     """
     account = ledger.ensure_account(session, dataset.owner_id, "dataset", dataset.lineage)
-    ledger.set_cap(session, account.id, cap)
+    if ledger.set_cap(session, account.id, cap):
+        acts.record(session, dataset.owner_id, "cap.set", subject=dataset.id, details=cap.told())
 
 
 def grant_subject(dataset_id: str, analyst_id: str) -> str:
@@ -188,6 +229,8 @@ def revoke_grant(session: Session, dataset_id: str, analyst_id: str) -> None:
         raise NotFound
     grant.revoked_at = now()
     charges.void_waiting(session, dataset_id=dataset_id, submitter_id=analyst_id)
+    owner_id, details = session.get_one(Dataset, dataset_id).owner_id, {"analyst": analyst_id}
+    acts.record(session, owner_id, "grant.revoked", subject=dataset_id, details=details)
 
 
 def dummy_rows(shape: DatasetMetadata, most: int = DUMMY_ROWS) -> list[object]:

@@ -12,7 +12,10 @@ from privest.tables.metadata import MOST_FEATURES, TableMetadata
 from privest_service.datasets.declared import Category, Label, Unit, import_spec, unit_column
 from privest_service.datasets.import_spec import ImportSpec
 from privest_service.datasets.readers import Layout
+from privest_service.datasets.readers.dates import DateFormat
 from privest_service.inputs import Input, limit_size
+from privest_service.problems import Fault
+from privest_service.upload_errors import RefusedUploadError
 
 _MOST_COLUMNS = 2_000
 
@@ -21,18 +24,29 @@ _LARGEST = 1e100
 
 _SHOWN = 5
 
+_BEYOND = "fill must be from low to high: a value beyond these counts as the nearer of them"
+"""Refused at an upload alone, as schemas that were stored before may have it."""
+
 Bound = float | str | None
 
 
 class ColumnSchema(Input):
     """One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
 
-    Bounds belong to numbers, integers and dates, which are written as 2007-11-11. `missing` says what a gap
-    is: a fault, a category of its own, or the public value `fill`, with an indicator beside it.
+    Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
+    2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
+    an indicator beside it. Of a date with a time the day counts.
     """
 
     name: Label
     type: ColumnType
+    format: Annotated[
+        DateFormat | None,
+        Field(
+            description="how a file writes dates that are not in ISO 8601, which is always taken",
+            exclude_if=lambda given: given is None,  # so that what was declared before keeps its digest
+        ),
+    ] = None
     low: Annotated[Bound, Field(description="public lower bound: a number, or an ISO date")] = None
     high: Annotated[Bound, Field(description="public upper bound")] = None
     categories: Annotated[
@@ -57,6 +71,8 @@ class ColumnSchema(Input):
             raise ValueError("fill must be given where missing is filled, and nowhere else")
         if (self.categories is None) == (self.type == "category"):
             raise ValueError("categories must be given for the type category, and for no other")
+        if self.format is not None and self.type != "date":
+            raise ValueError("format belongs to dates")
         known = self.categories or []
         if len(set(known)) < len(known):
             raise ValueError("categories must not list a value twice")
@@ -156,9 +172,18 @@ class TableSchema(Input):
         return TableMetadata(n, tuple(column.column() for column in self.columns))
 
     def intake(self) -> ImportSpec:
-        """Return the import specification of files under this schema."""
+        """Return the import specification of files under this schema.
+
+        Raises:
+            RefusedUploadError: a fill is beyond its column's bounds.
+        """
         shape = self.shape(0)
+        if beyond := [column.name for column in shape.columns if not column.holds(column.fill)]:
+            raise RefusedUploadError([Fault(field=name, rule=_BEYOND) for name in beyond[:_SHOWN]])
         names = tuple(column.name for column in shape.columns)
         known = {column.name: column.values for column in shape.columns if not column.is_ordered}
-        layout = Layout((len(names),), names, known, unit_column(self.unit), columns=shape.columns)
+        formats: dict[str, DateFormat] = {each.name: each.format for each in self.columns if each.format}
+        layout = Layout(
+            (len(names),), names, known, unit_column(self.unit), columns=shape.columns, formats=formats
+        )
         return import_spec(layout, shape, self.unit)

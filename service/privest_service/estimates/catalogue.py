@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from privest.estimators.base import Finding
 from privest.estimators.federation import Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.estimators.uncertainty import Uncertainty
@@ -31,6 +32,10 @@ def of_all(request: type[EstimateRequest]) -> set[str]:
 
 
 _FORECAST = "the plan's `expected_error`, to be held against `uncertainty`"
+
+_FINDING = Annotated[
+    view(Finding) | None, Field(description="null where a run looks for nothing that a schema might declare")
+]
 
 
 @dataclass(frozen=True)
@@ -132,7 +137,7 @@ def kind_of(estimator: AnyEstimator) -> Kind:
             f"{name}PlanView",
             f"{title}: a plan.",
             {field: (shown(plan, field), ...) for field in estimator.shown}
-            | {"expected_error": (forecast, ...)},
+            | {"expected_error": (forecast, ...), "finding": (_FINDING, None)},
             PlanView,
         ),
     )

@@ -9,24 +9,31 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy.orm import Session
 
 from privest_service.datasets.dependencies import RegistrarDep
-from privest_service.estimates import exported, room, service, views
+from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.questions import resolve, resolve_inline
-from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
+from privest_service.estimates.request_views import RequestList, request_view
+from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, Verdict
+from privest_service.jobs import service as jobs
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
 from privest_service.limits import JOB_STREAMS, UPLOADS, WAITS, in_thread
 from privest_service.problems import (
     AccountFrozen,
+    ApprovalRefused,
     BudgetExceeded,
     DatasetInvalid,
+    GrantRefuses,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
     Invalid,
     NotFound,
+    NotRequested,
+    PaceExceeded,
     Unauthenticated,
     Unavailable,
     documented,
@@ -37,6 +44,7 @@ from privest_service.security.dependencies import (
     DatabaseDep,
     EstimateDep,
     LimiterDep,
+    ManageDep,
     ReadDep,
     WatchDep,
 )
@@ -68,7 +76,13 @@ def _wait_of(prefer: str | None) -> float:
     return 0.0
 
 
-def _idempotency_key(key: str | None) -> str:
+def require_idempotency_key(key: str | None) -> str:
+    """The key under which a question is asked once.
+
+    Raises:
+        IdempotencyKeyMissing: there is none.
+        Invalid: it is too long, or cannot be printed.
+    """
     if not key:
         raise IdempotencyKeyMissing("Send a fresh random string. The same one again repeats the answer.")
     if len(key) > 200 or not key.isprintable():
@@ -83,7 +97,9 @@ _REFUSALS = documented(
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
     BudgetExceeded,
+    PaceExceeded,
     AccountFrozen,
+    GrantRefuses,
     DatasetInvalid,
     Unavailable,
 )
@@ -115,7 +131,7 @@ def _ask_route(kind: Kind) -> None:
         idempotency_key: Annotated[str | None, Header(include_in_schema=False)] = None,
         prefer: Annotated[str | None, Header(description="`wait=N`, in seconds")] = None,
     ) -> Response:
-        key, seconds, caller = _idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
+        key, seconds, caller = require_idempotency_key(idempotency_key), _wait_of(prefer), asker.principal
         if isinstance(body.dataset, InlineRef):
             with limiter.hold(UPLOADS, caller.id):
                 ask = await in_thread(submissions.command, caller, kind, body, key)
@@ -158,7 +174,7 @@ def _plan_route(kind: Kind) -> None:
         name=f"plan_{kind.name.replace('-', '_')}",
         description="The exact cost of the same request, and the error to expect. Charges nothing.",
         response_model=kind.plan_view,
-        responses=documented(NotFound, Unavailable),
+        responses=documented(NotFound, GrantRefuses, Unavailable),
     )
     async def plan(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]
@@ -185,6 +201,7 @@ def _plan_route(kind: Kind) -> None:
             told = json.loads(text)
             with database.read() as session:
                 told["room"] = room.of_view(session, caller, question, told)
+            told["approval"] = "required" if question.approval else None
             if not isinstance(about, InlineRef):
                 stop_clock()
             return json.dumps(told)
@@ -195,7 +212,8 @@ def _plan_route(kind: Kind) -> None:
 def _answer(job: JobView, root: str) -> Response:
     done = job.state in FINAL
     # Written out: to look a route up by its name takes longer than all else here.
-    headers = {} if done else {"Location": f"{root}/v1/jobs/{job.id}", "Retry-After": "1"}
+    again = "30" if job.state == "requested" else "1"
+    headers = {} if done else {"Location": f"{root}/v1/jobs/{job.id}", "Retry-After": again}
     return JSONResponse(job.model_dump(mode="json"), 200 if done else 202, headers)
 
 
@@ -209,11 +227,55 @@ def read_job(job_id: str, request: Request, caller: ReadDep, database: DatabaseD
     """A job's state and, when it is committed, its answer. Send the ETag back to learn of changes alone."""
     with database.read() as session:
         job = service.require_job(session, caller, job_id)
-        tag = f'"{job.state}"'
+        decided = job.state == "requested" and jobs.decisions_on(session, job.id)
+        tag = f'"{job.state}{" and decided" if decided else ""}"'
         if request.headers.get("If-None-Match") == tag:
             return Response(status_code=304, headers={"ETag": tag})  # pyright: ignore[reportReturnType]
         body = views.job_view(session, caller, job)
     return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})  # pyright: ignore[reportReturnType]
+
+
+@router.get("/requests", responses=documented())
+def list_requests(caller: ReadDep, database: DatabaseDep) -> RequestList:
+    """Questions that wait for the caller's approval, with their price and what they tell; the oldest 100."""
+    caller.must_be("owner")
+    with database.read() as session:
+        found = (request_view(session, job) for job in requests.waiting_for(session, caller.id, 100))
+        return RequestList(requests=[request for request in found if request is not None])
+
+
+@router.post(
+    "/jobs/{job_id}/decision",
+    responses=documented(
+        NotFound, NotRequested, ApprovalRefused, BudgetExceeded, PaceExceeded, AccountFrozen
+    ),
+)
+def decide_on_job(
+    job_id: str, body: Verdict, caller: ManageDep, database: DatabaseDep, engine: EngineDep
+) -> JobView:
+    """Approve or deny a question about the caller's dataset; the last approval that it needs charges it.
+
+    What does not cover it leaves it waiting. The same decision once more changes nothing.
+    """
+
+    def decide(session: Session) -> JobView:
+        job = requests.decide(session, caller, job_id, body.decision, body.reason)
+        return views.job_view(session, caller, job)
+
+    decided = database.run(decide)
+    engine.notify()
+    return decided
+
+
+@router.post("/jobs/{job_id}/withdrawal", responses=documented(NotFound, NotRequested))
+def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> JobView:
+    """End a question of the caller's that waits for approval. Nothing was charged for it."""
+
+    def withdraw(session: Session) -> JobView:
+        job = requests.withdraw(session, asker.principal, job_id)
+        return views.job_view(session, asker.principal, job)
+
+    return database.run(withdraw)
 
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))

@@ -15,6 +15,7 @@ from privest_service.datasets.ingest import LEAST_RECORDS
 from privest_service.datasets.readers.layout import unit_of
 from privest_service.datasets.schemas import SCHEMA, DatasetSchema
 from privest_service.datasets.table_schema import TableSchema
+from privest_service.datasets.terms import require_kind
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.schemas import (
     DatasetPart,
@@ -64,6 +65,8 @@ class ResolvedQuery:
     about: tuple[QueryTarget, ...]
     options: dict[str, Any]
     dummy: bool = False
+    approval: bool = False
+    """Whether it waits for the approval of an owner."""
 
     @property
     def digest(self) -> str:
@@ -90,20 +93,24 @@ def resolve(
     If the request brought rows, `rows` is the dataset that was made of them.
 
     Raises:
+        GrantRefuses: the caller's grant has ended, or is for other estimators.
         Invalid: a dataset is of another kind.
         NotFound: the caller has no such dataset.
     """
     caller.must_be("owner", "analyst")
     named = _named(request) if rows is None else [DatasetPart(id=rows)]
-    about, schemas = list[QueryTarget](), list[DatasetSchema]()
+    about, schemas, approval = list[QueryTarget](), list[DatasetSchema](), False
     for part in named:
-        dataset = datasets.require(session, caller, part.id)
+        dataset, grant = datasets.require_access(session, caller, part.id)
+        if grant is not None and not part.dummy:
+            require_kind(grant, kind.name)
+            approval = approval or grant.approval
         schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, request, privacy, (dataset.id, dataset.owner_id), shape))
     _refuse_unlike(schemas)
     options = kind.resolved(request, about[0].shape)
-    return ResolvedQuery(caller.id, kind, tuple(about), options, named[0].dummy)
+    return ResolvedQuery(caller.id, kind, tuple(about), options, named[0].dummy, approval)
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:
@@ -123,7 +130,7 @@ def _facts(schema: DatasetSchema) -> dict[str, Any]:
     """What a schema says, by names; of a table by those of columns, whose order must be the same too."""
     if not isinstance(schema, TableSchema):
         return schema.model_dump()
-    columns = {f"column {column.name}": (at, column) for at, column in enumerate(schema.columns)}
+    columns = {f"column {each.name}": (at, each.column()) for at, each in enumerate(schema.columns)}
     return schema.model_dump(exclude={"columns"}) | columns
 
 

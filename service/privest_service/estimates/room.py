@@ -38,7 +38,7 @@ def room_of(
     """
     taken = dict[int, tuple[Account, list[Price]]]()
     for subject, price in zip(question.about, prices, strict=True):
-        for account in _known(session, caller, subject):
+        for account in known_accounts(session, caller, subject):
             taken.setdefault(account.id, (account, []))[1].append(price)
     rooms = [_room(account, paid) for account, paid in taken.values()]
     return min(rooms, key=lambda room: room.left - room.share, default=None)
@@ -63,7 +63,7 @@ def figures(session: Session, caller: Principal, question: ResolvedQuery, planne
     return "" if room is None else _in_words(room, planned.target)
 
 
-def _known(session: Session, caller: Principal, subject: QueryTarget) -> Iterator[Account]:
+def known_accounts(session: Session, caller: Principal, subject: QueryTarget) -> Iterator[Account]:
     """The accounts with limits that a question about a dataset is charged to and its caller may look at."""
     owner, dataset = session.get_one(Owner, subject.owner_id), session.get(Dataset, subject.dataset_id)
     own, subjects = owner.id == caller.id, dict[ledger.Scope, str]()
@@ -93,6 +93,14 @@ def _in_words(room: Room, target: PrivacyTarget) -> str:
         f"It costs ε = {target.epsilon:.6g} at δ = {target.delta:.3g}, which is {_percent(room.share)} of "
         f"{_CALLED[room.scope]}. {_percent(room.left)} of it is left{largest}."
     )
+
+
+def account_room(account: Account, charge: Charge) -> str:
+    """What a question costs an account, and what is left of it, in the words of its owner."""
+    limits = ledger.limits_of(account)
+    called = "the analyst's cap" if account.scope == "analyst" else _CALLED[account.scope]
+    left = _percent(max(0.0, 1 - share(limits, account)))
+    return f"It costs {_percent(share_of_charge(limits, charge))} of {called}, of which {left} is left."
 
 
 def _percent(share: float) -> str:

@@ -1,17 +1,22 @@
 """Requests and answers about estimates; what is one estimator's own is made in `catalogue`."""
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
 
+from privest_service.acts import readable
+from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
 
-State = Literal["reserved", "claimed", "committed", "failed", "voided"]
+State = Literal[
+    "requested", "reserved", "claimed", "committed", "failed", "voided", "denied", "expired", "withdrawn"
+]
 
-FINAL: frozenset[str] = frozenset({"committed", "failed", "voided"})
+FINAL: frozenset[str] = frozenset({"committed", "failed", "voided", "denied", "expired", "withdrawn"})
 
 
 _MOST_DATASETS = 100
@@ -178,6 +183,28 @@ class ChargeView(BaseModel):
     slack: float
 
 
+class ApprovalView(BaseModel):
+    """What became of a question that had to be approved."""
+
+    decide_by: Annotated[datetime, Field(description="when it ends by itself if not every owner decided")]
+    decision: Annotated[
+        Literal["approve", "deny"] | None, Field(description="of the caller, who owns the dataset")
+    ] = None
+    reason: Annotated[
+        str | None, Field(description="of the caller's decision; to whoever asked, of the denial")
+    ] = None
+
+
+class Verdict(Input):
+    """A decision of an owner on a question about its dataset."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[
+        Annotated[str, AfterValidator(readable)] | None,
+        Field(max_length=LONGEST_REASON, description="told to whoever asked where the question is denied"),
+    ] = None
+
+
 class JobView(BaseModel):
     """A job; each kind's own answer narrows `estimate`, `uncertainty` and `forecast`."""
 
@@ -195,6 +222,9 @@ class JobView(BaseModel):
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
     dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
+    approval: Annotated[
+        ApprovalView | None, Field(description="null where nobody had to approve the question")
+    ] = None
 
 
 class ReleaseView(BaseModel):
@@ -246,6 +276,7 @@ class PlanView(BaseModel):
     releases: list[ReleaseView]
     warnings: list[str]
     expected_error: Any
+    finding: Any = None
     parts: Annotated[
         list[PartView],
         Field(description="of a question on several, whose `privacy` covers all of them"),
@@ -255,4 +286,8 @@ class PlanView(BaseModel):
     ]
     room: Annotated[
         Room | None, Field(description="null where the caller may know of no limit but its own question's")
+    ] = None
+    approval: Annotated[
+        Literal["required"] | None,
+        Field(description="whether the question would wait for an owner's approval"),
     ] = None

@@ -11,6 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Plan
+from privest_service import acts
 from privest_service.database import Database
 from privest_service.datasets import registration
 from privest_service.datasets.registration import Registrar
@@ -41,7 +42,7 @@ from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
-from privest_service.ledger.units import Charge
+from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, as_number
 from privest_service.limits import in_thread
 from privest_service.problems import (
     AccountFrozen,
@@ -71,6 +72,7 @@ class Submissions:
         notify: called when a job was reserved.
         secret: of the service, which keys the digests of rows.
         max_waiting: jobs that may wait before further ones are refused.
+        decide_within: hours in which owners decide on questions, where their grants say nothing else.
     """
 
     database: Database
@@ -78,6 +80,7 @@ class Submissions:
     notify: Callable[[], None]
     secret: bytes = field(repr=False)
     max_waiting: int
+    decide_within: int = 168
 
     def command(self, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> EstimateCommand:
         """A request with what its key is bound to."""
@@ -108,18 +111,21 @@ class Submissions:
         try:
             with traces.step("charge"):
                 answer = self.database.run(
-                    lambda session: (reserve_free if question.dummy else reserve)(
-                        session, ask, question, draft
+                    lambda session: (
+                        reserve_free(session, ask, question, draft)
+                        if question.dummy
+                        else reserve(session, ask, question, draft, self.decide_within)
                     )
                 )
         except (BudgetExceeded, AccountFrozen) as refused:
+            self._record(refused, question, draft)
             # An analyst knows its own cap alone: all else is one answer, whoever and whatever refused.
             known = refused.scope == "analyst" or ask.caller.role == "owner"
             raise (
                 self._told(refused, ask, question, planned) if known else BudgetExceeded(_SOMEBODY_ELSES)
             ) from None
         self.notify()
-        log.info("job reserved" if answer.fresh else "job known", job=answer.job_id)
+        log.info(f"job {answer.fresh.job.state}" if answer.fresh else "job known", job=answer.job_id)
         return answer
 
     async def submit_inline(self, ask: EstimateCommand, registrar: Registrar) -> Answer:
@@ -167,6 +173,22 @@ class Submissions:
                 raise self._told(refused, ask, question, planned) from None
         return None
 
+    def _record(self, refused: BudgetExceeded | AccountFrozen, question: ResolvedQuery, draft: Draft) -> None:
+        """Tell the owner whose budget refuses who was refused what: by its plan, and so of no row."""
+        place = [subject.dataset_id for subject in question.about].index(str(refused.dataset))
+        subject, (charge, _) = question.about[place], draft.charges[place]
+        details = {
+            "estimate": question.kind.name,
+            "epsilon": as_number(charge.epsilon, EPSILON),
+            "delta": as_number(charge.delta, PROBABILITY),
+            "by": "freeze" if isinstance(refused, AccountFrozen) else refused.scope,
+        }
+        self.database.run(
+            lambda session: acts.record_few(
+                session, subject.owner_id, "question.refused", subject=subject.dataset_id, details=details
+            )
+        )
+
     def _told(
         self,
         refused: BudgetExceeded | AccountFrozen,
@@ -198,9 +220,10 @@ class Submissions:
 
 
 def is_over(database: Database, job_id: str) -> bool:
-    """Whether a job has reached its end."""
+    """Whether nothing is worth a wait any more: a job has reached its end, or waits for an owner."""
     with database.read() as session:
-        return session.scalar(select(Job.state).where(Job.id == job_id)) in FINAL
+        state = session.scalar(select(Job.state).where(Job.id == job_id))
+    return state == "requested" or state in FINAL
 
 
 def require_job(session: Session, caller: Principal, job_id: str) -> Job:

@@ -16,6 +16,7 @@ from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
+    ApprovalView,
     ChargeView,
     JobView,
     PartView,
@@ -52,7 +53,19 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     by_part = sorted(found, key=lambda charge: places.index(charge[1].job_id or ""))
     charged = [(account, about[entry.job_id or ""], entry) for account, entry in by_part]
     receipt = charges.receipt_for(session, job, caller.id)
-    return _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
+    view = _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
+    view.approval = approval_of(session, caller, job, list(about))
+    return view
+
+
+def approval_of(session: Session, caller: Principal, job: Job, parts: Sequence[str]) -> ApprovalView | None:
+    """What was decided, as far as a caller may know: an owner its own decision, others a denial."""
+    if job.decide_by is None:
+        return None
+    decisions = jobs.decisions_on(session, *parts)
+    told = next((each for each in decisions if job.owner_id == caller.id or not each.approved), None)
+    verdict = None if told is None else "approve" if told.approved else "deny"
+    return ApprovalView(decide_by=job.decide_by, decision=verdict, reason=told and told.reason)
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:
@@ -79,7 +92,7 @@ def _view(
         uncertainty=told.uncertainty,
         forecast=told.forecast,
         warnings=list(told.warnings),
-        privacy=_privacy(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
+        privacy=privacy_of(plan) if plan else _charged_privacy(amount for _, _, amount in charged),
         charges=[
             ChargeView(
                 scope=account.scope,
@@ -95,6 +108,7 @@ def _view(
         receipt=receipt,
         reused=reused,
         dummy=job.dummy,
+        approval=None if job.decide_by is None else ApprovalView(decide_by=job.decide_by),
     )
 
 
@@ -147,7 +161,7 @@ def _in_order(given: Sequence[_Charged]) -> list[_Charged]:
     return sorted(given, key=lambda each: (datasets.index(each[1]), scopes.index(each[0].scope)))
 
 
-def _privacy(plan: Plan | Part) -> Privacy:
+def privacy_of(plan: Plan | Part) -> Privacy:
     """What a plan guarantees."""
     return Privacy(
         epsilon=plan.target.epsilon,
@@ -180,13 +194,14 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
     return kind.plan_view(
         **own,
         kind=kind.name,
-        privacy=_privacy(plan),
+        privacy=privacy_of(plan),
         steps=plan.steps,
         releases=[_release_view(release) for release in plan.releases],
         warnings=list(plan.warnings),
         expected_error=asdict(plan.expected_error),
+        finding=asdict(found) if (found := plan.finding) else None,
         parts=[
-            PartView(dataset=subject.dataset_id, weight=weight, privacy=_privacy(part))
+            PartView(dataset=subject.dataset_id, weight=weight, privacy=privacy_of(part))
             for subject, weight, part in parts
         ],
         second_opinion=opinion,

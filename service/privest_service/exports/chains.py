@@ -1,11 +1,14 @@
-"""Checks of one account's chain: hashes, signatures, sums, limits, and each cost against its mechanism."""
+"""Checks of chains: hashes, signatures; of an account also sums, limits, and costs against mechanisms."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from privest_service.acts.chain import act_hash
+from privest_service.acts.chain import to_sign as act_to_sign
+from privest_service.acts.models import Act
 from privest_service.exports.keys import Trusted
-from privest_service.exports.lines import SHARED, AccountLine, EntryLine
+from privest_service.exports.lines import ACT_FIELDS, SHARED, AccountLine, ActLine, EntryLine
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.entries import AMOUNTS, QUERIES, SUMS_AFTER
 from privest_service.ledger.models import Entry
@@ -15,38 +18,44 @@ _BEFORE = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass
-class Chain:
+class Links:
+    """A chain, as far as it was read: of acts, or of an account's entries."""
+
+    seq: int = 0
+    head: str = ""
+    published: list[tuple[int, datetime]] = field(default_factory=list[tuple[int, datetime]])
+    """Places that the chain had reached at given moments, as kept heads tell."""
+    latest: datetime = _BEFORE
+    """Latest moment that the chain is known to have reached."""
+    signed: bool = False
+    """Whether any link was signed."""
+
+
+@dataclass(kw_only=True)
+class Chain(Links):
     """One account, as far as it was read."""
 
     stated: AccountLine
-    seq: int = 0
-    head: str = ""
     sums: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
     limits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AMOUNTS, 0))
+    limits_set: int = 0
+    """How often limits were entered."""
     queries: int = 0
     open: dict[str, Charge] = field(default_factory=dict[str, Charge])
     """Debits that were not voided, by job."""
     voided: list[str] = field(default_factory=list[str])
     """Jobs whose debits were voided."""
-    published: list[tuple[int, datetime]] = field(default_factory=list[tuple[int, datetime]])
-    """Places that the chain had reached at given moments, as kept heads tell."""
-    latest: datetime = _BEFORE
-    """Latest moment that the chain is known to have reached."""
 
 
 def faults_of_entry(
     chain: Chain, line: EntryLine, keys: dict[str, Trusted], costs: dict[str, Charge | str]
 ) -> Iterator[str]:
     """Take the next entry of a chain, and tell what is wrong with it."""
-    if line.seq != chain.seq + 1 or line.prev != chain.head:
-        yield f"entry {line.seq} does not follow its predecessor"
-    if not _is_hashed(line):
-        yield f"entry {line.seq} was changed"
-    yield from _signature(chain, line, keys)
-    chain.seq, chain.head = line.seq, line.hash
+    yield from faults_of_link(chain, line, keys)
     amounts = Charge(line.epsilon, line.delta, line.mu_squared, line.slack)
     if line.kind == "limit":
         chain.limits = {name: getattr(amounts, name) for name in AMOUNTS}
+        chain.limits_set += 1
         yield from _sums_after(chain, line)
         return
     for name in AMOUNTS:
@@ -71,23 +80,43 @@ def faults_of_entry(
             yield f"entry {line.seq} gives back what was not charged"
 
 
-def _is_hashed(line: EntryLine) -> bool:
+def faults_of_link(chain: Links, line: EntryLine | ActLine, keys: dict[str, Trusted]) -> Iterator[str]:
+    """Take the next link of a chain, and tell whether it does not follow, was changed, or is not signed."""
+    what = f"{line.type} {line.seq}"
+    if line.seq != chain.seq + 1 or line.prev != chain.head:
+        yield f"{what} does not follow its predecessor"
+    if not _is_hashed(line):
+        yield f"{what} was changed"
+    if isinstance(line, ActLine) and line.known_since is not None:
+        # Nobody signs what was before there was a record: what is signed after it holds it.
+        if chain.signed or line.signature:
+            yield f"{what} claims to be of before there was a record"
+    else:
+        yield from _signature(chain, line, keys)
+    chain.seq, chain.head = line.seq, line.hash
+
+
+def _is_hashed(line: EntryLine | ActLine) -> bool:
     try:
+        if isinstance(line, ActLine):
+            return act_hash(Act(**{name: getattr(line, name) for name in ACT_FIELDS})) == line.hash
         return entry_hash(_as_entry(line)) == line.hash
     except (ValueError, OverflowError):  # a number, or a moment, that no entry can have
         return False
 
 
-def _signature(chain: Chain, line: EntryLine, keys: dict[str, Trusted]) -> Iterator[str]:
+def _signature(chain: Links, line: EntryLine | ActLine, keys: dict[str, Trusted]) -> Iterator[str]:
     # Whoever has a retired key may write any moment; but the chain had come further than that, where later
     # entries or heads that were kept say so.
+    chain.signed = True
     chain.latest = max(chain.latest, line.at, *(at for seq, at in chain.published if seq < line.seq))
+    content = (to_sign if isinstance(line, EntryLine) else act_to_sign)(line.hash)
     if (key := keys.get(line.signer)) is None:
-        yield f"entry {line.seq} is signed with a key that was not given, {line.signer}"
+        yield f"{line.type} {line.seq} is signed with a key that was not given, {line.signer}"
     elif not key.holds(chain.latest):
-        yield f"entry {line.seq} is signed with a key that was retired, {line.signer}"
-    elif not key.signed(line.signature, to_sign(line.hash), line.at):
-        yield f"entry {line.seq} has no true signature"
+        yield f"{line.type} {line.seq} is signed with a key that was retired, {line.signer}"
+    elif not key.signed(line.signature, content, line.at):
+        yield f"{line.type} {line.seq} has no true signature"
 
 
 def _sums_after(chain: Chain, line: EntryLine) -> Iterator[str]:

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from starlette.background import BackgroundTask
 
 from privest_service.database import Database
-from privest_service.exports.export import Form, heads, write_out
+from privest_service.exports.export import Form, chains_of, heads, write_out
 from privest_service.exports.lines import Heads
 from privest_service.ledger.models import Account
 from privest_service.limits import EXPORTS
@@ -30,7 +30,7 @@ def read_heads(owner_id: str, caller: ReadDep, database: DatabaseDep, settings: 
     with database.read() as session:
         require_owner(session, owner_id)
         accounts = session.scalars(select(Account).where(Account.owner_id == owner_id).order_by(Account.id))
-        return heads(settings.signer, list(accounts))
+        return heads(settings.signer, list(accounts), list(session.scalars(chains_of(owner_id))))
 
 
 async def _with_room(caller: ReadDep, limiter: LimiterDep) -> AsyncIterator[None]:
@@ -57,7 +57,7 @@ def export_ledger(
         Query(alias="format", description="`jsonl` for `privest verify-ledger`, `csv` for entries alone"),
     ] = "jsonl",
 ) -> StreamingResponse:
-    """All accounts, entries and receipts of this owner."""
+    """All accounts, entries, acts and receipts of this owner."""
     caller.must_be_owner(owner_id)
     return exported(database, owner_id, form)
 

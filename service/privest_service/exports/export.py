@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, Any, Literal
 
-from sqlalchemy import case, select
+from sqlalchemy import Select, case, select
 from sqlalchemy.orm import Session
 
+from privest_service.acts.models import Act, ActChain
 from privest_service.database import now
 from privest_service.datasets.models import Dataset
 from privest_service.exports.lines import (
+    ACT_FIELDS,
     SHARED,
     AccountLine,
+    ActHead,
+    ActLine,
     Digest,
     End,
     EntryLine,
@@ -22,7 +26,7 @@ from privest_service.exports.lines import (
     ReceiptLine,
     to_sign,
 )
-from privest_service.jobs.models import Job
+from privest_service.jobs.models import Decision, Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, digest_of_plan
@@ -78,15 +82,23 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
                 yield MechanismLine(digest=found.digest, content=found.content)
                 session.expunge(found)
             yield entry
+    chains = session.scalars(chains_of(owner_id)).all()
+    for chain in chains:
+        yield from _acts(session, chain)
     asked_by_owner = case((Job.part_of.is_(None), Job.submitter_id == Job.owner_id))
-    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan).where(Job.owner_id.is_not(None), ~Job.dummy)
+    requested, approval = Job.decide_by.is_not(None), case((Decision.approved, Decision.id))
+    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval)
+    jobs = jobs.outerjoin(Decision, Decision.job_id == Job.id).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
-    for job, state, by_owner, plan in session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE)):
+    found = session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE))
+    for job, state, by_owner, plan, asked, approved in found:
         known: Any = state
         digest = digest_of_plan(plan) if state == "committed" else None  # as its receipt tells it
-        yield JobLine(job=job, state=known, asked_by_owner=by_owner, plan=digest)
+        yield JobLine(
+            job=job, state=known, asked_by_owner=by_owner, plan=digest, requested=asked, approval=approved
+        )
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)
         if owner_id is not None:
@@ -94,7 +106,7 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
         for text in session.scalars(receipts.execution_options(yield_per=_AT_ONCE)):
             if text is not None:
                 yield ReceiptLine(receipt=Receipt.model_validate_json(text))
-    yield heads(signer_of(session), accounts)
+    yield heads(signer_of(session), accounts, chains)
 
 
 def write_out(session: Session, owner_id: str, file: IO[bytes], form: Form = "jsonl") -> None:
@@ -119,10 +131,17 @@ def _as_csv(told: Iterable[Line]) -> Iterator[str]:
             )
 
 
-def heads(signer: Signer, accounts: Sequence[Account]) -> Heads:
-    """Sign the ends of these accounts' chains."""
+def chains_of(owner_id: str | None) -> Select[ActChain]:
+    """Select the chain of an owner's acts, or all chains of acts."""
+    found = select(ActChain).order_by(ActChain.id)
+    return found if owner_id is None else found.where(ActChain.id == owner_id)
+
+
+def heads(signer: Signer, accounts: Sequence[Account], acts: Sequence[ActChain] = ()) -> Heads:
+    """Sign the ends of these accounts' chains, and of these chains of acts."""
     found = Heads(
         heads=[Head(account=each.id, seq=each.seq, hash=each.head) for each in accounts],
+        acts=[ActHead(chain=each.id, seq=each.seq, hash=each.head) for each in acts],
         at=now().isoformat(timespec="microseconds"),
         signer=signer.id,
         signature="",
@@ -153,6 +172,12 @@ def _account(session: Session, account: Account) -> AccountLine:
         spent={name: getattr(account, f"{name}_spent") for name in AMOUNTS},
         queries=account.queries,
     )
+
+
+def _acts(session: Session, chain: ActChain) -> Iterator[ActLine]:
+    statement = select(Act).where(Act.chain == chain.id).order_by(Act.seq)
+    for act in session.scalars(statement.execution_options(yield_per=_AT_ONCE)):
+        yield ActLine(**{name: getattr(act, name) for name in ACT_FIELDS})
 
 
 def _entries(session: Session, account: Account) -> Iterator[EntryLine]:

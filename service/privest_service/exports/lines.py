@@ -1,12 +1,14 @@
-"""The lines of an exported ledger: accounts, mechanisms, entries, jobs, receipts, heads, and a signed end."""
+"""The lines of an exported ledger: accounts, mechanisms, entries, acts, jobs, receipts, heads, and an end."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 import rfc8785
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
+from privest_service.acts.chain import CONTENT
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
@@ -70,6 +72,34 @@ SHARED = EntryLine.model_fields.keys() & Entry.__table__.columns.keys()
 """What an entry and its line call by the same name: all but the account and the job."""
 
 
+class ActLine(BaseModel):
+    """One act, as it is stored; exports have them since there is a record of acts.
+
+    `details` is the text of a JSON object, as it was hashed. One of before there was a record is not signed.
+    """
+
+    type: Literal["act"] = "act"
+    chain: str
+    seq: int
+    kind: str
+    role: str | None
+    principal: str | None
+    key: str | None
+    subject: str | None
+    reason: str | None
+    details: str
+    known_since: Literal["migrated"] | None
+    at: AwareDatetime
+    prev: str
+    hash: str
+    signer: str
+    signature: str
+
+
+ACT_FIELDS = (*CONTENT, "at", "hash", "signer", "signature")
+"""What an act and its line have in common: everything."""
+
+
 class ReceiptLine(BaseModel):
     """A receipt of a job that was charged: the owner's; after all of those, analysts' receipts."""
 
@@ -84,13 +114,19 @@ class JobLine(BaseModel):
         asked_by_owner: whether that owner asked; else there is an analyst's receipt beside its own. Of a part
             of a job on several datasets it is not told: the receipt of whoever asked is of the whole.
         plan: of a committed one, SHA-256 of the plan that is stored; None in exports of before.
+        requested: whether its owner had to approve it.
+        approval: the id of the decision by which that owner approved it.
     """
 
     type: Literal["job"] = "job"
     job: str
-    state: Literal["reserved", "claimed", "committed", "failed", "voided"]
+    state: Literal[
+        "requested", "reserved", "claimed", "committed", "failed", "voided", "denied", "expired", "withdrawn"
+    ]
     asked_by_owner: bool | None = None
     plan: str | None = None
+    requested: bool = False
+    approval: str | None = None
 
 
 class Head(BaseModel):
@@ -101,11 +137,23 @@ class Head(BaseModel):
     hash: str
 
 
+class ActHead(BaseModel):
+    """The end of a chain of acts: an owner's, by its id, or the service's."""
+
+    chain: str
+    seq: int
+    hash: str
+
+
 class Heads(BaseModel):
-    """The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten."""
+    """The signed ends of chains at one moment. Whoever keeps them sees whether one was cut or rewritten.
+
+    Those of before there was a record of acts have none.
+    """
 
     type: Literal["heads"] = "heads"
     heads: list[Head]
+    acts: list[ActHead] | None = None
     at: str
     signer: str
     signature: str
@@ -128,10 +176,12 @@ class End(BaseModel):
 def to_sign(line: Heads | End) -> bytes:
     """The bytes that are signed: all of a line but its signature, under a name of its type."""
     content = line.model_dump(exclude={"signature"}, mode="json")
+    if content.get("acts", ()) is None:  # as it was signed before there were any
+        del content["acts"]
     return f"privest ledger {line.type} ".encode() + rfc8785.dumps(content)
 
 
-Line = AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads | End
+Line = AccountLine | MechanismLine | EntryLine | ActLine | ReceiptLine | JobLine | Heads | End
 LINE: TypeAdapter[Line] = TypeAdapter(Annotated[Line, Field(discriminator="type")])
 """Reads a line from JSON."""
 
@@ -156,6 +206,31 @@ class Digest:
     def digest(self) -> str:
         """SHA-256 over all lines until now."""
         return self._hash.hexdigest()
+
+
+def kept_heads(text: str) -> list[Heads]:
+    """Heads as an owner keeps them: as they were fetched, as a notice brought them, or a file of notices.
+
+    Raises:
+        ValueError: there are none.
+    """
+    found = list[Heads]()
+    documents = [text] if _is_json(text) else [line for line in text.splitlines() if line.strip()]
+    for document in map(json.loads, documents):
+        if "facts" not in document:
+            found.append(Heads.model_validate(document))
+        elif "heads" in document["facts"]:  # others tell of other things
+            found.append(Heads.model_validate(document["facts"]["heads"]))
+    if not found:
+        raise ValueError("there are no heads")
+    return found
+
+
+def _is_json(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def read(file: Iterable[str]) -> Iterator[Line]:

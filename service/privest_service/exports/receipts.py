@@ -10,6 +10,9 @@ from privest_service.exports.keys import Trusted
 from privest_service.exports.lines import EntryLine, JobLine
 from privest_service.ledger.receipts import Receipt, Statement, signed_by
 
+_UNCHARGED = ("requested", "denied", "expired", "withdrawn")
+"""States of jobs that nobody was charged for."""
+
 Place = tuple[int, int, str]
 """Where an entry stands: its account, its number, its hash."""
 
@@ -40,6 +43,7 @@ class Receipts:
         by_answer: by the digest of the receipt on a whole job on several datasets, the parts of it.
         statements: the digest of each job's owner's receipt.
         plans: the digest of the plan that each of these is on.
+        approvals: of each of these, the decisions by which it was approved.
         analysts: jobs that have an analyst's receipt.
         wholes: owners' receipts on jobs that are not charged themselves.
     """
@@ -50,6 +54,7 @@ class Receipts:
     by_answer: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     statements: dict[str, str] = field(default_factory=dict[str, str])
     plans: dict[str, str] = field(default_factory=dict[str, str])
+    approvals: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     analysts: set[str] = field(default_factory=set[str])
     wholes: dict[str, Receipt] = field(default_factory=dict[str, Receipt])
 
@@ -65,6 +70,7 @@ class Receipts:
             yield from self._commitments(receipt)
             return
         self.statements[told.job], self.plans[told.job] = _sha256(told), told.plan
+        self.approvals[told.job] = told.approvals
         if told.job not in self.debits.of_job:
             self.wholes[told.job] = receipt  # its parts may follow
             return
@@ -132,6 +138,10 @@ class Jobs:
     plans: dict[str, str] = field(default_factory=dict[str, str])
     of_analysts: set[str] = field(default_factory=set[str])
     """Jobs that an analyst asked for, not their owner."""
+    unapproved: set[str] = field(default_factory=set[str])
+    """Jobs that had to be approved, and were not."""
+    approvals: dict[str, str] = field(default_factory=dict[str, str])
+    """The id of the decision by which a job was approved, by job."""
 
     def take(self, line: JobLine) -> Iterator[str]:
         """Take a job's state, and tell if it was told before."""
@@ -142,12 +152,18 @@ class Jobs:
             self.plans[line.job] = line.plan
         if line.asked_by_owner is False:
             self.of_analysts.add(line.job)
+        if line.approval is not None:
+            self.approvals[line.job] = line.approval
+        elif line.requested:
+            self.unapproved.add(line.job)
 
     def faults_of(self, chain: Chain) -> Iterator[str]:
         """Tell where a job's state does not fit its charge: a voided job is not charged, and any other is."""
         for job in chain.open:
-            if (state := self.states.get(job)) in (None, "voided"):
+            if (state := self.states.get(job)) in (None, "voided", *_UNCHARGED):
                 yield f"job {job} is charged and {state or 'is not there'}"
+            if job in self.unapproved:
+                yield f"job {job} is charged without the approval that it needed"
         for job in chain.voided:
             if (state := self.states.get(job)) != "voided" or job in self.receipts.statements:
                 yield f"what job {job} cost was given back, and it is {state or 'not there'}"
@@ -160,6 +176,10 @@ class Jobs:
                 yield f"job {job} is {state} and has {'a' if job in there.statements else 'no'} receipt"
             if (plan := self.plans.get(job)) and there.plans.get(job, plan) != plan:
                 yield f"the plan of job {job} is not the one that its receipt was signed for"
+            if state == "committed" and there.approvals.get(job, []) != [
+                approval for approval in [self.approvals.get(job)] if approval is not None
+            ]:
+                yield f"the receipt of job {job} does not name the approval that is told of it"
             # Receipts of before there were commitments have none for analysts beside them.
             if job in self.of_analysts and there.by_job.get(job) and job not in there.analysts:
                 yield f"job {job} was not asked for by its owner, and has no analyst's receipt"

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from privest_service.exports.acts import Acts
 from privest_service.exports.chains import Chain, faults_of_end, faults_of_entry
 from privest_service.exports.keys import Trusted, trusted
 from privest_service.exports.lines import (
     AccountLine,
+    ActLine,
     Digest,
     End,
     EntryLine,
@@ -35,6 +37,7 @@ class Report:
     accounts: int = 0
     entries: int = 0
     receipts: int = 0
+    acts: int = 0
     faults: list[str] = field(default_factory=list)
     faulty: set[int] = field(default_factory=set[int])
     """Accounts with faults."""
@@ -62,31 +65,31 @@ def verify(
         ValueError: a key is none, or the end of one is missing.
     """
     report, known = Report(), trusted(keys)
-    chains: dict[int, Chain] = {}
+    chains, costs, ends = dict[int, Chain](), dict[str, Charge | str](), list[Heads]()
     published, debits = _published(kept, known), Debits()
-    receipts = Receipts(debits, known)
+    acts, receipts = Acts(known, published), Receipts(debits, known)
     jobs = Jobs(receipts)
-    costs: dict[str, Charge | str] = {}
-    ends: list[Heads] = []
     for line in _up_to_the_end(lines, known, report):
         if isinstance(line, AccountLine):
             report.accounts += 1
             if line.account in chains:
                 report.blame(line.account, ["it is there twice"])
-            chains[line.account] = Chain(line, published=published.get(line.account, []))
+            chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
         elif isinstance(line, MechanismLine):
             costs[line.digest] = _cost(line)
         elif isinstance(line, EntryLine):
             report.entries += 1
-            chain = chains.get(line.account)
-            if chain is None:
+            if (chain := chains.get(line.account)) is None:
                 report.blame(line.account, ["it has entries and is not there"])
                 continue
             debits.add(line)
             report.blame(line.account, faults_of_entry(chain, line, known, costs))
+        elif isinstance(line, ActLine):
+            report.acts += 1
+            report.faults.extend(acts.faults_of(line))
         elif isinstance(line, Heads):
             ends.append(line)
-            report.faults.extend(_heads(line, known, debits.places))
+            report.faults.extend(_heads(line, known, debits.places, acts))
         elif isinstance(line, JobLine):
             report.faults.extend(jobs.take(line))
         else:
@@ -98,12 +101,13 @@ def verify(
     report.faults.extend(jobs.faults())
     report.faults.extend(receipts.faults_of_wholes())
     report.faults.extend(_ends(ends, chains))
+    report.faults.extend(acts.faults_of_ends(ends, {chain.stated.owner for chain in chains.values()}))
+    report.faults.extend(acts.faults_of_approvals(jobs.approvals))
+    report.faults.extend(acts.faults_of_windows(chains.values()))
     for earlier in kept:
-        report.faults.extend(
-            f"as published {earlier.at}: {it}" for it in _heads(earlier, known, debits.places)
-        )
-    for receipt in shown:
-        report.faults.extend(receipts.faults_of_shown(receipt))
+        there = _heads(earlier, known, debits.places, acts)
+        report.faults.extend(f"as published {earlier.at}: {it}" for it in there)
+    report.faults.extend(fault for receipt in shown for fault in receipts.faults_of_shown(receipt))
     return report
 
 
@@ -128,7 +132,7 @@ def _cost(line: MechanismLine) -> Charge | str:
 
 def _up_to_the_end(
     lines: Iterable[Line], keys: dict[str, Trusted], report: Report
-) -> Iterator[AccountLine | MechanismLine | EntryLine | ReceiptLine | JobLine | Heads]:
+) -> Iterator[AccountLine | MechanismLine | EntryLine | ActLine | ReceiptLine | JobLine | Heads]:
     """All lines but the end, which has to be the last one."""
     digest, ended = Digest(), False
     for line in lines:
@@ -151,13 +155,15 @@ def _told_whole(end: End, keys: dict[str, Trusted], digest: Digest) -> Iterator[
 
 def _published(
     kept: Sequence[Heads], keys: dict[str, Trusted]
-) -> defaultdict[int, list[tuple[int, datetime]]]:
-    """Return how far each account's chain had come, and when, by the heads that are truly signed."""
-    found = defaultdict[int, list[tuple[int, datetime]]](list)
+) -> defaultdict[int | str, list[tuple[int, datetime]]]:
+    """Return how far each chain had come, and when, by the heads that are truly signed."""
+    found = defaultdict[int | str, list[tuple[int, datetime]]](list)
     for each in kept:
         if _is_signed(each, keys):
             for head in each.heads:
                 found[head.account].append((head.seq, datetime.fromisoformat(each.at)))
+            for head in each.acts or ():
+                found[head.chain].append((head.seq, datetime.fromisoformat(each.at)))
     return found
 
 
@@ -166,12 +172,13 @@ def _is_signed(line: Heads | End, keys: dict[str, Trusted]) -> bool:
     return key is not None and key.signed(line.signature, to_sign(line), line.at)
 
 
-def _heads(signed: Heads, keys: dict[str, Trusted], places: set[Place]) -> Iterator[str]:
+def _heads(signed: Heads, keys: dict[str, Trusted], places: set[Place], acts: Acts) -> Iterator[str]:
     if not _is_signed(signed, keys):
         yield "the heads have no true signature of a key that was given"
     for head in signed.heads:
         if (head.account, head.seq, head.hash) not in places:
             yield f"account {head.account} does not go through its head at {head.seq}"
+    yield from acts.faults_of_heads(signed)
 
 
 def _ends(told: Sequence[Heads], chains: dict[int, Chain]) -> Iterator[str]:

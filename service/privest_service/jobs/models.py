@@ -1,4 +1,4 @@
-"""Tables: jobs, their transitions, and idempotency keys."""
+"""Tables: jobs, their transitions, owners' decisions on them, and idempotency keys."""
 
 from datetime import datetime
 
@@ -7,9 +7,26 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
 
+STATES = (
+    "requested",
+    "reserved",
+    "claimed",
+    "committed",
+    "failed",
+    "voided",
+    "denied",
+    "expired",
+    "withdrawn",
+)
+"""All states of a job; docs/ledger.md tells which follow which."""
+
 
 class Job(Base):
     """One run, from its reservation to its end; a dummy's is on synthetic rows, and charged to nobody.
+
+    One that its owner has to approve begins before that, as a request, which is charged nothing. `decide_by`
+    tells when a request ends by itself; where no approval is needed it is null. Of a question on several
+    datasets the parts tell it, each for its own owner.
 
     One on several datasets has no owner and no dataset itself, but a part for each of them: a job of that
     dataset's owner, with its own plan, charge and receipt and no answer, which goes through the same states
@@ -21,9 +38,7 @@ class Job(Base):
 
     __tablename__ = "jobs"
     __table_args__ = (
-        CheckConstraint(
-            "state IN ('reserved', 'claimed', 'committed', 'failed', 'voided')", name="known_state"
-        ),
+        CheckConstraint(f"state IN {STATES}", name="known_state"),
         CheckConstraint(
             "(state = 'committed' AND part_of IS NULL) = (result IS NOT NULL)", name="result_when_committed"
         ),
@@ -46,6 +61,7 @@ class Job(Base):
     plan: Mapped[str] = mapped_column(Text)
     dummy: Mapped[bool] = mapped_column(default=False)
     state: Mapped[str] = mapped_column(String(10), default="reserved")
+    decide_by: Mapped[datetime | None] = mapped_column(Moment)
     lease_until: Mapped[datetime | None] = mapped_column(Moment)
     result: Mapped[str | None] = mapped_column(Text)
     receipt: Mapped[str | None] = mapped_column(Text)
@@ -60,6 +76,21 @@ class Transition(Base):
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
     state: Mapped[str] = mapped_column(String(10), primary_key=True)
+    at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class Decision(Base):
+    """What an owner decided on a request, or on its part of one: append-only.
+
+    `id` is what receipts and acts call it by. `approved` tells which way it went.
+    """
+
+    __tablename__ = "decisions"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    id: Mapped[str] = mapped_column(String(40), unique=True)
+    approved: Mapped[bool] = mapped_column()
+    reason: Mapped[str | None] = mapped_column(String(500))
     at: Mapped[datetime] = mapped_column(Moment, default=now)
 
 

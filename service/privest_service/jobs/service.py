@@ -2,6 +2,8 @@
 
 reserved → claimed → committed | failed, and reserved → voided. The claim is the point of no return: from
 there on the charge is final, whatever happens to the job. What a job is charged is the ledger's business.
+
+A job that has to be approved comes before that: requested → reserved | denied | expired | withdrawn.
 """
 
 from collections.abc import Collection, Sequence
@@ -11,7 +13,7 @@ from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, u
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
-from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
 from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
@@ -40,7 +42,7 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
     session.flush()
     session.add_all(parts)
     session.flush()
-    session.add_all([key, *(Transition(job_id=each.id, state="reserved") for each in (job, *parts))])
+    session.add_all([key, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts))])
     session.flush()
 
 
@@ -54,9 +56,12 @@ def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
 def queue(session: Session) -> tuple[int, float]:
     """Count the jobs that wait for a worker, and the seconds that the oldest of them has waited.
 
-    Jobs of frozen owners are left out: they wait for the freeze to end.
+    Jobs of frozen owners are left out: they wait for the freeze to end. The time that a request waited for
+    its owner does not count.
     """
-    found = select(func.count(), func.min(Job.created_at)).where(_WAITING)
+    entered = and_(Transition.job_id == Job.id, Transition.state == "reserved")
+    found = select(func.count(), func.min(Transition.at)).select_from(Job).join(Transition, entered)
+    found = found.where(_WAITING)
     count, since = session.execute(found).one()
     return count, max(0.0, (now() - since).total_seconds()) if since else 0.0
 
@@ -143,7 +148,12 @@ def fail_overdue(session: Session, moment: datetime) -> list[str]:
 
 
 def abandon(session: Session) -> None:
-    """End all jobs that are under way, unanswered and charged: they may have been answered elsewhere."""
+    """End all jobs that are under way, unanswered and charged: they may have been answered elsewhere.
+
+    Requests end too, uncharged: they may have been decided elsewhere.
+    """
+    for job_id in session.scalars(select(Job.id).where(Job.state == "requested", _WHOLE)).all():
+        move(session, Job.id == job_id, "requested", "expired")
     for job_id in session.scalars(select(Job.id).where(Job.state == "reserved", _WHOLE)).all():
         move(session, Job.id == job_id, "reserved", "claimed")
     for job_id in session.scalars(select(Job.id).where(Job.state == "claimed", _WHOLE)).all():
@@ -153,14 +163,40 @@ def abandon(session: Session) -> None:
 def held_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> Sequence[str]:
     """The jobs on a dataset, alone or with others, that no worker has: held, by id.
 
-    Without a submitter, everybody's jobs are meant.
+    Without a submitter, everybody's jobs are meant. Requests are ended here: nobody was charged for them.
     """
     whole = func.coalesce(Job.part_of, Job.id)
-    found = select(whole).where(Job.state == "reserved", Job.dataset_id == dataset_id)
+    states = ("requested", "reserved")
+    found = select(whole).where(Job.state.in_(states), Job.dataset_id == dataset_id)
     if submitter_id is not None:
         found = found.where(Job.submitter_id == submitter_id)
-    waiting = select(Job.id).where(Job.id.in_(found), Job.state == "reserved").order_by(Job.id)
-    return session.scalars(waiting.with_for_update()).all()
+    held = select(Job.id).where(Job.id.in_(found), Job.state.in_(states)).order_by(Job.id)
+    waiting = session.scalars(held.with_for_update()).all()
+    return [job_id for job_id in waiting if move(session, Job.id == job_id, "requested", "withdrawn") is None]
+
+
+def requests_of(session: Session, submitter_id: str) -> int:
+    """Count the jobs of a submitter that wait for an owner's approval."""
+    theirs = (Job.state == "requested", Job.submitter_id == submitter_id, _WHOLE)
+    return session.scalar(select(func.count()).where(*theirs)) or 0
+
+
+def expire_requests(session: Session, moment: datetime) -> list[str]:
+    """End the requests on which not every owner decided in time."""
+    whole = func.coalesce(Job.part_of, Job.id)
+    late = select(whole).where(Job.state == "requested", Job.decide_by <= moment).distinct().order_by(whole)
+    return [
+        job_id
+        for job_id in session.scalars(late).all()
+        if move(session, Job.id == job_id, "requested", "expired") is not None
+    ]
+
+
+def decisions_on(session: Session, *job_ids: str) -> list[Decision]:
+    """What was decided on these requests, or parts of them, by job."""
+    return list(
+        session.scalars(select(Decision).where(Decision.job_id.in_(job_ids)).order_by(Decision.job_id))
+    )
 
 
 def move(
@@ -180,7 +216,7 @@ def move(
             part.state = after
         session.add_all(Transition(job_id=each.id, state=after) for each in (job, *parts))
         session.flush()
-        if after != "claimed":
+        if after not in ("reserved", "claimed"):
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
     return job
 

@@ -1,11 +1,9 @@
 """The hash chain over an account's entries, on canonical bytes (RFC 8785)."""
 
-import hashlib
 from datetime import UTC
 
-import rfc8785
-
 from privest_service.ledger.models import Entry
+from privest_service.signing import canonical_hash
 
 
 def entry_hash(entry: Entry) -> str:
@@ -26,7 +24,7 @@ def entry_hash(entry: Entry) -> str:
         "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
         "prev": entry.prev,
     }
-    return hashlib.sha256(rfc8785.dumps(content)).hexdigest()
+    return canonical_hash(content)
 
 
 def to_sign(entry_hash: str) -> bytes:

@@ -17,8 +17,9 @@ from sqlalchemy.orm import Session
 from privest_service.database import once_committed
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
-from privest_service.ledger import entries, receipts
+from privest_service.ledger import alerts, entries, receipts
 from privest_service.ledger.models import Account, Entry, Mechanism
+from privest_service.ledger.pace import require_pace
 from privest_service.ledger.receipts import Receipt, ReceiptEntry
 from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded
@@ -67,28 +68,76 @@ def reserve(session: Session, job: Job, debits: Sequence[Debits], key: Idempoten
     Raises:
         AccountFrozen: one account is frozen.
         BudgetExceeded: one account does not cover its charge.
+        PaceExceeded: one covers it, but not within these seven days.
+    """
+    require_caps(debits)
+    require_room(session, debits)
+    jobs.add(session, job, key, [each.job for each in debits if each.job is not job])
+    _charge(session, job, debits)
+
+
+def reserve_requested(session: Session, job: Job, debits: Sequence[Debits]) -> None:
+    """Charge a request that was approved, as `reserve` charges a new job: all of it or nothing.
+
+    The caller's transaction holds the job and all accounts.
+
+    Raises:
+        AccountFrozen, BudgetExceeded, PaceExceeded: as for `reserve`.
+    """
+    require_caps(debits)
+    require_room(session, debits)
+    if jobs.move(session, Job.id == job.id, "requested", "reserved") is None:
+        raise AssertionError("only a request can be approved")
+    _charge(session, job, debits)
+
+
+def require_room(session: Session, debits: Sequence[Debits]) -> None:
+    """See all that can refuse, before anything is written; the caller holds all accounts.
+
+    An account of an owner of several of the datasets is held to all that they take of it together.
+
+    Raises:
+        AccountFrozen, BudgetExceeded, PaceExceeded: as for `reserve`.
+    """
+    together = dict[int, Charge]()
+    for each in debits:
+        for account, charge in zip(each.accounts, each.charges, strict=True):
+            together[account.id] = together[account.id] + charge if account.id in together else charge
+        taken = [together[account.id] for account in each.accounts]
+        with _named(each, debits):
+            entries.require_room(each.accounts, taken)
+            require_pace(session, each.accounts, taken)
+
+
+def require_caps(debits: Sequence[Debits]) -> None:
+    """See whether the submitter's own caps cover a question, as far as is known without holding them.
+
+    Raises:
+        BudgetExceeded: one does not.
     """
     for each in debits:
         with _named(each, debits):
             entries.require_sums(*each.of_grants)
-    for each in debits:
-        with _named(each, debits):
-            entries.require_room(each.accounts, each.charges)
+
+
+def _charge(session: Session, job: Job, debits: Sequence[Debits]) -> None:
+    """Write all debits of a job that is there."""
     for each in debits:
         _keep(session, each.mechanism)
-    jobs.add(session, job, key, [each.job for each in debits if each.job is not job])
     for each in debits:
         with _named(each, debits):
             entries.debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
+        alerts.tell(session, each.accounts, each.charges)
     once_committed(session, metrics.CHARGES.labels(job.kind).inc)
 
 
 @contextmanager
 def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
-    """Name the dataset whose charge is refused, where there are several."""
+    """Note the dataset whose charge is refused, and name it where there are several."""
     try:
         yield
     except (AccountFrozen, BudgetExceeded) as refused:
+        refused.dataset = which.job.dataset_id
         if len(among) > 1:
             refused.detail = f"The budget of dataset {which.job.dataset_id} refuses this."
         raise
@@ -113,16 +162,18 @@ def commit(session: Session, job_id: str, result: str) -> bool:
         return True
     parts, signer = jobs.parts_of(session, job), signer_of(session)
     charged = parts or [job]
+    approvals = {each.job_id: each.id for each in jobs.decisions_on(session, *(each.id for each in charged))}
     debited = {each.id: list[ReceiptEntry]() for each in charged}
     for debit in entries.debits_of(session, *debited):
         debited[str(debit.job_id)].append(ReceiptEntry.of(debit))
     about, debits = [str(each.dataset_id) for each in charged], list(chain.from_iterable(debited.values()))
-    whole = receipts.receipt_of(signer, job, about, debits, result)
+    whole = receipts.receipt_of(signer, job, about, debits, result, sorted(approvals.values()))
     asked_by_owner = all(each.owner_id == job.submitter_id for each in charged)
     submitted = whole if asked_by_owner else receipts.for_analyst(signer, whole)
     for part in parts:
+        approved = [approvals[part.id]] if part.id in approvals else []
         own = receipts.receipt_of(
-            signer, part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json()
+            signer, part, [str(part.dataset_id)], debited[part.id], submitted.model_dump_json(), approved
         )
         part.receipt = own.model_dump_json()
     if asked_by_owner or not parts:
@@ -164,7 +215,10 @@ def void(session: Session, job_id: str) -> bool:
 
 
 def void_waiting(session: Session, *, dataset_id: str, submitter_id: str | None = None) -> None:
-    """Void the jobs on a dataset, alone or with others, of one submitter or of all, that no worker has."""
+    """Void the jobs on a dataset, alone or with others, of one submitter or of all, that no worker has.
+
+    Requests among them end, too.
+    """
     # All jobs first and then all accounts, in order of id, as jobs may concern other owners' accounts too.
     waiting = jobs.held_waiting(session, dataset_id=dataset_id, submitter_id=submitter_id)
     theirs = select(Job.id).where(or_(Job.id.in_(waiting), Job.part_of.in_(waiting)))

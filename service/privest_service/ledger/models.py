@@ -1,4 +1,4 @@
-"""Tables: accounts, their entries, and the mechanisms that these are charged for."""
+"""Tables: accounts, their entries, the mechanisms that these are charged for, and the rules of windows."""
 
 import secrets
 from datetime import datetime
@@ -18,6 +18,9 @@ from sqlalchemy.orm import Mapped, column_property, mapped_column
 from privest_service.database import Base, Moment
 from privest_service.security.models import Owner
 
+WHOLE = 10**6
+"""Millionths of a whole, in which a pace is kept."""
+
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -27,6 +30,36 @@ def _random_id() -> int:
     It is random: a running number would tell how many accounts others have.
     """
     return 1 + secrets.randbelow(2**53 - 1)
+
+
+class WindowRules(Base):
+    """How the windows of one owner may follow each other, and how fast one of them may be spent.
+
+    An owner without a row opens windows by hand, as many and as soon as it likes. Rows are changed by whoever
+    holds the owner.
+
+    Attributes:
+        every: the period of the calendar at whose beginning a window opens by itself; None for by hand alone.
+        most: the largest number of windows that there may ever be; None for any.
+        least_days: fewest days from the beginning of one window to that of the next.
+        pace: what seven days may take of a window's budget, in millionths; all of them where nothing is said.
+        total_epsilon: ε of all windows together, in the ledger's units, if that is what is promised.
+        total_delta: δ of all windows together, likewise.
+        began_at: the beginning of the present window: the period's, if it opened by itself.
+        due_at: when the next one opens by itself; None for never.
+    """
+
+    __tablename__ = "window_rules"
+
+    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"), primary_key=True)
+    every: Mapped[str | None] = mapped_column(String(10))
+    most: Mapped[int | None] = mapped_column(Integer)
+    least_days: Mapped[int] = mapped_column(Integer, default=0)
+    pace: Mapped[int] = mapped_column(Integer, default=WHOLE)
+    total_epsilon: Mapped[int | None] = mapped_column(BigInteger)
+    total_delta: Mapped[int | None] = mapped_column(BigInteger)
+    began_at: Mapped[datetime] = mapped_column(Moment)
+    due_at: Mapped[datetime | None] = mapped_column(Moment, index=True)
 
 
 class Account(Base):
@@ -74,6 +107,13 @@ class Account(Base):
         select(Owner.frozen_by).where(Owner.id == owner_id).correlate_except(Owner).scalar_subquery()
     )
     """The role that froze the owner's account, as it was when this was read."""
+    pace: Mapped[int | None] = column_property(
+        select(WindowRules.pace)
+        .where(WindowRules.owner_id == owner_id)
+        .correlate_except(WindowRules)
+        .scalar_subquery()
+    )
+    """What seven days may take of the owner's account, in millionths; None where nothing is said."""
 
     @property
     def frozen(self) -> bool:

@@ -52,6 +52,7 @@ class Statement(BaseModel):
     Attributes:
         entries: of an owner's receipt; empty in an analyst's.
         commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
+        approvals: ids of the decisions by which owners approved the question; empty where none was needed.
     """
 
     job: str
@@ -60,6 +61,7 @@ class Statement(BaseModel):
     adjacency: str
     entries: list[ReceiptEntry]
     commitments: Annotated[list[str], Field(exclude_if=_absent)] = []
+    approvals: Annotated[list[str], Field(exclude_if=_absent)] = []
     plan: str
     answer: str
     at: str
@@ -74,7 +76,12 @@ class Receipt(BaseModel):
 
 
 def receipt_of(
-    signer: Signer, job: Job, datasets: Sequence[str], entries: Sequence[ReceiptEntry], answer: str
+    signer: Signer,
+    job: Job,
+    datasets: Sequence[str],
+    entries: Sequence[ReceiptEntry],
+    answer: str,
+    approvals: Sequence[str] = (),
 ) -> Receipt:
     """The owner's receipt of a job on these datasets, or of a part, about to end with this answer."""
     statement = Statement(
@@ -83,6 +90,7 @@ def receipt_of(
         dataset=datasets[0] if len(datasets) == 1 else list(datasets),
         adjacency="replace-one",
         entries=list(entries),
+        approvals=list(approvals),
         plan=digest_of_plan(job.plan),
         answer=_sha256(answer),
         at=now().isoformat(timespec="microseconds"),

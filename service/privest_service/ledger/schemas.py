@@ -5,11 +5,57 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from privest_service.inputs import Input
+from privest_service.inputs import Input, like
+from privest_service.ledger.renewals import Promise, Renewal
 from privest_service.ledger.units import Composition, Limits
+from privest_service.ledger.windows import Every
 
 Epsilon = Annotated[float, Field(gt=0, le=1e6, description="ε, above 0")]
 Delta = Annotated[float, Field(ge=0, lt=1, description="δ, from 0 to below 1")]
+
+
+class RenewalRules(Input):
+    """How the windows of a budget follow each other: by themselves, by hand, and how many of them."""
+
+    every: Annotated[
+        Every | None,
+        Field(
+            description="the period at whose beginning (UTC) a window opens by itself; null for by hand alone"
+        ),
+    ] = None
+    promise: Annotated[
+        Promise,
+        Field(
+            description="whether ε and δ are promised for each window, or divided among all of them; "
+            "the latter needs `most`, is chosen in the first window, and stays"
+        ),
+    ] = "per-window"
+    most: Annotated[
+        int | None, Field(ge=1, le=10_000, description="largest number of windows that there may ever be")
+    ] = None
+    least_days: Annotated[
+        int | None,
+        Field(
+            ge=0,
+            le=3660,
+            description="fewest days between the beginnings of two windows, by hand too; by default those of "
+            "the shortest period, or none",
+        ),
+    ] = None
+
+    def renewal(self) -> Renewal:
+        """The rules as the ledger takes them."""
+        return Renewal(self.every, self.promise, self.most, self.least_days)
+
+
+Pace = Annotated[
+    float,
+    Field(
+        ge=1e-6,
+        le=1,
+        description="largest share of a window's budget that any seven days may take; 1 for no such limit",
+    ),
+]
 
 
 class NewBudget(Input):
@@ -18,6 +64,8 @@ class NewBudget(Input):
     epsilon: Epsilon
     delta: Delta
     composition: Composition = "gdp"
+    renewal: Annotated[RenewalRules | None, like({"every": "month", "most": 12})] = None
+    pace: Pace | None = None
 
     def limits(self) -> Limits:
         """The limits as the ledger counts them."""
@@ -30,7 +78,7 @@ class NewBudget(Input):
 
 
 class BudgetChange(Input):
-    """A higher limit, a freeze, its end, or a new window; what is left out stays as it is."""
+    """A higher limit, a freeze, its end, a new window, or rules for windows; what is left out stays."""
 
     epsilon: Epsilon | None = None
     delta: Delta | None = None
@@ -48,6 +96,8 @@ class BudgetChange(Input):
             "is then refused with 409, which names the present window",
         ),
     ] = None
+    renewal: Annotated[RenewalRules | None, like({"every": "month", "most": 12})] = None
+    pace: Pace | None = None
 
     @model_validator(mode="after")
     def _replaces_with_something(self) -> "BudgetChange":
@@ -70,6 +120,36 @@ class Spent(Amount):
     slack: float
 
 
+class Together(BaseModel):
+    """What so many windows promise together to a record that is in the data through all of them."""
+
+    windows: int
+    promise: Annotated[Amount | None, Field(description="null where δ would be 1 or more: nothing")]
+
+
+class Windows(BaseModel):
+    """How the windows of a budget follow each other, and what they promise together if none is raised."""
+
+    every: Every | None
+    promise: Promise
+    most: int | None
+    least_days: int
+    opened: Annotated[datetime, Field(description="when the present window was opened")]
+    next: Annotated[datetime | None, Field(description="when the next one opens by itself")]
+    pace: float | None
+    paced_left: Annotated[
+        float | None, Field(description="share of the window's budget that the pace leaves for now")
+    ]
+    so_far: Together
+    in_a_year: Annotated[
+        Together | None,
+        Field(description="of the most windows that a year can meet; null where any number can"),
+    ]
+    in_all: Annotated[
+        Together | None, Field(description="of the largest number of windows; null where there is none")
+    ]
+
+
 class Budget(BaseModel):
     """The state of a budget."""
 
@@ -83,8 +163,12 @@ class Budget(BaseModel):
     limit: Amount
     spent: Annotated[Spent, Field(description="for gdp: the least ε that all charges guarantee at δ")]
     remaining: Annotated[Amount, Field(description="the largest single further query")]
+    share: Annotated[
+        float, Field(description="of the limit that is spent, in the currency in which charges add up")
+    ]
     queries: int
     basic: Annotated[Amount, Field(description="the plain sums of ε and δ of all charges")]
+    windows: Windows | None = None
 
 
 class EntryView(BaseModel):

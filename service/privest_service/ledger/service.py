@@ -6,10 +6,13 @@ from typing import Literal
 from sqlalchemy import ColumnElement, Integer, and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session
 
-from privest_service.ledger import entries
+from privest_service import acts
+from privest_service.database import now
+from privest_service.ledger import entries, windows
 from privest_service.ledger.entries import AMOUNTS, SUMS_AFTER, limits_of
-from privest_service.ledger.models import Account
+from privest_service.ledger.models import Account, WindowRules
 from privest_service.ledger.units import Charge, Limits
+from privest_service.notices import service as notices
 from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced
 from privest_service.security.models import Owner
 
@@ -108,29 +111,41 @@ def owner_account(session: Session, owner_id: str, *, window: int | None = None)
 
 
 def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
-    """Replace an account's limits by higher ones. Raises Invalid: a limit would fall."""
+    """Replace an account's limits by higher ones.
+
+    Raises:
+        Invalid: a limit would fall, or the budget is promised for all of its windows together.
+    """
     account = entries.locked(session, account_id)
+    rules = session.get(WindowRules, account.owner_id)
+    if rules is not None and rules.total_epsilon is not None:
+        raise Invalid("This budget is promised for all of its windows together. It can not be raised.")
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):
         raise Invalid("A budget can be raised but not lowered. Freeze it to stop further queries.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
+    details = {**limits.told(), "window": account.window}
+    acts.record(session, account.owner_id, "budget.raised", subject=account.owner_id, details=details)
 
 
-def set_cap(session: Session, account_id: int, limits: Limits) -> None:
+def set_cap(session: Session, account_id: int, limits: Limits) -> bool:
     """Replace a cap's limits, by higher or lower ones: what was spent before counts.
+
+    Returns whether they were others.
 
     Raises:
         Invalid: more is spent already.
     """
     account = entries.locked(session, account_id)
     if limits_of(account) == limits:
-        return
+        return False
     new = _as_charge(limits)
     if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
         raise Invalid("More than this cap is spent already. Choose a higher cap.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
+    return True
 
 
 def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) -> None:
@@ -153,6 +168,9 @@ def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) ->
     else:
         owner.frozen_by = other if former == "both" else None
     session.flush()
+    if owner.frozen_by != former:
+        acts.record(session, owner_id, "budget.frozen" if frozen else "budget.unfrozen", subject=owner_id)
+        notices.notify(session, owner_id, "budget.frozen", {"frozen_by": owner.frozen_by})
 
 
 def held_owner(session: Session, owner_id: str) -> Owner:
@@ -173,14 +191,19 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
 
     Raises:
         WindowReplaced: another is the present one.
+        WindowNotAllowed: the budget's own rules do not allow a new window now.
     """
-    owner = held_owner(session, owner_id)
+    owner, rules = held_owner(session, owner_id), session.get(WindowRules, owner_id, populate_existing=True)
     if replaces is not None and replaces != owner.window:
         raise WindowReplaced(
             f"The present window is {owner.window}. Send that number as replaces to open the next one."
         )
+    moment = now()
+    windows.require_allowed(rules, owner.window, moment)
     former = _present(session, owner)
     owner.window += 1
+    if rules is not None:
+        windows.begin(rules, owner.window, moment)
     opened = [
         open_account(
             session,
@@ -192,7 +215,11 @@ def open_window(session: Session, owner_id: str, replaces: int | None = None) ->
         )
         for account in former
     ]
-    return next(account for account in opened if account.scope == "owner")
+    renewed = next(account for account in opened if account.scope == "owner")
+    details = {**limits_of(renewed).told(), "window": owner.window}
+    acts.record(session, owner_id, "budget.renewed", subject=owner_id, details=details)
+    notices.notify(session, owner_id, "budget.renewed", {"window": owner.window})
+    return renewed
 
 
 def _present(session: Session, owner: Owner) -> Sequence[Account]:
@@ -211,7 +238,8 @@ def lose(session: Session, owner_id: str) -> None:
 
     For a ledger that begins anew from a copy. Whatever was charged since the copy was made moved an account
     of this owner's by no more than the owner's own, and none beyond its limit. What was raised or renewed
-    since, the owner alone knows, who has to end the freeze.
+    since, the owner alone knows, who has to end the freeze. Where the number of windows has a limit, those
+    that were opened since may have used it up: then none follows.
     """
     owner = held_owner(session, owner_id)
     accounts = _present(session, owner)
@@ -221,6 +249,10 @@ def lose(session: Session, owner_id: str) -> None:
         losses.append(Charge(*map(min, own, owners)))
         entries.move_by(account, losses[-1])
     entries.append(session, accounts, "loss", None, None, losses)
+    rules = session.get(WindowRules, owner_id)
+    if rules is not None and rules.most is not None:
+        rules.most, rules.due_at = owner.window, None
+    acts.record(session, owner_id, "ledger.restored", subject=owner_id, details={"window": owner.window})
     set_frozen(session, owner_id, True, by="owner")
 
 

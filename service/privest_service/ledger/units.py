@@ -76,6 +76,14 @@ class Charge:
             slack=min(ceil(Fraction(cost.slack) * PROBABILITY), _MOST),
         )
 
+    def __add__(self, other: "Charge") -> "Charge":
+        return Charge(
+            self.epsilon + other.epsilon,
+            self.delta + other.delta,
+            self.mu_squared + other.mu_squared,
+            self.slack + other.slack,
+        )
+
     def __neg__(self) -> "Charge":
         return Charge(-self.epsilon, -self.delta, -self.mu_squared, -self.slack)
 
@@ -127,6 +135,12 @@ class Limits:
         """Whether there is any limit."""
         return self != Limits.none(self.composition)
 
+    def told(self) -> dict[str, float | None]:
+        """(ε, δ) for people to read; of what has no limit None."""
+        if not self.capped:
+            return {"epsilon": None, "delta": None}
+        return {"epsilon": as_number(self.epsilon, EPSILON), "delta": as_number(self.delta, PROBABILITY)}
+
     @property
     def counted(self) -> tuple[str, str]:
         """The two sums that are held to a limit."""
@@ -144,7 +158,7 @@ def _below(units: int, per_one: int) -> float:
     return value if Fraction(value) <= Fraction(units, per_one) else nextafter(value, 0.0)
 
 
-def _above(units: int, per_one: int) -> float:
+def number_above(units: int, per_one: int) -> float:
     """The number of units as a float that is not less than it."""
     value = units / per_one
     return value if Fraction(value) >= Fraction(units, per_one) else nextafter(value, inf)
@@ -163,7 +177,7 @@ def as_exact(units: int, per_one: int) -> Decimal:
 
 def mu_above(mu_squared: int) -> float:
     """A μ that is not less than the root of this many units of μ²."""
-    return nextafter(sqrt(_above(mu_squared, MU_SQUARED)), inf) if mu_squared else 0.0
+    return nextafter(sqrt(number_above(mu_squared, MU_SQUARED)), inf) if mu_squared else 0.0
 
 
 def mu_below(mu_squared: int) -> float:

@@ -1,11 +1,13 @@
 """Budgets and entries as their owner reads them."""
 
-from fractions import Fraction
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Row, select
 from sqlalchemy.orm import Session
 
+from privest.privacy.best_guess import best_guess
 from privest.privacy.calibration import epsilon_for, epsilon_within
+from privest.privacy.cost import Cost, PrivacyTarget
 from privest_service.jobs.models import Job
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Amount, Budget, EntryView, LedgerPage, Spent
@@ -19,6 +21,7 @@ from privest_service.ledger.units import (
     as_number,
     mu_above,
     mu_below,
+    number_above,
 )
 
 
@@ -62,6 +65,7 @@ def budget(account: Account) -> Budget:
             slack=as_number(account.slack_spent, PROBABILITY),
         ),
         remaining=remaining,
+        share=share(limits, account),
         queries=account.queries,
         basic=basic,
     )
@@ -75,7 +79,9 @@ def largest_query(account: Account, delta: float) -> float:
     return epsilon_within(mu_below(limits.mu_squared - account.mu_squared_spent), delta)
 
 
-def share(limits: Limits, sums: Account | Entry | Charge, after: str = "_spent") -> float:
+def share(
+    limits: Limits, sums: Account | Entry | Charge | Row[*tuple[Any, ...]], after: str = "_spent"
+) -> float:
     """What sums take of the limits, of the two that count the one of which more is gone.
 
     In μ² and slack on a gdp budget: there charges add up, so that shares of queries do.
@@ -88,11 +94,34 @@ def share_of_charge(limits: Limits, charge: Charge) -> float:
     return share(limits, charge, "")
 
 
+def epsilon_of(limits: Limits, charge: Charge) -> float:
+    """The ε that a sum of charges guarantees by itself, at the budget's δ."""
+    if limits.composition == "basic":
+        return as_number(charge.epsilon, EPSILON)
+    return epsilon_for(mu_above(charge.mu_squared), limits.room.delta)
+
+
 def part(amount: int, limit: int) -> float:
     """What an amount is of a limit."""
     if limit == 0:  # δ of a pure budget
         return 0.0 if amount <= 0 else 1.0
-    return float(Fraction(amount, limit))
+    return amount / limit
+
+
+def chance_of_guessing(limits: Limits, sums: Account | Charge | Limits, after: str = "_spent") -> float:
+    """How often an attacker who knows all other records guesses right between two values of one record.
+
+    The answers together cost the sums, as these limits count them. With `after` empty the sums are a charge,
+    or all that other limits admit. Without any answer it is ½.
+    """
+    first, second = (getattr(sums, name + after) for name in limits.counted)
+    if limits.composition == "gdp":
+        slack = min(number_above(second, PROBABILITY), 1.0)
+        return best_guess(Cost(number_above(first, MU_SQUARED), slack))
+    if second >= PROBABILITY:
+        return 1.0
+    epsilon, delta = number_above(first, EPSILON), number_above(second, PROBABILITY)
+    return best_guess(PrivacyTarget(epsilon, delta)) if epsilon else 0.5 + delta / 2
 
 
 def page(session: Session, account_id: int, *, limit: int, before: int | None) -> LedgerPage:

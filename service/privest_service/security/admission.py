@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.types import Receive, Scope, Send
 
+from privest_service.acts import Actor, acting
 from privest_service.inputs import from_json
 from privest_service.limits import LONG, REQUESTS, UPLOADS, Limit, Limiter, in_thread
 from privest_service.problems import Invalid, Unauthenticated
@@ -87,17 +88,20 @@ class Admitting(APIRoute):
             await super().handle(scope, receive, send)  # which refuses it
             return
         request, parts = Request(scope), scope["app"].state.parts
+        actor = Actor("service")
         limiter: Limiter = parts[Limiter]
         who = f"address {address_of(request)}"
         if self._for_known:
             authenticator: Authenticator = parts[Authenticator]
             found = await limiter.recognise(self.identify, authenticator, request)
             request.state.credential, who = found, found.principal.id
+            actor = Actor(found.principal.role, found.principal.id, found.key_id)
             authenticator.rates.count(found.principal)
             if not self.excuses(found, request):
                 found.must_be_for(*self.needs)
         what, amount = self.brings(limiter, request)
-        with limiter.hold(REQUESTS, who), limiter.hold(what, who, amount), limiter.on_behalf_of(who, amount):
+        held = limiter.hold(REQUESTS, who), limiter.hold(what, who, amount)
+        with held[0], held[1], limiter.on_behalf_of(who, amount), acting(actor):
             await super().handle(scope, receive, send)
 
 

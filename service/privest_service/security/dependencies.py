@@ -2,9 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import Depends, Security
+from fastapi import Depends, Header, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BeforeValidator
 
+from privest_service.acts import because, readable
 from privest_service.database import Database
 from privest_service.limits import Limiter
 from privest_service.parts import running
@@ -37,9 +39,41 @@ async def caller(found: Annotated[Credential, Depends(credential)]) -> Principal
     return found.principal
 
 
+def _written(header: str | None) -> str | None:
+    """A reason as it was written. Headers are read as Latin-1, whatever they are in.
+
+    Raises:
+        ValueError: it is no text in UTF-8, too long, or has control characters.
+    """
+    try:
+        return header and readable(header.encode("latin-1").decode())
+    except UnicodeError:
+        raise ValueError("must be text in UTF-8") from None
+
+
+Reason = Annotated[
+    str | None,
+    Header(alias="Privest-Reason", description="why, in words for the record of acts; one line, in UTF-8"),
+    BeforeValidator(_written),
+]
+
+
+async def explained(
+    found: Annotated[Credential, Depends(credential)], privest_reason: Reason = None
+) -> Credential:
+    """The key or token of a caller who changes something, and may say why."""
+    because(privest_reason)
+    return found
+
+
+async def changing(found: Annotated[Credential, Depends(explained)]) -> Principal:
+    """Whoever holds it."""
+    return found.principal
+
+
 ReadDep = Annotated[Principal, Security(caller, scopes=["read"])]
-DataDep = Annotated[Principal, Security(caller, scopes=["data"])]
+DataDep = Annotated[Principal, Security(changing, scopes=["data"])]
 EstimateDep = Annotated[Credential, Security(credential, scopes=["estimate"])]
-ManageDep = Annotated[Principal, Security(caller, scopes=["manage"])]
+ManageDep = Annotated[Principal, Security(changing, scopes=["manage"])]
 WatchDep = Annotated[Credential, Security(credential, scopes=["read"])]
-IssueDep = Annotated[Credential, Security(credential, scopes=["manage"])]
+IssueDep = Annotated[Credential, Security(explained, scopes=["manage"])]

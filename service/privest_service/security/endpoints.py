@@ -42,9 +42,16 @@ def create_analyst(body: NewAnalyst, caller: ManageDep, database: DatabaseDep) -
         return CreatedAnalyst(id=analyst.id, name=analyst.name, key=key)
 
 
-def _issued(
+def issued_key(
     session: Session, role: Role, principal_id: str, issuer: Credential, body: NewKey | None
 ) -> IssuedKey:
+    """Issue a key as far as the issuer may.
+
+    Raises:
+        Forbidden: it would be for more, or end later, than the key that issues it.
+        Invalid: it would take the place of a key that was not issued.
+        Unauthenticated: the issuer has ended meanwhile.
+    """
     asked = body or NewKey()
     if asked.rotate and issuer.key_id is None:
         raise Invalid(
@@ -93,7 +100,7 @@ def _key_routes(role: Role) -> None:
 
         def issue(session: Session) -> IssuedKey:
             require(session, holder_id)
-            return _issued(session, role, holder_id, issuer, body)
+            return issued_key(session, role, holder_id, issuer, body)
 
         return database.run(issue)
 

@@ -6,6 +6,7 @@ from datetime import datetime
 from sqlalchemy import and_, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
+from privest_service import acts
 from privest_service.database import Moment, now
 from privest_service.database.tables import new_id
 from privest_service.problems import Invalid, NotFound, Unauthenticated
@@ -16,7 +17,7 @@ from privest_service.security.models import Analyst, ApiKey, Owner
 _REVOKE = (
     update(ApiKey)
     .values(revoked_at=func.coalesce(ApiKey.revoked_at, bindparam("now", type_=Moment)))
-    .returning(ApiKey.id)
+    .returning(ApiKey.id, ApiKey.role, ApiKey.principal_id, ApiKey.revoked_at)
     .execution_options(synchronize_session=False)
 )
 """Revokes keys. Keys that were revoked before keep their moment of revocation."""
@@ -29,6 +30,7 @@ def create_analyst(session: Session, name: str) -> tuple[Analyst, str]:
     """A new analyst and its first key."""
     analyst = Analyst(id=new_id("anl"), name=name)
     session.add(analyst)
+    acts.record(session, None, "analyst.created", subject=analyst.id, details={"name": name})
     return analyst, issue_key(session, "analyst", analyst.id)[1]
 
 
@@ -62,7 +64,19 @@ def issue_key(
     )
     session.add(record)
     session.flush()
+    details = {
+        "key": record.id,
+        "scopes": record.scopes,
+        "expires_at": expires_at and expires_at.isoformat(timespec="seconds"),
+        "issued_by": issued_by,
+    }
+    acts.record(session, _chain(role, principal_id), "key.issued", subject=principal_id, details=details)
     return record, key
+
+
+def _chain(role: str, principal_id: str) -> str | None:
+    """The owner in whose chain an act on a key stands; None for the service's."""
+    return principal_id if role == "owner" else None
 
 
 def rotate(session: Session, new: ApiKey) -> None:
@@ -72,6 +86,8 @@ def rotate(session: Session, new: ApiKey) -> None:
         update(ApiKey).where(ApiKey.issued_by == former, ApiKey.id != new.id).values(issued_by=new.id)
     )
     session.execute(update(ApiKey).where(ApiKey.id == former).values(revoked_at=now()))
+    holder, details = new.principal_id, {"key": former, "replaced_by": new.id}
+    acts.record(session, _chain(new.role, holder), "key.revoked", subject=holder, details=details)
 
 
 def keys_of(
@@ -107,18 +123,23 @@ def revoke_key(session: Session, principal_id: str, key_id: str) -> None:
     """
     moment = {"now": now()}
     own = _REVOKE.where(ApiKey.id == key_id, ApiKey.principal_id == principal_id)
-    found = list(session.scalars(own, moment))
+    found = list(session.execute(own, moment))
     if not found:
         raise NotFound
     # Issuing holds the issuer's row: all that a key ever issued are there to be seen once it is revoked.
     while found:
         some, found = found[:_AT_ONCE], found[_AT_ONCE:]
-        found += session.scalars(_REVOKE.where(ApiKey.issued_by.in_(some)), moment)
+        for key, role, holder, revoked_at in some:
+            if revoked_at == moment["now"]:  # others were revoked before
+                details = {"key": key} if key == key_id else {"key": key, "with": key_id}
+                acts.record(session, _chain(role, holder), "key.revoked", subject=holder, details=details)
+        found += session.execute(_REVOKE.where(ApiKey.issued_by.in_([key for key, *_ in some])), moment)
 
 
 def revoke_all(session: Session) -> None:
     """Make every key useless."""
     session.execute(update(ApiKey).where(ApiKey.revoked_at.is_(None)).values(revoked_at=now()))
+    acts.record(session, None, "ledger.restored", details={"keys": "all revoked"})
 
 
 def require_owner(session: Session, owner_id: str) -> Owner:

@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import and_, bindparam, delete, or_, select
 from sqlalchemy.orm import Session
 
+from privest_service import acts
 from privest_service.database import now
-from privest_service.problems import Forbidden
 from privest_service.security.authentication import IS_GOOD, Authenticator
-from privest_service.security.keys import as_text
+from privest_service.security.keys import as_text, digest, well_formed
 from privest_service.security.models import ApiKey, SignIn
 from privest_service.security.principals import Credential, Principal
 
@@ -25,6 +25,8 @@ LASTS = timedelta(hours=12)
 
 _TOKEN = "token"  # noqa: S105 - a word, in place of a key's id
 """Stands in place of a key's id for a session opened by the platform's token. It ends with the token."""
+
+_KNOWN = select(ApiKey.role, ApiKey.principal_id, ApiKey.id).where(ApiKey.digest == bindparam("digest"))
 
 
 @dataclass(frozen=True)
@@ -59,16 +61,14 @@ def sign_in(
     The session that the browser held, `instead_of`, ends.
 
     Raises:
-        Forbidden: it is an analyst's.
         TooManyRequests: not so often, or too many from this address opened nothing.
         Unavailable: it is a token, and the platform's keys are not to be had.
     """
     credential = authenticator.identify(key, address)
     if credential is None:
+        _tell_owner(authenticator, key)
         return None
     authenticator.rates.count(credential.principal)  # before anything is written
-    if credential.principal.role == "analyst":
-        raise Forbidden("The dashboard is for owners and the administrator. Analysts use the REST interface.")
     opened = OpenSession(secrets.token_urlsafe(32), credential)
 
     def note(session: Session) -> None:
@@ -86,28 +86,44 @@ def sign_in(
             )
         )
 
+        who, key_id = opened.principal, credential.key_id
+        owner_id = who.id if who.role == "owner" else None
+        acts.record_few(session, owner_id, "signed-in", actor=acts.Actor(who.role, who.id, key_id))
+
     authenticator.database.run(note)
     return opened
+
+
+def _tell_owner(authenticator: Authenticator, key: str) -> None:
+    """Record that somebody came with a key of an owner's that is revoked or over."""
+    found = authenticator.database.first(_KNOWN, digest=digest(key)) if well_formed(key) else None
+    if found is not None and found.role == "owner":
+        actor = acts.Actor("owner", found.principal_id, found.id)
+        authenticator.database.run(
+            lambda session: acts.record_few(session, found.principal_id, "sign-in.refused", actor=actor)
+        )
 
 
 def find(authenticator: Authenticator, session_id: str) -> OpenSession | None:
     """The session of this id; None once it has ended."""
     with authenticator.database.read() as session:
         found = session.execute(
-            select(SignIn, ApiKey.id)
+            select(SignIn, ApiKey.id, ApiKey.expires_at)
             .outerjoin(ApiKey, and_(ApiKey.id == SignIn.key, IS_GOOD))
             .where(SignIn.digest == _digest(session_id), SignIn.expires_at > bindparam("now")),
             {"now": now()},
         ).one_or_none()
     if found is None:
         return None
-    signed_in, key_id = found
+    signed_in, key_id, key_ends = found
     principal = Principal(signed_in.role, signed_in.principal_id)  # pyright: ignore[reportArgumentType]
     if signed_in.key == _TOKEN:
-        good = authenticator.tokens is not None
+        good, until = authenticator.tokens is not None, signed_in.expires_at
     else:
         good = signed_in.key == (authenticator.admin_mark if principal.role == "admin" else key_id)
-    credential = Credential(principal, frozenset(signed_in.scopes.split()))
+        until = key_ends
+    # With the key, so that a key which is issued on a page ends with the one that opened the session.
+    credential = Credential(principal, frozenset(signed_in.scopes.split()), key_id, until)
     return OpenSession(session_id, credential) if good else None
 
 

@@ -105,6 +105,19 @@ class Workers:
                 "This could not be processed. Nothing was stored. Try again, or send less."
             ) from None
 
+    def fetch_worker(self, seconds: float, function: Callable[..., T], *args: Any) -> T:
+        """Call a driver of a source in a worker process, and wait in this thread.
+
+        Raises:
+            Unavailable: it came to no end in time.
+        """
+        future = self._start("fetch", function, *args)
+        try:
+            return future.result(seconds)
+        except (*_LOST, MemoryError):
+            future.cancel()
+            raise Unavailable(retry_after=1) from None
+
     def call_worker(self, caller_id: str, function: Callable[..., T], *args: Any, free: bool = True) -> T:
         """Run in a worker process what is too heavy for this one, and wait in this thread.
 

@@ -132,12 +132,12 @@ def test_a_column_without_bounds_stays_in_its_own_units() -> None:
     np.testing.assert_array_equal(made.recipe.range, [[-np.inf, 0.0, -1.0], [np.inf, np.inf, 1.0]])
 
 
-def test_a_classifier_needs_bounds_and_says_what_to_declare() -> None:
+def test_a_classifier_sees_columns_in_their_own_units_with_or_without_bounds() -> None:
     columns = (Column("income", "number"), Column("age", "number", 0.0, 99.0), Column("left", "boolean"))
-    table = TableMetadata(9, columns)
-    with pytest.raises(ValueError, match="no scale is known of income: declare low and high"):
-        metadata_for(LabelledMetadata, table, TableChoice(label="left"))
-    assert metadata_for(LabelledMetadata, table, TableChoice(label="left", features=("age",))).record == (2,)
+    made = metadata_for(LabelledMetadata, TableMetadata(9, columns), TableChoice(label="left"))
+    assert made.recipe is not None
+    assert made.recipe(np.array([[1e9, 120.0, 1.0]])).tolist() == [[1e9, 99.0, 1.0]]
+    np.testing.assert_array_equal(made.recipe.range, [[-np.inf, 0.0], [np.inf, 99.0]])
 
 
 def test_sums_through_a_recipe_are_those_of_its_images_whatever_the_threads_and_batches() -> None:

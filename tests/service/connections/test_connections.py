@@ -106,6 +106,8 @@ class Bucket:
 
     config: dict[str, Any]
     put: Callable[[str, bytes], Any]
+    get: Callable[[str], bytes]
+    names: Callable[[str], list[str]]
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +134,12 @@ def bucket(_s3: str) -> Bucket:
     store = S3Store(name, endpoint=_s3, client_options={"allow_http": True}, **keys)
     options = {"aws_endpoint": _s3, "allow_http": True, "aws_region": "us-east-1", **keys}
     config = {"kind": "object-store", "url": f"s3://{name}/clinic", "options": options}
-    return Bucket(config, lambda key, content: obstore.put(store, key, content))
+    return Bucket(
+        config,
+        lambda key, content: obstore.put(store, key, content),
+        lambda key: bytes(obstore.get(store, key).bytes()),
+        lambda below: [each["path"] for each in obstore.list(store, below).collect()],
+    )
 
 
 @dataclass(frozen=True)
@@ -199,6 +206,29 @@ def test_a_file(server: Server, folder: Path) -> None:
     assert dataset["fingerprint"] == uploaded(owner)["fingerprint"]
     assert dataset["fingerprint"] == registered(owner, f"{name}:rows.csv")["fingerprint"]
     nothing_left(server)
+
+
+def test_notices_and_heads_go_into_an_object_store(server: Server, bucket: Bucket) -> None:
+    """Each is a new object, of an owner to whom the connection is assigned, and of nobody else."""
+    owner, other = server.owner(), server.owner()
+    bucket.put("clinic/rows.npy", npy(ROWS))
+    channel = {
+        "kind": "object-store",
+        "connection": connected(server, owner, **bucket.config),
+        "heads": "day",
+    }
+    for each in (owner, other):
+        assert each.post(f"/v1/owners/{each.id}/channels", json=channel).status_code == 201
+
+    def fared(each: Caller) -> dict[str, Any]:
+        (found,) = each.get(f"/v1/owners/{each.id}/channels").json()["channels"]
+        return found
+
+    assert until(lambda: fared(other)["last_error"]).startswith("There is no connection of this name")
+    until(lambda: fared(owner)["delivered_at"] or fared(owner)["last_error"])
+    assert fared(owner)["last_error"] is None
+    (name,) = bucket.names(f"clinic/privest-notices/{owner.id}")
+    assert json.loads(bucket.get(name))["facts"]["heads"]["heads"]
 
 
 def test_an_object(server: Server, bucket: Bucket) -> None:

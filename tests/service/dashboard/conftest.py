@@ -45,11 +45,14 @@ def site(tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str],
     This machine is a proxy to it, so that visitors can come from elsewhere.
     """
     directory = tmp_path_factory.mktemp("site")
+    notices = directory / "notices"
+    notices.mkdir()
     server = Server(
         directory,
         new_database("sqlite"),
         signing_key_file=signing_key(directory),
         trusted_proxies="127.0.0.1",
+        notice_dir=notices,
     )
     try:
         yield server

@@ -8,7 +8,16 @@ from playwright.sync_api import Page, expect
 
 from testing.browser import Visitor
 from testing.history import signing_key
-from testing.scenes import Hospital, all_pages, analyst_called, dataset_called, hospital, owner_called
+from testing.scenes import (
+    Hospital,
+    admin_pages,
+    all_pages,
+    analyst_called,
+    analyst_pages,
+    dataset_called,
+    hospital,
+    owner_called,
+)
 from testing.server import ADMIN_KEY, Server, csv_of, spd
 
 Visit = Callable[..., Visitor]
@@ -38,8 +47,10 @@ def test_nothing_serious_keeps_people_out_of_any_page(
     visitor.check_accessibility()
     _fits(visitor.page)
     visitor.sign_in(anna.owner.key)
-    for path, status in all_pages(anna):
+    for path, status in [*all_pages(anna), ("/report", 200)]:
         assert visitor.open(f"/dashboard{path}").status == status
+        for term in visitor.page.locator("details.help").all():
+            term.evaluate("each => { each.open = true; }")
         visitor.check_accessibility()
         _fits(visitor.page)
 
@@ -48,9 +59,22 @@ def test_nothing_serious_keeps_people_out_of_any_page(
 def test_nor_of_the_administrators(anna: Hospital, visit: Visit, scheme: str, viewport: str) -> None:
     visitor = visit(anna.server, scheme=scheme, viewport=viewport)
     visitor.enter(ADMIN_KEY)
-    visitor.open("/dashboard/admin")
-    visitor.check_accessibility()
-    _fits(visitor.page)
+    for path in admin_pages(anna):
+        assert visitor.open(f"/dashboard{path}").status == 200
+        visitor.check_accessibility()
+        _fits(visitor.page)
+
+
+@on_both
+def test_nor_of_an_analysts(anna: Hospital, visit: Visit, scheme: str, viewport: str) -> None:
+    visitor = visit(anna.server, scheme=scheme, viewport=viewport)
+    visitor.enter(anna.analysts[0].key)
+    for path in analyst_pages(anna):
+        assert visitor.open(f"/dashboard{path}").status == 200
+        for term in visitor.page.locator("details").all():
+            term.evaluate("each => { each.open = true; }")
+        visitor.check_accessibility()
+        _fits(visitor.page)
 
 
 def _fits(page: Page) -> None:
@@ -77,9 +101,10 @@ def test_all_of_it_is_usable_without_scripts(site: Server, visit: Visit) -> None
     page.wait_for_url("**/datasets/ds_*")
     (dataset,) = [each["id"] for each in owner.get("/v1/datasets").json()["datasets"]]
     page.get_by_role("link", name="Grant", exact=True).click()
-    page.locator("[name=analyst]").fill(analyst.id)
+    page.get_by_text("Somebody whose name is not in the list").click()
+    page.locator("[name=other]").fill(analyst.id)
     page.get_by_role("button", name="Grant", exact=True).click()
-    expect(page.locator("tbody")).to_contain_text("Ida Moreau")
+    expect(page.get_by_role("region", name="Grants")).to_contain_text("Ida Moreau")
     assert analyst.estimate(dataset).json()["state"] == "committed"
     page.get_by_role("link", name="What if").click()
     page.get_by_role("button", name="Plan it").click()

@@ -1,9 +1,13 @@
 """Answers as pictures: each kind of estimate as something that can be looked at."""
 
+import io
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from matplotlib.image import imread
+from playwright.sync_api import Locator
 
 from privest_service.dashboard.pages import answers
 from testing.browser import Visitor
@@ -103,13 +107,39 @@ def test_bounds_are_a_picture_and_tables_with_dates_too(site: Server, visit: Vis
     job = answered(owner, uploaded.json()["id"], kind="bounds", epsilon=1.5, delta=1e-6)
     visitor.enter(owner.key)
     visitor.open(f"/dashboard/answers/{job}")
+    found = owner.get(f"/v1/jobs/{job}").json()["estimate"]
     told = visitor.page.locator("svg#bounds").text_content() or ""
     assert "mass: " in told
     assert "2020-01-" in told
     heads = visitor.page.locator("h2").all_inner_texts()
     assert "Bounds" in heads
     assert "Quantiles" in heads
+    card = visitor.page.locator("section.card", has=visitor.page.get_by_role("heading", name="Quantiles"))
+    shown = [row.locator("td").all_inner_texts() for row in card.locator("tbody tr").all()]
+    for place, (name, *cells) in zip(found["places"], shown, strict=True):
+        assert name == place["name"]
+        assert len(cells) == len(place["quantiles"])
+        assert all(re.fullmatch(r"(.+) \((.+) to (.+)\)", cell) for cell in cells)
+    middle = found["places"][1]["quantiles"][4]
+    assert shown[1][5] == f"{middle['value']} ({middle['low']} to {middle['high']})"
     visitor.check_accessibility()
+    phone = visit(site, viewport="phone")
+    phone.enter(owner.key)
+    phone.open(f"/dashboard/answers/{job}")
+    table = phone.page.locator(".scroll[aria-label=Quantiles]")
+    first = edges(table)
+    table.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
+    last = edges(table)
+    # The side beyond which there is more is shaded, and the other is not.
+    assert (first[0], last[1]) == (pytest.approx(last[1], abs=0.01), pytest.approx(first[0], abs=0.01))
+    assert first[1] < first[0] - 0.05
+    assert last[0] < last[1] - 0.05
+
+
+def edges(shown: Locator) -> tuple[float, float]:
+    """How bright a part of a page is beside its left and its right edge."""
+    across = np.median(imread(io.BytesIO(shown.screenshot()))[..., :3].mean(axis=-1), axis=0)
+    return float(across[4:8].mean()), float(across[-8:-4].mean())  # whose last pixels may be of the border
 
 
 def test_whoever_asked_nothing_is_told_so(site: Server, visit: Visit) -> None:

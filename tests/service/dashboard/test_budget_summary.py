@@ -28,6 +28,7 @@ from privest_service.datasets.store import Store
 from privest_service.ledger import charges
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.views import share_of_charge
 from privest_service.settings import Settings
 from testing.books import Books
 from testing.server import ADMIN_KEY, HANG_GUARD, SPD3, npy, spd, until
@@ -48,13 +49,13 @@ def test_a_share_is_of_whichever_sum_is_nearer_its_limit(
     mu: int, slack: int, most: int, most_slack: int
 ) -> None:
     limits = Limits("gdp", 1, 1, most, most_slack)
-    found = budget_summary.share_of_charge(limits, Charge(5, 5, mu, slack))
+    found = share_of_charge(limits, Charge(5, 5, mu, slack))
     assert found == max(mu / most, slack / most_slack)
 
 
 def test_a_pure_budget_has_no_delta_to_share() -> None:
     limits = Limits("basic", 10, 0, 0, 0)
-    assert budget_summary.share_of_charge(limits, Charge(4, 0, 10**9, 0)) == 0.4
+    assert share_of_charge(limits, Charge(4, 0, 10**9, 0)) == 0.4
 
 
 # History
@@ -78,7 +79,7 @@ def test_a_short_history_is_told_whole_and_a_long_one_by_its_shape(books: Books)
         assert moment.left == pytest.approx(1 - (moment.seq - 1) / 1000, abs=1e-12)
         assert moment.left_basic == pytest.approx(1 - (moment.seq - 1) / 1000, abs=1e-12)
     gaps = [later.seq - earlier.seq for earlier, later in pairwise(told)]
-    assert max(gaps) <= 3
+    assert max(gaps) <= 1 + 600 / (budget_summary._POINTS - 1)
 
 
 def moments(*told: tuple[float, float, str]) -> list[BudgetSnapshot]:
@@ -206,8 +207,29 @@ def test_no_page_reads_a_table_from_end_to_end(
             "/answers",
             f"/answers?before={asked['id']}",
             f"/answers/{asked['id']}",
+            "/budget",
+            "/notices",
+            "/questions",
+            "/acts",
+            "/acts?text=x&kind=grant.made&who=owner",
+            "/keys",
         ],
-        ADMIN_KEY: ["/admin", "/admin?frozen=true"],
+        analyst["key"]: [
+            "/granted",
+            f"/granted/{made['id']}",
+            f"/what-if?dataset={made['id']}",
+            "/answers",
+            "/keys",
+        ],
+        ADMIN_KEY: [
+            "/admin",
+            "/admin?frozen=true",
+            "/admin/analysts",
+            f"/admin/analysts/{analyst['id']}",
+            f"/admin/owners/{owner['id']}",
+            "/admin/service",
+            "/acts",
+        ],
     }
     said: dict[str, Any] = {}
 
@@ -232,7 +254,8 @@ def test_no_page_reads_a_table_from_end_to_end(
         for statement, parameters in said.items():
             plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
             for *_, step in plan:
-                few = "USING INDEX ix_datasets_ephemeral" in step  # which holds next to none of them
+                # Refusals are of a minute; these indexes hold few datasets, and what waits to be delivered.
+                few = re.search("SCAN refusals|INDEX ix_(datasets_ephemeral|deliveries_channel_id)", step)
                 assert few or not re.match(rf"SCAN ({grown})\b", step), (step, statement)
         whole = connection.execute(text("EXPLAIN QUERY PLAN SELECT * FROM entries")).all()
     assert re.match(rf"SCAN ({grown})\b", whole[0][-1])  # what was looked for is what SQLite says

@@ -16,7 +16,7 @@ from privest_service.dashboard import charts
 from privest_service.dashboard.charts import Bar, BurnPoint
 from privest_service.dashboard.charts.scales import Linear, Log, Time
 from privest_service.dashboard.charts.svg import ems, named, shortened
-from privest_service.dashboard.formatting import left_percent, number, numbers, percent, spent_percent
+from privest_service.reports.formatting import left_percent, number, numbers, percent, spent_percent
 
 NOW = datetime(2026, 11, 21, 10, 30, tzinfo=UTC)
 HOSTILE = "<script>alert('&\"')</script>\x00\u202e\x1b"

@@ -1,5 +1,6 @@
 """The ledger on pages: searched, filtered and paged, an entry in words, what was tampered with, exports."""
 
+import csv
 import re
 from collections.abc import Callable, Iterator
 
@@ -143,7 +144,11 @@ def test_what_was_tampered_with_is_seen(site: Server, visit: Visit) -> None:
         page.get_by_role("button", name="Verify now").click()
         page.wait_for_url("**/ledger/verify")
         visitor.check_accessibility()
-        return page.locator("main").inner_text()
+        told = page.locator("main").inner_text()
+        visitor.open("/dashboard/report")
+        sound = page.locator(".word.good").count() == 1
+        assert sound == ("No fault was found" in told)
+        return told
 
     told = verified()
     assert "The whole ledger is sound" in told
@@ -193,11 +198,11 @@ def test_exports_are_downloaded_and_verify(
     assert main(["verify-ledger", "--export", str(export), "--key", key]) == 0
     assert "entries" in capsys.readouterr().out
     with page.expect_download() as begun:
-        page.get_by_role("link", name="Export CSV").click()
+        page.get_by_role("button", name="Report as CSV").click()
     assert begun.value.suggested_filename.endswith(".csv")
-    header, *lines = begun.value.path().read_text().splitlines()
-    assert "epsilon" in header
-    assert len(lines) >= anna.owner.ledger()[0]["seq"]
+    rows = list(csv.DictReader(begun.value.path().read_text("utf-8-sig").splitlines()))
+    told = [(int(row["Number"]), float(row["ε"])) for row in rows if row["Section"] == "entry"]
+    assert told == [(each["seq"], each["epsilon"]) for each in reversed(anna.owner.ledger())]
 
 
 def test_a_search_that_makes_no_sense_is_explained(anna: Hospital) -> None:

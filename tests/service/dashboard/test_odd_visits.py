@@ -48,6 +48,9 @@ _VISITS = (
     "/what-if?dataset={dataset}&epsilon=0.5&options=[1]",
     '/what-if?dataset={dataset}&epsilon=0.5&options={"steps": 1e400}',
     "/what-if?dataset=%00&epsilon=0.5",
+    "/analysts?analyst=%00",
+    "/keys?before=%00",
+    "/keys?before=key_none",
 )
 
 _FORMS: tuple[tuple[str, dict[str, str]], ...] = (
@@ -55,6 +58,14 @@ _FORMS: tuple[tuple[str, dict[str, str]], ...] = (
     ("/analysts", {"dataset": "{dataset}", "analyst": "\0"}),
     ("/analysts", {"dataset": "{dataset}", "analyst": "anl_1", "epsilon": _DEEP}),
     ("/analysts/revoke", {"dataset": "\0", "analyst": "\0"}),
+    ("/what-if", {"question": "\0"}),
+    ("/what-if", {"question": "dataset=%00&epsilon=0.5"}),
+    ("/what-if", {"question": "dataset={dataset}&epsilon=1e400", "key": "\0"}),
+    ("/what-if", {"question": "dataset={dataset}&epsilon=0.1", "key": "\0"}),
+    ("/budget", {"epsilon": "1e400", "delta": "\0", "sure": "yes"}),
+    ("/budget/renew", {"replaces": "1e400", "sure": "yes"}),
+    ("/keys", {"scopes": "\0", "days": "1e400"}),
+    ("/keys/revoke", {"key": "\0"}),
     ("/ledger/verify", {"keys": "no key, and \0"}),
     ("/datasets/new", {"kind": "nonsense"}),
     ("/datasets/new", {"kind": "vectors", "dim": _DEEP}),

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from testing.browser import Visitor
 from testing.history import signing_key
 from testing.scenes import Hospital, answered, dataset_called, hospital, owner_called
-from testing.server import ADMIN_KEY, Server
+from testing.server import ADMIN_KEY, Caller, Server, until
 
 Visit = Callable[..., Visitor]
 
@@ -56,6 +56,10 @@ def test_the_overview_at_night_on_a_phone(seen: Callable[..., Visitor]) -> None:
 
 def test_the_datasets(seen: Callable[..., Visitor]) -> None:
     seen("/datasets").picture("dashboard-datasets")
+
+
+def test_a_report(seen: Callable[..., Visitor]) -> None:
+    seen("/report").picture("dashboard-report", full_page=False)
 
 
 def test_a_file_with_faults(seen: Callable[..., Visitor]) -> None:
@@ -108,10 +112,47 @@ def test_an_answer(seen: Callable[..., Visitor], anna: Hospital, what: str) -> N
     seen(f"/answers/{anna.jobs[what]}").picture(f"dashboard-{what}")
 
 
+def test_what_an_analyst_may_ask(anna: Hospital, visit: Visit) -> None:
+    visitor = visit(anna.server)
+    visitor.enter(anna.analysts[0].key)
+    visitor.open("/dashboard/granted")
+    visitor.picture("dashboard-granted")
+
+
+def _decided(anna: Hospital, visit: Visit) -> None:
+    """What waits for the hospital, and the rules and alerts that it set."""
+    owner, (analyst, _) = anna.owner, anna.analysts
+    dataset, told = anna.datasets["Blood panels"], f"/v1/owners/{anna.owner.id}"
+    terms = {"approval": "required", "purpose": "the yearly report on anaemia", "max_epsilon": 0.5}
+    assert owner.grant(dataset, analyst, **terms).status_code == 200
+    asked = {"kind": "robust-pca", "rank": 2, "epsilon": 0.3, "delta": 1e-6}
+    job = analyst.estimate(dataset, **asked).json()["id"]
+    rules = {"renewal": {"every": "year", "most": 5}, "pace": 0.25}
+    assert owner.patch(f"{told}/budget", json=rules).status_code == 200
+    for channel in ({"kind": "file", "name": "alerts"}, {"kind": "webhook", "url": "https://[::1]/x"}):
+        made = owner.post(f"{told}/channels", json=channel | {"heads": "day"})
+        assert made.status_code == 201
+        assert owner.post(f"{told}/channels/{made.json()['id']}/test").status_code == 204
+    visitor = visit(anna.server)
+    visitor.enter(owner.key)
+    for path, name in ((f"/questions/{job}", "question"), ("/budget", "budget")):
+        visitor.open(f"/dashboard{path}")
+        visitor.picture(f"dashboard-{name}")
+    until(lambda: not [each for each in _channels(owner) if not (each["delivered_at"] or each["last_error"])])
+    visitor.open("/dashboard/notices")
+    visitor.picture("dashboard-notices")
+
+
+def _channels(owner: Caller) -> list[dict[str, str | None]]:
+    return owner.get(f"/v1/owners/{owner.id}/channels").json()["channels"]
+
+
 @pytest.mark.parametrize("backend", ["sqlite"])
-def test_the_owners(start_server: Callable[..., Server], visit: Visit, tmp_path: Path) -> None:
-    server = start_server(signing_key_file=signing_key(tmp_path))
-    hospital(server, queries=30)
+def test_the_owners_and_what_one_decides(
+    start_server: Callable[..., Server], visit: Visit, tmp_path: Path
+) -> None:
+    server = start_server(signing_key_file=signing_key(tmp_path), notice_dir=tmp_path)
+    _decided(hospital(server, queries=30), visit)
     clinic = owner_called(server, "Bay Clinic", 1.0)
     answered(clinic, dataset_called(clinic, "Heart rates"), epsilon=0.93)
     registry = owner_called(server, "Cancer registry of the north", 2.0, "basic")
@@ -120,3 +161,5 @@ def test_the_owners(start_server: Callable[..., Server], visit: Visit, tmp_path:
     visitor = visit(server)
     visitor.sign_in(ADMIN_KEY)
     visitor.picture("dashboard-admin")
+    visitor.open("/dashboard/admin/service")
+    visitor.picture("dashboard-service")

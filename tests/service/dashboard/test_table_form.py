@@ -134,6 +134,41 @@ def test_from_a_file_to_an_answer(begun: Begin, scheme: str, viewport: str) -> N
     expect(page.locator("td.name").first).to_have_text("Gewicht")
 
 
+def test_the_form_of_dates_is_read_off_the_file(begun: Begin) -> None:
+    """What the values tell is proposed; where both orders fit, the page says so; faults are in its words."""
+    rows = "".join(
+        f'{1 + i % 28}.{1 + i % 12}.2008,{1 + i % 9}/{1 + i % 8}/2008,"{("Köln, Süd", "Bonn")[i % 2]}",{i}\n'
+        for i in range(60)
+    )
+    owner, visitor = begun("Dates", file(f"born,seen,place,age\n{rows}"))
+    visitor.expects(422)
+    page = visitor.page
+    assert kinds(visitor) == ["date", "date", "category", "integer"]
+    expect(column(visitor, "born").get_by_label("Written as")).to_have_value("dd.mm.yyyy")
+    both = "The values shown fit both orders"
+    assert not column(visitor, "born").get_by_text(both).is_visible()
+    assert column(visitor, "seen").get_by_text(both).is_visible()
+    column(visitor, "seen").get_by_label("Written as").select_option("dd/mm/yyyy")
+    column(visitor, "place").get_by_label("Categories").fill("Köln, Süd\nBonn")
+    column(visitor, "age").get_by_label("Lowest").fill("9")
+    column(visitor, "age").get_by_label("Highest").fill("3")
+    column(visitor, "born").get_by_label("Written as").select_option("")
+    send(visitor)
+    alert = page.get_by_role("alert")
+    expect(alert.get_by_role("link", name="age")).to_be_visible()
+    expect(alert).to_contain_text("Lowest must be below Highest")
+    column(visitor, "age").get_by_label("Highest").fill("90")
+    send(visitor)
+    told = column(visitor, "born").get_by_text("not ISO in 60 rows; “dd.mm.yyyy” fits 60 of them")
+    expect(told).to_be_visible()
+    column(visitor, "born").get_by_label("Written as").select_option("dd.mm.yyyy")
+    visitor.check_accessibility()
+    send(visitor)
+    columns = stored(visitor, owner)["schema"]["columns"]
+    assert [each.get("format") for each in columns] == ["dd.mm.yyyy", "dd/mm/yyyy", None, None]
+    assert columns[2]["categories"] == ["Köln, Süd", "Bonn"]
+
+
 def test_without_scripts_the_columns_are_declared_as_json(site: Server, visit: Visit) -> None:
     owner, visitor = owner_called(site, "No scripts"), visit(site, java_script=False)
     visitor.expects(422)

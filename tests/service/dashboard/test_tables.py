@@ -117,10 +117,14 @@ def test_means_are_told_in_the_units_of_their_columns(
     visitor.open(f"/dashboard/answers/{jobs['mean']}")
     rows = cells(visitor, "Means of columns")
     told = owner.get(f"/v1/jobs/{jobs['mean']}").json()["estimate"]["columns"]
+    filled = {
+        named(each["name"]): f" gaps count as {each['fill']}" for each in SCHEMA["columns"] if "fill" in each
+    }
     assert [row[0] for row in rows] == [
-        each["name"] + (" share" if each["kind"] == "share" else "") for each in told
+        each["name"] + (" share" if each["kind"] == "share" else filled.get(each["name"], ""))
+        for each in told
     ]
-    (mass,) = [row for row in rows if row[0] == LONG]
+    (mass,) = [row for row in rows if row[0] == LONG + filled[LONG]]
     ends = mass[2].split(" to ")
     low, value, high = (float(each.replace(",", "")) for each in (ends[0], mass[1], ends[1]))
     assert 2500 <= low < value < high <= 6500
@@ -213,8 +217,9 @@ def test_columns_label_and_features_are_chosen_on_the_page(
 ) -> None:
     owner, dataset, _ = asked
     page = visitor.page
-    visitor.open(f"/dashboard/what-if?dataset={dataset}")
+    visitor.open("/dashboard/what-if")  # before a first plan
     page.get_by_text("Columns: all 9").click()
+    assert page.locator("svg#curve").count() == 0
     for name in (LONG, named("sex")):
         page.get_by_role("checkbox", name=name, exact=True).check()
     page.get_by_role("button", name="Plan it").click()

@@ -22,9 +22,15 @@ GOOD: dict[str, tuple[dict[str, str], str, bytes]] = {
     "vectors": ({"dim": "3", "norm_bound": "2"}, "rows.csv", csv_of(np.ones((20, 3)))),
     "partial-vectors": ({"dim": "3", "known": "0.7"}, "rows.csv", b"a,b,c\n" + b"1,,3\n,0.5,2\n" * 20),
     "labelled": (
-        {"features": "age, dose", "label": "ill", "classes": "no, yes", "mean": "50, 1", "scale": "10, 0.5"},
+        {
+            "features": 'age, "dose, mg"',
+            "label": "ill",
+            "classes": "no, yes",
+            "mean": "50, 1",
+            "scale": "10, 0.5",
+        },
         "rows.csv",
-        b"age,dose,ill\n" + b"40,0.5,no\n61,1.5,yes\n" * 20,
+        b'age,"dose, mg",ill\n' + b"40,0.5,no\n61,1.5,yes\n" * 20,
     ),
     "json": ({"schema": json.dumps(JSON_SCHEMA)}, "rows.json", json.dumps([[1, 2, 3.5]] * 9).encode()),
 }
@@ -39,7 +45,7 @@ BAD: dict[str, tuple[str, dict[str, str], str, bytes, list[str]]] = {
         "labelled",
         GOOD["labelled"][0],
         "rows.csv",
-        b"age,dose,ill\n40,0.5,no\n61,1.5,yes\n47,1.0,perhaps\n",
+        b'age,"dose, mg",ill\n40,0.5,no\n61,1.5,yes\n47,1.0,perhaps\n',
         ["record 2", "ill", "class"],
     ),
     "not JSON": ("json", {"schema": "{"}, "rows.npy", npy(np.ones((9, 3))), ["JSON"]),
@@ -194,6 +200,12 @@ def test_a_dataset_is_deleted_after_a_second_question(site: Server, visit: Visit
     page.get_by_role("link", name="Keep it").click()
     assert owner.get(f"/v1/datasets/{dataset}").status_code == 200
     page.get_by_role("link", name="Delete").click()
+    visitor.expects(422)
+    page.locator("[name=name]").fill("Doomed")
+    page.get_by_role("button", name="Delete it").click()
+    expect(page.get_by_role("alert")).to_contain_text("must be the name of this dataset")
+    assert owner.get(f"/v1/datasets/{dataset}").status_code == 200
+    page.locator("[name=name]").fill("Doomed rows")
     page.get_by_role("button", name="Delete it").click()
     page.wait_for_url("**/dashboard/datasets")
     assert "No datasets yet." in page.locator("main").inner_text()

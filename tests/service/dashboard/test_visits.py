@@ -118,15 +118,6 @@ def test_a_person_reads_that_the_key_was_wrong(site: Server, visit: Callable[...
     visitor.check_accessibility()
 
 
-def test_analysts_have_no_dashboard(site: Server, visit: Callable[..., Visitor]) -> None:
-    analyst, visitor = site.analyst(), visit(site)
-    visitor.expects(403)
-    assert visitor.sign_in(analyst.key).status == 403
-    assert "The dashboard is for owners" in visitor.page.locator("main").inner_text()
-    assert visitor.context.cookies() == []
-    assert not _kept(site, analyst.id)
-
-
 def test_an_address_may_fail_sixty_times_a_minute(site: Server, visit: Callable[..., Visitor]) -> None:
     owner = owner_called(site, "Patient")
     far = {"X-Forwarded-For": "203.0.113.7"}  # which a proxy of this machine may say

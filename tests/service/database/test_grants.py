@@ -94,8 +94,8 @@ def migrated(roles: Roles, tmp_path: Path) -> Roles:
     return roles
 
 
-APPEND_ONLY = ("entries", "job_transitions", "mechanisms", "idempotency_keys")
-NEVER_DELETED = (*APPEND_ONLY, "accounts", "jobs")
+APPEND_ONLY = ("entries", "job_transitions", "mechanisms", "idempotency_keys", "acts", "decisions")
+NEVER_DELETED = (*APPEND_ONLY, "accounts", "jobs", "act_chains")
 
 
 def test_the_role_that_serves_changes_no_entry(migrated: Roles) -> None:

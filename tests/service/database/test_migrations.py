@@ -15,20 +15,26 @@ from sqlalchemy import inspect, select, text, update
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from privest_service.acts.models import SERVICE, Act
+from privest_service.acts.service import seal_history
 from privest_service.database import Base, Database, now
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
-from privest_service.ledger import charges, entries
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
+from privest_service.ledger import charges, entries, renewals
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.renewals import Renewal
 from privest_service.ledger.units import Charge, Limits
 from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, Owner, SignIn
 from privest_service.security.service import issue_key
 from testing.books import Books
-from testing.server import HANG_GUARD
+from testing.server import HANG_GUARD, SIGNER
+from testing.world import World
 
 _spawn = multiprocessing.get_context("spawn")
 
@@ -83,6 +89,48 @@ def test_a_downgrade_leaves_nothing_and_can_be_undone(empty: str) -> None:
     migrate(database)
     assert _differences(database) == []
     database.close()
+
+
+def test_a_downgrade_forgets_no_promise(database: Database) -> None:
+    """A budget that was promised for its lifetime could be raised and renewed without an end after one."""
+    world = World.make(database)
+    with database.write() as session:
+        renewals.set_renewal(session, world.owner, Renewal(None, "lifetime", 3, None))
+    with pytest.raises(RuntimeError, match="promises"):
+        command.downgrade(config(database), "0012")
+
+
+def test_what_was_done_before_there_was_a_record_is_told_as_far_as_it_is_known(database: Database) -> None:
+    world = World.make(database)
+    with database.write() as session:
+        session.get_one(Dataset, world.dataset).name = "Patients"
+        session.get_one(Owner, world.owner).frozen_by = "admin"
+        ledger.open_window(session, world.owner)
+        issue_key(session, "analyst", world.analyst, ("read",))
+    world.revoke(database)
+    command.downgrade(config(database), "0010")
+    command.upgrade(config(database), "head")
+    seal_history(database)
+    seal_history(database)
+    with database.read(snapshot=True) as session:
+        report = verify(lines(session), [SIGNER.public_key])
+        acts = session.scalars(select(Act).order_by(Act.chain, Act.seq)).all()
+    assert report.faults == []
+    told = [(act.kind, act.subject, act.known_since) for act in acts if act.chain == world.owner]
+    assert told[-1] == ("history.sealed", None, None)
+    assert sorted(told[:-1]) == sorted(
+        (kind, subject, "migrated")
+        for kind, subject in (
+            *(("owner.created", world.owner), ("budget.set", world.owner), ("key.issued", world.owner)),
+            *(("budget.renewed", world.owner), ("budget.frozen", world.owner)),
+            *(("dataset.made", world.dataset), ("grant.made", world.dataset)),
+            ("grant.revoked", world.dataset),
+        )
+    )
+    of_service = [act.kind for act in acts if act.chain == SERVICE]
+    assert of_service == ["analyst.created", "key.issued", "key.issued", "history.sealed"]
+    assert {(act.role, act.principal, act.key) for act in acts if act.known_since} == {(None, None, None)}
+    assert {act.signature == "" for act in acts if act.known_since} == {True}
 
 
 def test_sums_of_entries_from_before_are_those_that_they_would_have_had(database: Database) -> None:

@@ -5,18 +5,27 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from privest_service.database import Database
-from testing.world import World, claimed
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
+from testing.world import UNCHARGED, World, claimed
 
 CHANGES = {
     "entries": ("mu_squared = 1", "kind = 'void'", "hash = hash"),
     "job_transitions": ("state = 'voided'", "at = at"),
     "mechanisms": ("content = '{}'",),
     "idempotency_keys": ("body_digest = ''", "reused = reused"),
+    "decisions": ("approved = approved", "reason = ''"),
     "accounts": (),
+    "acts": ("reason = 'x'", "hash = hash"),
+    "act_chains": (),
     "jobs": (),
 }
-STATES = ("reserved", "claimed", "committed", "failed", "voided")
+STATES = (
+    *("requested", "reserved", "claimed", "committed", "failed", "voided"),
+    *("denied", "expired", "withdrawn"),
+)
 STEPS = {
+    *(("requested", after) for after in ("reserved", "denied", "expired", "withdrawn")),
     ("reserved", "claimed"),
     ("reserved", "voided"),
     ("claimed", "committed"),
@@ -36,9 +45,18 @@ def worlds(database: Database) -> dict[str, World]:
     """One for each state, by the state of its job."""
     made = dict[str, World]()
     for state in STATES:
-        world = made[state] = World.make(database)
+        world = made[state] = World.make(database, approval=state in UNCHARGED)
         job = world.submit(database, "one")
-        if state == "voided":
+        if state == "denied":
+            world.decide(database, job, "deny")
+        elif state == "withdrawn":
+            world.withdraw(database, job)
+        elif state == "expired":
+            with database.write() as session:
+                assert jobs.move(session, Job.id == job, "requested", "expired")
+        elif state == "requested":
+            continue
+        elif state == "voided":
             world.revoke(database)
         elif state != "reserved":
             assert claimed(database) == job

@@ -46,13 +46,47 @@ BAD: dict[str, Callable[[], Bad]] = {
         csv_of("x,kind", "1,a", "1,b"),
         "rows.csv",
         [NUMBER | {"low": 1, "high": 1}, KIND],
-        {"columns.0": "low must be below high: a column of one value says nothing"},
+        {"x": "low must be below high: a column of one value says nothing"},
     ),
     "one category": lambda: (
         csv_of("x,kind", "1,a", "1,a"),
         "rows.csv",
         [NUMBER, KIND | {"categories": ["a"]}],
-        {"columns.1.categories": "at least 2"},
+        {"kind": "at least 2"},
+    ),
+    "a fill beyond bounds": lambda: (
+        csv_of("x,kind", "1,a", "2,b"),
+        "rows.csv",
+        [NUMBER | {"low": 0, "high": 5, "missing": "filled", "fill": 7}, KIND],
+        {"x": "fill must be from low to high"},
+    ),
+    "a fill before the first day": lambda: (
+        csv_of("day,kind", "2008-01-01,a", "2009-01-01,b"),
+        "rows.csv",
+        [DAY | {"missing": "filled", "fill": "2006-12-31"}, KIND],
+        {"day": "fill must be from low to high"},
+    ),
+    "no lines": lambda: (b"\n \n", "rows.csv", [NUMBER, KIND], {None: "has no lines"}),
+    "a form of dates for numbers": lambda: (
+        csv_of("x,kind", "1,a", "2,b"),
+        "rows.csv",
+        [NUMBER | {"format": "dd.mm.yyyy"}, KIND],
+        {"x": "format belongs to dates"},
+    ),
+    "dates of another form": lambda: (
+        csv_of("day,kind", "13.1.2008,a", "1.2.2008 07:30,b", "2008-01-13,a", "32.1.2008,a", "1.2.08,b"),
+        "rows.csv",
+        [DAY, KIND],
+        {"day": 'not ISO in 4 rows; "format": "dd.mm.yyyy" fits 2 of them (first in line 2)'},
+    ),
+    "dates that are of two forms": lambda: (
+        csv_of("day,kind", "1/2/2008,a", "1/13/2008,b", "2/1/2008,a", "13/1/2008,a"),
+        "rows.csv",
+        [DAY | {"format": "dd.mm.yyyy"}, KIND],
+        {
+            "day": 'neither ISO nor dd.mm.yyyy in 4 rows; "format": "mm/dd/yyyy" fits 3 of them, '
+            '"format": "dd/mm/yyyy" fits 3 of them (first in line 2)'
+        },
     ),
     "days that no calendar has": lambda: (
         csv_of("day,x", "2007-02-31,1", "10000-01-01,1", "2007-11-11,1"),
@@ -64,7 +98,7 @@ BAD: dict[str, Callable[[], Bad]] = {
         csv_of("day,x", "2007-02-03,1", "2007-11-11,1"),
         "rows.csv",
         [DAY | {"high": "2009-13-01"}, NUMBER],
-        {"columns.0": "high must be a date such as 2007-11-11"},
+        {"day": "high must be a date such as 2007-11-11"},
     ),
     "categories that nobody declared": lambda: (
         csv_of("x,kind", "1,a", "1,c", "1,A"),

@@ -140,6 +140,34 @@ def test_a_column_that_is_wrong_is_told_in_plain_words(
     assert [(field, told) for _, field, told in found] == [("x", rule)]
 
 
+@pytest.mark.parametrize(
+    ("form", "days"),
+    [
+        ("dd.mm.yyyy", ["13.1.2008", "01.02.1969 23:59", "2008-01-13"]),
+        ("mm/dd/yyyy", ["1/13/2008", "02/01/1969 23:59", "2008-01-13T10:00"]),
+        ("dd/mm/yyyy", ["13/1/2008", "01/02/1969", "2008-01-13"]),
+    ],
+)
+def test_dates_are_read_in_the_form_that_is_declared_and_in_iso(
+    tmp_path: Path, form: str, days: list[str]
+) -> None:
+    """The day alone is stored, whatever time follows it, so that the form is no fact of the records."""
+    for kind, content in (("csv", column(*days)), ("json", json.dumps([{"x": each} for each in days]))):
+        folder = tmp_path / kind
+        folder.mkdir()
+        raw = content if isinstance(content, bytes) else content.encode()
+        _, rows = taken(folder, raw, kind, one("date", format=form))
+        np.testing.assert_array_equal(rows[:, 0], [13891, -334, 13891])
+
+
+def test_a_schema_of_before_is_read_whatever_it_fills_with_and_keeps_its_digest() -> None:
+    """A fill beyond bounds was taken once; and what says no form of dates is written as it was."""
+    old = one("number", low=0, high=5, missing="filled", fill=7)
+    schema = SCHEMA.validate_json(json.dumps(old))
+    assert schema.shape(3).record == (1,)
+    assert "format" not in schema.model_dump(mode="json")["columns"][0]
+
+
 def test_of_mixed_types_each_is_counted(tmp_path: Path) -> None:
     rows = [{"x": 1}, {"x": "two"}, {"x": None}, {"x": [3]}, {"x": True}, {"x": "4"}]
     found = refused(tmp_path, json.dumps(rows).encode(), "json", one("number"))

@@ -166,7 +166,8 @@ from privest_client import Client
 import privest_client
 assert privest_client.__file__.startswith({str(tmp_path)!r}), privest_client.__file__
 assert "shrink: factor of the answer" in Client.toy_mean.__doc__
-assert list(inspect.signature(Client.toy_mean).parameters)[:4] == ["self", "dataset", "rounds", "epsilon"]
+named = list(inspect.signature(Client.toy_mean).parameters)
+assert named[:5] == ["self", "dataset", "columns", "rounds", "epsilon"]
 with Client({toys.url!r}, {owner.key!r}, progress=False) as client:
     plan = client.plan("toy-mean", {dataset!r}, rounds=2, epsilon=0.5)
     found = client.toy_mean({dataset!r}, rounds=2, epsilon=0.5)

@@ -129,7 +129,7 @@ def classify_rows() -> np.ndarray:
         ("frechet-mean", {"columns": ["note"], "clip": 1}, "scales found by the default solver alone"),
         (
             "logistic-regression",
-            {"label": "sex", "features": ["note"]},
+            {"label": "sex", "features": ["note"], "standardisation": "public"},
             "no scale is known of note: declare low and high",
         ),
         ("logistic-regression", {}, "name a label: a column of categories or a boolean one"),

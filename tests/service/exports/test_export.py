@@ -21,12 +21,14 @@ from sqlalchemy.orm import Session
 
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import noisy_sum
+from privest_service.acts.models import ActChain
 from privest_service.database import Database, now
-from privest_service.exports.export import as_jsonl, ended, heads, lines
+from privest_service.exports.export import as_jsonl, chains_of, ended, heads, lines
 from privest_service.exports.keys import Trusted
 from privest_service.exports.lines import (
     LINE,
     AccountLine,
+    ActLine,
     EntryLine,
     Head,
     Heads,
@@ -99,7 +101,10 @@ def test_an_export_is_verified_offline(exported: Any, tmp_path: Path) -> None:
         )
 
     found = run("--key", key, "--heads", "heads.json")
-    assert (found.returncode, found.stdout) == (0, "3 accounts, 13 entries, 5 receipts: 0 faults\n")
+    assert (found.returncode, found.stdout) == (
+        0,
+        f"3 accounts, 13 entries, {kinds.count('act')} acts, 5 receipts: 0 faults\n",
+    )
     assert "with --key" in run().stderr
     assert run("--key", SIGNER.public_key).returncode == 1
     assert "signed with a key that was not given" in run("--key", SIGNER.public_key).stdout
@@ -256,9 +261,14 @@ def test_a_plan_on_a_table_is_the_one_that_was_signed_for_or_it_shows(server: Se
 
 
 def ends_of(told: Iterable[Line]) -> Heads:
-    """Signed heads of the accounts of a ledger, as these say themselves."""
+    """Signed heads of the accounts of a ledger, as these say themselves, and of its acts."""
     accounts = [row for row in told if isinstance(row, AccountLine)]
-    return heads(SIGNER, [Account(id=row.account, seq=row.seq, head=row.head) for row in accounts])
+    acts = {row.chain: row for row in told if isinstance(row, ActLine)}
+    return heads(
+        SIGNER,
+        [Account(id=row.account, seq=row.seq, head=row.head) for row in accounts],
+        [ActChain(id=row.chain, seq=row.seq, head=row.hash) for row in acts.values()],
+    )
 
 
 def receipts_of(told: list[Line], *, owners: bool) -> list[Receipt]:
@@ -542,7 +552,7 @@ class Rotated:
         self.goes_on(self.busy)
         with self.books.database.read() as session:
             accounts = list(session.scalars(select(Account).order_by(Account.id)))
-            self.heads = heads(self.present, accounts)
+            self.heads = heads(self.present, accounts, list(session.scalars(chains_of(None))))
 
     def goes_on(self, account: int) -> None:
         """A charge under the present key."""
@@ -581,7 +591,7 @@ def test_a_retired_key_counts_for_what_it_signed_before_its_end(rotated: Rotated
     assert rotated.faults() == []
     assert rotated.faults(rotated.heads) == []
     early = (rotated.end - timedelta(days=1)).isoformat()
-    assert sum("was retired" in fault for fault in rotated.faults(until=early)) == 5
+    assert sum("was retired" in fault for fault in rotated.faults(until=early)) == 6  # an act, too
 
 
 @pytest.mark.parametrize(
@@ -619,7 +629,8 @@ def test_a_retired_key_signs_no_receipt_no_heads_and_no_end(rotated: Rotated, wh
     with books.database.read(snapshot=True) as session:
         told = list(lines(session))[:-1]
         if what == "heads":
-            told[-1] = heads(rotated.retired, list(session.scalars(select(Account).order_by(Account.id))))
+            accounts = list(session.scalars(select(Account).order_by(Account.id)))
+            told[-1] = heads(rotated.retired, accounts, list(session.scalars(chains_of(None))))
     if what != "receipt":
         told = [line for line in told if not isinstance(line, ReceiptLine)]
     faults = verify(ended(told, rotated.retired if what == "end" else rotated.present), keys).faults

@@ -71,6 +71,10 @@ def _die_at(database: Database, step: int) -> None:
 def _live(database: Database, world: World, end: str) -> None:
     """One request from its charge to its end."""
     job = world.submit(database, _KEY)
+    if world.approval:
+        world.decide(database, job, "deny" if end == "denied" else "approve")
+    if end == "denied":
+        return
     if end == "voided":
         world.revoke(database)
     else:
@@ -122,27 +126,29 @@ def killed_at(database: Database) -> Iterator[Callable[[World, str, int], bool]]
     assert process.exitcode == 0
 
 
-@pytest.mark.parametrize("end", ["committed", "failed", "voided"])
+@pytest.mark.parametrize("end", ["committed", "failed", "voided", "approved", "denied"])
 def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
     database: Database, killed_at: Callable[[World, str, int], bool], end: str
 ) -> None:
+    approval, end = end in ("approved", "denied"), "committed" if end == "approved" else end
     met, step = set[str | None](), 0
     while True:
         step += 1
-        world = World.make(database)
+        world = World.make(database, approval=approval)
         killed = killed_at(world, end, step)
         left = world.check(database)
         met.add(left)
         after = world.recover(database, _KEY)
         # What was claimed when its process died is never run again; all else is answered.
-        assert after == {"claimed": "failed", "failed": "failed", "voided": "voided"}.get(
-            str(left), "committed"
-        )
+        ends = {"claimed": "failed", "failed": "failed", "voided": "voided", "denied": "denied"}
+        assert after == ends.get(str(left), "committed")
         if not killed:
             assert left == end
             break
     assert step > 20  # or else steps were not counted
-    assert met == {None, "reserved", end} | (set() if end == "voided" else {"claimed"})
+    ways = {"voided": {"reserved"}, "denied": set[str]()}
+    first = {None, "requested"} if approval else {None}
+    assert met == first | ways.get(end, {"reserved", "claimed"}) | {end}
 
 
 # At any time

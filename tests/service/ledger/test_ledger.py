@@ -93,16 +93,21 @@ def test_accounts_of_a_frozen_owner_are_not_debited(books: Books) -> None:
 
 
 def test_limits_rise_and_never_fall(books: Books) -> None:
-    account = books.open(gdp(100, 5))
-    books.reserve({account: Charge(1, 1, 100, 5)})
-    for lower in (gdp(99, 5), gdp(200, 4), Limits("gdp", 0, 1, 200, 6)):
+    def limits(epsilon: int, delta: int) -> Limits:
+        return Limits("basic", epsilon, delta, 0, 0)
+
+    with books.database.write() as session:
+        account = ledger.owner_account(session, books.owner).id
+        ledger.raise_limits(session, account, limits(100, 5))
+    books.reserve({account: Charge(100, 5, 1, 1)})
+    for lower in (limits(99, 5), limits(200, 4)):
         with pytest.raises(Invalid), books.database.write() as session:
             ledger.raise_limits(session, account, lower)
     with books.database.write() as session:
-        ledger.raise_limits(session, account, gdp(101, 5))
-    books.reserve({account: Charge(1, 1, 1, 0)})
+        ledger.raise_limits(session, account, limits(101, 5))
+    books.reserve({account: Charge(1, 0, 1, 1)})
     with pytest.raises(BudgetExceeded):
-        books.reserve({account: Charge(1, 1, 1, 0)})
+        books.reserve({account: Charge(1, 0, 1, 1)})
     assert books.faults() == []
 
 

@@ -56,7 +56,47 @@ class Crashes(LedgerModel):
         super().open(accounts)
         self.window = 1
         self.present = list(self.limits)
-        self.overdue: set[str] = set()
+        self.requested: dict[str, dict[int, Charge]] = {}
+
+    # Requests
+
+    @rule(data=st.data(), amount=st.integers(0, 30))
+    def request(self, data: st.DataObject, amount: int) -> None:
+        """Nothing is charged, whatever is left."""
+        account = data.draw(st.sampled_from(list(self.limits)))
+        self.requested[self.books.request()] = {account: Charge(amount, 1, amount, 1)}
+
+    @precondition(lambda self: self.requested)
+    @rule(data=st.data(), crashes=st.booleans())
+    def approve(self, data: st.DataObject, crashes: bool) -> None:
+        """A request is charged if there is room now, and waits on if there is none or if it crashes."""
+        job = data.draw(st.sampled_from(list(self.requested)))
+        amounts = self.requested[job]
+        if crashes:
+            crash(self.books.database, lambda session: self.books.approve_in(session, job, amounts))
+            return
+        fits = all(self._fits(account, charge) for account, charge in amounts.items())
+        refused = None if fits and not self.frozen_by else AccountFrozen if fits else BudgetExceeded
+        with pytest.raises(refused) if refused else contextlib.nullcontext():
+            self.books.database.run(lambda session: self.books.approve_in(session, job, amounts))
+        if refused:
+            return
+        self.reserved[job] = self.requested.pop(job)
+        with self.books.database.read() as session:  # the queue goes by when they were asked
+            asked = dict(session.query(Job.id, Job.created_at).filter(Job.id.in_(self.reserved)).all())
+        self.reserved = dict(sorted(self.reserved.items(), key=lambda each: asked[each[0]]))
+        for account, charge in amounts.items():
+            self._add(account, charge)
+
+    @precondition(lambda self: self.requested)
+    @rule(data=st.data(), after=st.sampled_from(["denied", "expired", "withdrawn"]))
+    def end_request(self, data: st.DataObject, after: str) -> None:
+        job = data.draw(st.sampled_from(list(self.requested)))
+        del self.requested[job]
+        with self.books.database.write() as session:
+            assert not charges.void(session, job)
+            assert jobs.move(session, Job.id == job, "requested", after)
+            assert jobs.move(session, Job.id == job, "requested", "reserved") is None
 
     # Crashes
 

@@ -21,7 +21,6 @@ from privest.metadata import (
 )
 from privest.privacy import subsampling
 from privest.privacy.cost import PrivacyTarget
-from privest_service.dashboard.formatting import noise
 from privest_service.database import Database
 from privest_service.database.tables import new_id
 from privest_service.estimates.catalogue import KINDS
@@ -33,6 +32,7 @@ from privest_service.ledger import charges
 from privest_service.ledger.mechanisms import cost_again, mechanism
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge, Limits
+from privest_service.reports.formatting import noise
 from testing.books import Books, held
 from testing.server import SIGNER
 

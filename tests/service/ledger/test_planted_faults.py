@@ -20,10 +20,11 @@ from sqlalchemy.orm.exc import StaleDataError
 from privest_service import backup
 from privest_service.database import Database, now
 from privest_service.datasets import store
+from privest_service.estimates import reservation
 from privest_service.exports import chains, keys, verify
 from privest_service.exports import receipts as checks
-from privest_service.exports.export import ended, heads, lines
-from privest_service.exports.lines import End, Heads, Line, ReceiptLine
+from privest_service.exports.export import chains_of, ended, heads, lines
+from privest_service.exports.lines import End, Heads, JobLine, Line, ReceiptLine
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges, entries, receipts
@@ -319,12 +320,44 @@ def _with_two_receipts(database: Database) -> list[Any]:
         return list(lines(session))[:-1]
 
 
+def a_question_waits_for_its_owner(database: Database) -> None:
+    """One that has to be approved is charged nothing and claimed by nobody until it is."""
+    world = World.make(database, approval=True)
+    job = world.submit(database, "one")
+    assert claimed(database) is None
+    assert world.check(database) == "requested"
+    assert world.decide(database, job, "approve") == "reserved"
+    world.end(database, claimed(database), "{}")
+    assert world.check(database) == "committed"
+
+
+def an_approval_is_of_what_is_charged(database: Database) -> None:
+    """A charge without one shows, and one that the receipt does not name, whoever signed the lines."""
+    world = World.make(database, approval=True)
+    job = world.submit(database, "one")
+    world.decide(database, job, "approve")
+    world.end(database, claimed(database), "{}")
+    with database.read(snapshot=True) as session:
+        told = list(lines(session, world.owner))[:-1]
+    assert verify.verify(ended(told, SIGNER), [_KEY]).faults == []
+    (at,) = (at for at, line in enumerate(told) if isinstance(line, JobLine))
+    for forged, words in (
+        ({"approval": None}, "without the approval"),
+        ({"approval": "dec_0"}, "does not name"),
+    ):
+        lines_ = [*told[:at], told[at].model_copy(update=forged), *told[at + 1 :]]
+        found = verify.verify(ended(lines_, SIGNER), [_KEY]).faults
+        assert any(words in fault for fault in found)
+        assert any("act of its owner" in fault for fault in found)
+
+
 def a_backup_is_of_its_ledger(database: Database) -> None:
     """One that ends elsewhere than the heads beside it is not restored."""
     books = Books(database)
     account = books.open(_gdp(100))
     with database.read(snapshot=True) as session:
-        told = heads(SIGNER, list(session.scalars(select(Account))))
+        accounts, acts = session.scalars(select(Account)).all(), session.scalars(chains_of(None)).all()
+        told = heads(SIGNER, accounts, acts)
         backup._require_whole(session, told, [SIGNER.public_key])
     with database.write() as session:
         ledger.set_cap(session, account, _gdp(200))
@@ -546,6 +579,19 @@ def _analysts_without_receipts(patch: pytest.MonkeyPatch, _: Database) -> None:
     patch.setattr(checks.Jobs, "faults", lambda *_: iter(()))
 
 
+def _nobody_approves(patch: pytest.MonkeyPatch, _: Database) -> None:
+    patch.setattr(reservation, "decide_by", lambda *_: {})
+
+
+def _charges_unapproved(patch: pytest.MonkeyPatch, _: Database) -> None:
+    take = checks.Jobs.take
+
+    def taken(self: checks.Jobs, line: JobLine) -> Iterator[str]:
+        return take(self, line.model_copy(update={"requested": False, "approval": None}))
+
+    patch.setattr(checks.Jobs, "take", taken)
+
+
 def _heads_untold(patch: pytest.MonkeyPatch, _: Database) -> None:
     patch.setattr(verify, "_ends", lambda *_: iter(()))
 
@@ -595,6 +641,8 @@ MUTANTS: dict[str, tuple[Plant, Check]] = {
     "voids of anything": (_voids_of_anything, a_void_is_of_a_job_that_was_voided),
     "receipts of anything": (_receipts_of_anything, a_receipt_names_the_debits_of_its_job),
     "analysts without receipts": (_analysts_without_receipts, an_analyst_has_a_receipt),
+    "questions unasked": (_nobody_approves, a_question_waits_for_its_owner),
+    "charges unapproved": (_charges_unapproved, an_approval_is_of_what_is_charged),
     "heads untold": (_heads_untold, a_ledger_tells_its_heads),
     "heads of a backup unread": (_heads_of_a_backup_unread, a_backup_is_of_its_ledger),
     "keys without end": (_keys_without_end, a_retired_key_signs_nothing_new),
@@ -671,6 +719,8 @@ def test_every_fault_is_seen_by_something() -> None:
         "voids of anything",
         "receipts of anything",
         "analysts without receipts",
+        "questions unasked",
+        "charges unapproved",
         "heads untold",
         "heads of a backup unread",
         "keys without end",

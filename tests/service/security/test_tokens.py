@@ -262,9 +262,16 @@ def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
         head = {"Authorization": f"Bearer {token(owner.id)}"}
         assert browser.post("/dashboard/freeze", headers=head).status_code == 303  # a form needs a session
         assert not owner.budget()["frozen"]
-        refused = browser.get("/dashboard", headers={"Authorization": f"Bearer {token(analyst.id)}"})
-        assert refused.status_code == 403
-        assert not browser.cookies
+        led = browser.get("/dashboard", headers={"Authorization": f"Bearer {token(analyst.id, exp=end)}"})
+        assert led.headers["location"] == "/dashboard/granted"
+        assert browser.get("/dashboard/ledger").status_code == 403
+        mark = browser.get("/dashboard/keys").text.partition('name="token" value="')[2].partition('"')[0]
+        asked = {"token": mark, "scopes": "read"}
+        assert browser.post("/dashboard/keys", data=asked | {"days": "1"}).status_code == 403
+        assert browser.post("/dashboard/keys", data=asked).status_code == 200
+    issued = analyst.get(f"/v1/analysts/{analyst.id}/keys").json()["keys"]
+    ends = [datetime.fromisoformat(each["expires_at"]).timestamp() for each in issued if each["expires_at"]]
+    assert ends == [end], "a key that a token issued on a page ends with it"
 
 
 def reads(keys: str) -> Tokens:

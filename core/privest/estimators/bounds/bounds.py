@@ -11,9 +11,9 @@ import numpy as np
 from privest.arrays import NestedList
 from privest.estimators.base import BasePlan, Estimator, require
 from privest.estimators.bounds.levels import FEWEST, NORMAL_95, Levels, best_nodes, deviation_of_levels
-from privest.estimators.bounds.views import Coordinates, Distance, View, Viewed
 from privest.estimators.column_ranges import ColumnCounts, ColumnRanges
 from privest.estimators.uncertainty import Answer, ExpectedError, Uncertainty
+from privest.estimators.views import Coordinates, Distance, View, Viewed
 from privest.manifolds import Euclidean
 from privest.metadata import PointsMetadata
 from privest.options import Doc, Option, Options
@@ -21,7 +21,7 @@ from privest.privacy.budget import PrivacyBudget, certified
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
-from privest.tables.columns import Feature, date_of
+from privest.tables.columns import Feature, date_of, listed
 from privest.tables.recipe import Recipe
 
 _LOOKS = 0.4
@@ -31,9 +31,6 @@ _LEVELS = (0.01, 0.05, 0.16, 0.25, 0.5, 0.75, 0.84, 0.95, 0.99)
 """Levels of the quantiles that are told."""
 
 _OF = "the shares of these very records that are below each of the values told"
-
-_SHOWN = 5
-"""Names that one warning lists."""
 
 _USELESS = 0.1
 """Error of a share from which on an answer is of no use."""
@@ -249,8 +246,7 @@ def _unseen(names: tuple[str, ...]) -> tuple[str, ...]:
     """A warning of columns that noise hides, if there are any."""
     if not names:
         return ()
-    told = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return (f"noise hides where the records are in {told}: what is told of it is a guess",)
+    return (f"noise hides where the records are in {listed(names)}: what is told of it is a guess",)
 
 
 def _place(name: str, told: dict[float, tuple[float, ...]], ends: tuple[float, float]) -> Place:

@@ -73,7 +73,7 @@ def columns_mean(
         warnings=(
             *told.warnings,
             *scales.warnings(looks),
-            *found.hidden([recipe.features[at].name for at in scales.open]),
+            *found.hidden(scales.names),
         ),
     )
     return ColumnsMean(columns.values(image), columns.scale, columns.scale * each, told)

@@ -127,6 +127,11 @@ class FrechetMeanPlan(BasePlan):
         return ColumnScales.of(self.shape.recipe) if self.named("spreads") else None
 
     @property
+    def looks(self) -> tuple[Release, ...]:
+        """The histograms of columns, or of how far records may be at all."""
+        return self.scales.looks(self.releases) if self.scales else self.named("range")
+
+    @property
     def range(self) -> Range:
         """What the run may find out about the distances of the records."""
         return Range(self.shape.space, self.radius, self.shape.radius is not None)
@@ -336,9 +341,8 @@ def _options_fit(spec: FrechetMeanSpec, space: Manifold) -> None:
 
 def _answer(planned: FrechetMeanPlan, gate: Oracle) -> Mean:
     if (scales := planned.scales) and (recipe := planned.shape.recipe):
-        looks = tuple(each for each in planned.releases if each.statistic in scales.statistics)
         found = columns_mean(
-            scales, recipe, gate, looks, stages(planned.named("distances"), planned.named("scaled"))
+            scales, recipe, gate, planned.looks, stages(planned.named("distances"), planned.named("scaled"))
         )
         return Mean(**vars(found))
     point, uncertainty = _estimate(planned, gate)

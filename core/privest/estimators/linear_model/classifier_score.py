@@ -274,7 +274,7 @@ def histogram(asked: LinearScores, shape: LabelledMetadata, allowed: PrivacyBudg
     bins = round(min(max(wanted, _FEWEST_BINS), _MOST_BINS))
     middle, scale = 0.0, 1.0
     with np.errstate(over="ignore", invalid="ignore"):
-        if shape.scale is not None:
+        if shape.scale is not None and (shape.recipe is None or shape.recipe.is_bounded):
             mean = np.zeros(shape.dim) if shape.mean is None else np.array(shape.mean)
             middle = float(asked.intercept + np.vecdot(asked.coefficients, mean))
             scale = float(np.hypot.reduce(asked.coefficients * np.array(shape.scale)))

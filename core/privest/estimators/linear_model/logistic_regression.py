@@ -9,6 +9,7 @@ from scipy.special import softmax
 
 from privest.arrays import Array
 from privest.estimators.base import BasePlan, Estimator, require
+from privest.estimators.column_scales import ColumnScales
 from privest.estimators.linear_model.accelerated import DESCENTS, MOST_STEPS
 from privest.estimators.linear_model.fit import Fit
 from privest.estimators.linear_model.forecast import CoefficientError, forecast
@@ -21,14 +22,16 @@ from privest.estimators.linear_model.newton_start import usual_penalty
 from privest.estimators.linear_model.solvers import (
     MOMENTS_SHARE,
     MOST_FEATURES,
-    SPREAD_SHARE,
+    STANDARDISATION_SHARE,
     LinearSolver,
     budget_of,
     configured_solver,
     default_solver,
     informs,
-    learns_spread,
     require_fitting,
+    scales_to_find,
+    spread_release,
+    standardises,
 )
 from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.estimators.uncertainty import Answer, ExpectedError
@@ -71,7 +74,7 @@ class LogisticPlan(BasePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.configured_solver, self.shape)
+        return _statistics(self.configured_solver, self.shape, self.scales)
 
     @property
     def configured_solver(self) -> LinearSolver:
@@ -79,9 +82,16 @@ class LogisticPlan(BasePlan):
         return configured_solver(self.spec, self.shape, self.target, self.solver, self.penalty)
 
     @property
-    def standardises(self) -> bool:
-        """Whether the run begins with the spread of features."""
-        return self.spec.standardisation == "private"
+    def scales(self) -> ColumnScales | None:
+        """The scales that the run finds first, if it looks for any."""
+        scales = scales_to_find(self.spec, self.shape, self.target)
+        return scales if scales is not None and scales.looks(self.releases) else None
+
+    @property
+    def looks(self) -> tuple[Release, ...]:
+        """The histograms by which these are found, or the spread of features within their bounds."""
+        first = self.releases[:1] if self.releases[0].statistic == "spread" else ()
+        return self.scales.looks(self.releases) if self.scales else first
 
     @property
     def informs(self) -> bool:
@@ -164,7 +174,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     """
     require(shape.n >= 1, "a classifier needs at least one record")
     asked = spec
-    if spec.standardisation is None and learns_spread(spec, shape, target):
+    if spec.standardisation is None and standardises(spec, shape, target):
         spec = replace(spec, standardisation="private")
     solver = spec.solver or default_solver(spec, shape, target)
     _refuse(spec, shape, solver, target)
@@ -175,14 +185,15 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
     warnings = _warnings(shape)
     if isinstance(configured, SpiderSolver):
         warnings += configured.planned.warnings
-    budget = budget_of(spec, shape, target)
+    budget, scales = budget_of(spec, shape, target), None
     if spec.standardisation == "private":
-        spread = FeatureSpread(shape.dim)
-        releases.insert(0, budget.release(spread, "spread", spread.longest, share=SPREAD_SHARE))
+        scales = scales_to_find(spec, shape, target)
+        looks = scales.releases(budget, STANDARDISATION_SHARE) if scales else ()
+        releases = [*(looks or (spread_release(spec, shape, target),)), *releases]
     if informs(spec, solver):
         moments = _moments(configured, shape)
         releases.append(budget.release(moments, "moments", moments.longest, share=MOMENTS_SHARE))
-    statistics = _statistics(configured, shape)
+    statistics = _statistics(configured, shape, scales)
     return LogisticPlan(
         **certified(releases, statistics, target, shape.n, warnings),
         shape=shape,
@@ -191,7 +202,7 @@ def plan(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> 
         spec=spec,
         releases=tuple(releases),
         expected_error=expected,
-        why=_why(asked, solver) + _why_standardised(asked, spec),
+        why=_why(asked, solver) + _why_standardised(asked, spec, scales),
     )
 
 
@@ -204,10 +215,12 @@ def _usual_penalty(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver) 
     return _BOUNDED_PENALTY if spec.loss == "logistic-nonconvex" else 0.0
 
 
-def _statistics(solver: LinearSolver, shape: LabelledMetadata) -> dict[str, AnyStatistic]:
+def _statistics(
+    solver: LinearSolver, shape: LabelledMetadata, scales: ColumnScales | None
+) -> dict[str, AnyStatistic]:
     """The statistics that the gate may sum, by name; `newton` has moments of its own."""
     own: dict[str, AnyStatistic] = {"spread": FeatureSpread(shape.dim), "moments": _moments(solver, shape)}
-    return own | solver.statistics
+    return (scales.statistics if scales else {}) | own | solver.statistics
 
 
 def _moments(solver: LinearSolver, shape: LabelledMetadata) -> ClassMoments:
@@ -267,21 +280,32 @@ def _why(spec: LogisticSpec, solver: Solver) -> str:
     return "clipped: a second moment would be mostly noise, and few long steps find more"
 
 
-def _why_standardised(asked: LogisticSpec, spec: LogisticSpec) -> str:
+def _why_standardised(asked: LogisticSpec, spec: LogisticSpec, scales: ColumnScales | None) -> str:
     if asked == spec:
         return ""
+    if scales is not None:
+        return "; centre and scale of columns of numbers are found first, whatever their bounds"
     return "; the table has bounds alone, and the spread of features within them is learned first"
 
 
 def run(planned: LogisticPlan, gate: Oracle) -> LogisticRegression:
     """The private classifier: sees the plan and the gate's noisy answers, never a row."""
     solver, releases = planned.configured_solver, planned.releases
-    feature_map = solver.feature_map
-    if planned.standardises:
-        first, *releases = releases
+    feature_map, hidden = solver.feature_map, ()
+    looks, releases = planned.looks, releases[len(planned.looks) :]
+    if (scales := planned.scales) is not None:
+        found = scales.find(gate, looks)
+        hidden, columns = tuple(found.hidden(scales.names)), found.typical()
+        feature_map = replace(
+            feature_map,
+            mean=scales.among_all(columns.center, feature_map.mean),
+            scale=scales.among_all(columns.scale, feature_map.scale),
+        )
+    elif looks:
         spread = FeatureSpread(planned.shape.dim)
-        feature_map = feature_map.shifted(*spread.parts(gate.mean(feature_map, "spread"), first.deviation))
+        feature_map = feature_map.shifted(*spread.parts(gate.mean(feature_map, "spread"), looks[0].deviation))
     fit = solver.run(releases[: len(releases) - planned.informs], gate, feature_map)
+    fit = replace(fit, warnings=fit.warnings + hidden)
     if planned.informs:
         fit = replace(fit, sampling=_sampling(planned, fit, releases[-1], gate))
     coefficients, intercept = fit.feature_map.original(fit.weights)

@@ -52,8 +52,8 @@ class LogisticSpec(Options):
         Standardisation | None,
         Option(
             "of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half "
-            "the width of bounds, and a fifth of the budget to learn better ones; by default `private` on a "
-            "table, which has bounds alone, where the noise allows it, else `public`"
+            "the width of bounds, and a fifth of the budget to find better ones; by default `private` on a "
+            "table, whose columns may lack `low` and `high`, where the noise allows it, else `public`"
         ),
     ] = None
     sampling_errors: Annotated[

@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import cast
 
 from privest.estimators.base import require
+from privest.estimators.column_scales import ColumnScales
 from privest.estimators.linear_model.accelerated import Descent
 from privest.estimators.linear_model.clipped import ClippedSolver
 from privest.estimators.linear_model.escape_planning import EscapeSolver
@@ -17,6 +18,8 @@ from privest.estimators.linear_model.spider_planning import SpiderSolver
 from privest.metadata import LabelledMetadata
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import NoisySum
+from privest.tables.columns import listed
 
 NONCONVEX = ("escape", "spider")
 """Solvers of the other losses than `logistic`."""
@@ -27,7 +30,7 @@ MOST_FEATURES = 2_000
 _MOST_CURVED = 300
 """Most features of `spider`, which adds up a Hessian for every record of a batch."""
 
-SPREAD_SHARE = 0.2
+STANDARDISATION_SHARE = 0.2
 """Share of ε or of μ² for private standardisation."""
 
 _SEEN = 0.5
@@ -58,17 +61,37 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
     return "newton" if quiet and shape.dim <= MOST_FEATURES else "clipped"
 
 
-def learns_spread(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> bool:
-    """Whether a run begins with the spread of features where the analyst does not say.
+def scales_to_find(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ColumnScales | None:
+    """The scales that histograms find where standardisation is private: of all columns of numbers.
 
-    A table has bounds alone, of which features may fill a small part: their spread is learned unless the
-    noise hides it. Any other schema declares means and scales. `spider` sees each record once, and cannot.
+    Where noise hides so many, it is those that lack a bound, if any do, and elsewhere there are none.
+    Histograms also find what fills a thousandth of its bounds, which the mean square of a `FeatureSpread`
+    does not.
+    """
+    if shape.recipe is None:
+        return None
+    every = ColumnScales.of_numbers(shape.recipe)
+    hidden = every.are_hidden(budget_of(spec, shape, target), STANDARDISATION_SHARE)
+    return ColumnScales.of(shape.recipe) if hidden else every
+
+
+def standardises(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> bool:
+    """Whether a run begins with what features are divided by, where the analyst does not say.
+
+    A table has bounds, of which features may fill a small part, or none: scales are found unless the noise
+    hides them. Any other schema declares means and scales. `spider` sees each record once, and cannot.
     """
     if shape.recipe is None or spec.solver == "spider":
         return False
-    spread = FeatureSpread(shape.dim)
-    noise = budget_of(spec, shape, target).release(spread, "spread", spread.longest, share=SPREAD_SHARE)
-    return noise.deviation < _SEEN
+    if scales_to_find(spec, shape, target) is not None:
+        return True
+    return spread_release(spec, shape, target).deviation < _SEEN
+
+
+def spread_release(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> NoisySum:
+    """The release of mean and spread of features within their bounds."""
+    spread, budget = FeatureSpread(shape.dim), budget_of(spec, shape, target)
+    return budget.release(spread, "spread", spread.longest, share=STANDARDISATION_SHARE)
 
 
 def informs(spec: LogisticSpec, solver: Solver) -> bool:
@@ -84,7 +107,7 @@ def configured_solver(
 
     Kept for the next that asks, as the constants of `spider` take a third of a second.
     """
-    taken = SPREAD_SHARE * (spec.standardisation == "private")
+    taken = STANDARDISATION_SHARE * (spec.standardisation == "private")
     budget = budget_of(spec, shape, target).part(1 - taken - MOMENTS_SHARE * informs(spec, solver))
     if solver == "newton":
         return NewtonSolver(shape, budget, penalty, spec.intercept)
@@ -107,7 +130,13 @@ def require_fitting(
     Raises:
         ValueError: these do not.
     """
-    plain = spec.loss == "logistic"
+    plain, recipe = spec.loss == "logistic", shape.recipe
+    if recipe is not None and not recipe.is_bounded and spec.standardisation != "private":
+        names = [feature.name for feature in recipe.features if not feature.is_bounded]
+        raise ValueError(
+            f"no scale is known of {listed(names)}: declare low and high in the schema, or have the run find "
+            "one, by private standardisation and any solver but spider"
+        )
     require(
         plain or solver in NONCONVEX,
         f"the loss {spec.loss} is for the solvers escape and spider: leave solver out, or ask for the "

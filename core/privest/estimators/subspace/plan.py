@@ -15,6 +15,7 @@ from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.options import Doc
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
 from privest.tables.answers import Loadings, loadings
 from privest.tables.recipe import Recipe
@@ -117,18 +118,22 @@ class SubspacePlan(BasePlan):
         """The scales of columns that the run is to find first, if any lack a bound."""
         return ColumnScales.of(self.shape.recipe)
 
+    @property
+    def looks(self) -> tuple[Release, ...]:
+        """The histograms by which these are found."""
+        return self.scales.looks(self.releases) if self.scales else ()
+
     def opened(self, gate: Oracle) -> "tuple[Self, Oracle, Units | None]":
         """What is left of the plan once scales of columns are found, and a gate in these units."""
         scales, recipe = self.scales, self.shape.recipe
         if scales is None or recipe is None:
             return self, gate, None
-        looks = scales.looks(self.releases)
+        looks = self.looks
         found = scales.find(gate, looks)
         typical = found.typical()
         columns = Columns(scales.among_all(typical.center, 0.0), scales.among_all(typical.scale, 1.0))
-        names = [recipe.features[at].name for at in scales.open]
         left = replace(self, releases=self.releases[len(looks) :])
-        return left, StandardisedOracle(gate, columns), Units(columns, tuple(found.hidden(names)))
+        return left, StandardisedOracle(gate, columns), Units(columns, tuple(found.hidden(scales.names)))
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,16 @@ def fetch(connection: NewConnection, path: str, target: str, limit: int, data_di
         return database.fetch(connection, path, target, limit)
 
 
+def put(connection: NewObjectStore, key: str, content: bytes) -> None:
+    """Write a new object into a store.
+
+    Raises:
+        RefusedUploadError: it was not taken.
+    """
+    with _contained():
+        object_store.put(connection, key, content)
+
+
 def check(connection: NewConnection, data_dir: str) -> None:
     """Refuse a connection that can never work; whether its other end answers is not asked.
 

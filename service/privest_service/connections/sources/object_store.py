@@ -1,4 +1,4 @@
-"""Objects of a bucket or a web server, by obstore."""
+"""Objects of a bucket or a web server, read and written by obstore."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -73,6 +73,31 @@ def fetch(connection: NewObjectStore, path: str, target: str, limit: int) -> For
             raise _not_given()
         copy(_pieces(_open(connection, options), key, limit), target, limit)
     return form
+
+
+def put(connection: NewObjectStore, key: str, content: bytes) -> None:
+    """Write a new object, to the store itself and nowhere else, as `fetch` reads from it alone.
+
+    Raises:
+        RefusedUploadError: the store did not take it.
+    """
+    import obstore  # noqa: PLC0415 - in workers alone
+
+    options = _sorted(connection)
+    with OneHost(_proxies(options)) as way:
+        options.client.update({_PROXY: way.url, "pool_max_idle_per_host": "0"})
+        with suppress(obstore.exceptions.BaseError, OSError, ValueError):
+            obstore.head(_open(connection, options, signed=False), key)
+        if not way.let_out():
+            raise _not_taken()
+        try:
+            obstore.put(_open(connection, options), key, content)
+        except (obstore.exceptions.BaseError, OSError, ValueError):
+            raise _not_taken() from None
+
+
+def _not_taken() -> RefusedUploadError:
+    return refused("could not be written: the object store did not take this object")
 
 
 def _pieces(store: Any, key: str, limit: int) -> Iterator[bytes]:

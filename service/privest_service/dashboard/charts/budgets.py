@@ -18,7 +18,7 @@ from privest_service.dashboard.charts.svg import (
     tag,
     text,
 )
-from privest_service.dashboard.formatting import percent, spent_percent
+from privest_service.reports.formatting import percent, spent_percent
 
 WARN = 0.8
 BAD = 0.95

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from privest_service.dashboard.charts.scales import Log
 from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked, path, tag, text
-from privest_service.dashboard.formatting import number, numbers, rounded_down
+from privest_service.reports.formatting import number, numbers, rounded_down
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92, 574, 64, 316
 

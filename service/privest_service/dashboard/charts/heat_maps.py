@@ -9,7 +9,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from privest_service.dashboard.charts.svg import TYPE, chart, ems, named, row_name, short, tag, text
-from privest_service.dashboard.formatting import decade, number
+from privest_service.reports.formatting import decade, number
 
 _PRINTED = 8
 """Most rows and columns for which cells show their values."""

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from privest_service.dashboard.charts.scales import Linear, Time
 from privest_service.dashboard.charts.svg import WIDE, chart, key, line, linked, path, tag, text
-from privest_service.dashboard.formatting import day, left_percent
+from privest_service.reports.formatting import day, left_percent
 
 _MOST_MARKS = 100
 """Most steps that are marked, the steepest first. One cannot hit or tab through hundreds of marks."""
@@ -76,7 +76,7 @@ def burn_down(
         name,
         "Budget left over time",
         f"{left_percent(last)} left on {day(now)} after {len(points)} changes since {day(begin)}."
-        + (f" At this pace nothing is left on {day(ahead)}." if ahead else ""),
+        + (f" At this rate nothing is left on {day(ahead)}." if ahead else ""),
         WIDE,
         _BOTTOM + 58,
         *marks,
@@ -89,7 +89,7 @@ def _keys(last: float, ahead: datetime | None) -> Markup:
     """What the lines of the chart mean."""
     words = [key("—", "left", first=True), f" {left_percent(last)} left"]
     if ahead:
-        words += [key("···", "forecast"), f" gone by {day(ahead)} at this pace"]
+        words += [key("···", "forecast"), f" gone by {day(ahead)} at this rate"]
     return text(0, 17, *words)
 
 

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike
 
 from privest_service.dashboard.charts.svg import chart, line, tag, text
-from privest_service.dashboard.formatting import number
+from privest_service.reports.formatting import number
 
 _X, _Y = 190.0, 150.0
 _R = 104.0

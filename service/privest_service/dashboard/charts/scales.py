@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from math import ceil, floor, log10
 
-from privest_service.dashboard.formatting import decade
+from privest_service.reports.formatting import decade
 
 _SECONDS = (1, 5, 15, 30, 60, 300, 900, 1800, 3600, 10800, 21600, 43200, 86400, 172800)
 _DAY = 86400

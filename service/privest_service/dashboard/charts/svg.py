@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from markupsafe import Markup, escape
 
-from privest_service.dashboard.formatting import number
+from privest_service.reports.formatting import number
 
 WIDE = 600
 """Units across a chart that fills its card; `BIG` is its type on a phone, for which room is left."""

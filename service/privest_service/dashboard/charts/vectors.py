@@ -22,7 +22,7 @@ from privest_service.dashboard.charts.svg import (
     tag,
     text,
 )
-from privest_service.dashboard.formatting import decade, number, numbers
+from privest_service.reports.formatting import decade, number, numbers
 
 _PITCH = 31
 """Distance from one row to the next, in units of the chart."""

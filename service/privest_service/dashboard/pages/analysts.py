@@ -1,5 +1,6 @@
 """Analysts: who may ask about what, up to which cap, and what that has cost."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -8,14 +9,17 @@ from fastapi.responses import Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.dashboard.budget_summary import (
-    analysts_of,
-    by_analyst,
-    epsilon_of,
-    share_of_charge,
-)
+from privest_service.dashboard import what_is_learned
 from privest_service.dashboard.charts import bars
 from privest_service.dashboard.forms import identifier, number, texts
+from privest_service.dashboard.grant_form import (
+    CHOICES,
+    TERMS,
+    fields_in_force,
+    in_words,
+    require_seen,
+    terms_given,
+)
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.pages.overview import bar
@@ -30,8 +34,11 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.views import epsilon_of, share_of_charge
 from privest_service.problems import Fault, Invalid, NotFound, Problem
+from privest_service.reports.shares import analysts_of, by_analyst
 from privest_service.security.dependencies import DatabaseDep
+from privest_service.security.models import Analyst
 from privest_service.security.service import require_analyst
 
 router = APIRouter(prefix="/dashboard/analysts", route_class=Page)
@@ -42,12 +49,19 @@ _PAGE = 200
 
 @dataclass(frozen=True)
 class GrantRow:
-    """One grant as a row of a table; shares are of the whole budget."""
+    """One grant as a row of a table, with its terms in words.
+
+    `spent` is a share of the whole budget and `of_cap` of the cap, of which `left` is the ε of the largest
+    single question.
+    """
 
     grant: Grant
+    terms: list[str]
     analyst: str
     dataset: Dataset
     cap: Limits | None
+    left: float | None
+    of_cap: float | None
     spent: float
     epsilon: float
     queries: int
@@ -78,6 +92,13 @@ def _page(
         names, (own, _) = analysts_of(session, visitor.id), datasets.visible(session, visitor.principal)
         parts = by_analyst(session, account, names)
         rows = _rows(session, account, names, page)
+        if problem is None:
+            given = fields_in_force(session, visitor.id, given) | given
+        learned = [
+            *what_is_learned.by_analyst(session, account, names, _in_force(session, visitor.id)),
+            what_is_learned.everybody(session, account),
+        ]
+        new = _newcomer(session, given, names)
     return render(
         request,
         "analysts.html",
@@ -87,11 +108,33 @@ def _page(
         further=page + 1 if len(rows) > _PAGE else None,
         chart=bars("by-analyst", [bar(request, part, "analyst") for part in parts], "Spent by analyst"),
         datasets=own,
-        known=names,
+        known=names | new,
+        learned=learned,
         delta=views.budget(account).limit.delta,
         given=given,
         problem=problem,
+        kind_choices=CHOICES,
+        terms_open=any(given.get(name) for name in (*CHOICES, *TERMS)),
     )
+
+
+def _in_force(session: Session, owner_id: str) -> set[str]:
+    """The subjects of an owner's grants that are neither revoked nor on datasets that are deleted."""
+    found = session.execute(
+        select(Grant.dataset_id, Grant.analyst_id)
+        .join(Dataset, Dataset.id == Grant.dataset_id)
+        .where(Dataset.owner_id == owner_id, Dataset.deleted_at.is_(None), Grant.revoked_at.is_(None))
+    )
+    return {datasets.grant_subject(*each) for each in found}
+
+
+def _newcomer(session: Session, given: Mapping[str, str], names: Mapping[str, str]) -> dict[str, str]:
+    """The analyst whom an address names and who was granted nothing yet: whoever has the id may grant."""
+    try:
+        found = session.get(Analyst, identifier(given, "analyst"))
+    except Invalid:
+        return {}
+    return {} if found is None or found.id in names else {found.id: found.name}
 
 
 def _rows(session: Session, account: Account, names: dict[str, str], page: int) -> list[GrantRow]:
@@ -124,12 +167,16 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
             if theirs
             else Charge(0, 0, 0, 0)
         )
+        capped = theirs if cap and cap.capped else None
         rows.append(
             GrantRow(
                 grant=grant,
+                terms=in_words(grant),
                 analyst=names.get(grant.analyst_id, grant.analyst_id),
                 dataset=dataset,
-                cap=cap if cap and cap.capped else None,
+                cap=cap if capped else None,
+                left=views.budget(capped).remaining.epsilon if capped else None,
+                of_cap=share_of_charge(ledger.limits_of(capped), sums) if capped else None,
                 spent=share_of_charge(limits, sums),
                 epsilon=epsilon_of(limits, sums),
                 queries=theirs.queries if theirs else 0,
@@ -142,6 +189,7 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
 def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """Grant, or change the cap of a grant, as `PUT /v1/datasets/{id}/grants/{analyst}` does."""
     given = texts(form)
+    given["analyst"] = given.get("other") or given.get("analyst", "")
 
     def change(session: Session) -> None:
         dataset = datasets.require_own(session, visitor.principal, identifier(given, "dataset"))
@@ -151,10 +199,15 @@ def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
         except NotFound:
             raise Invalid(
                 faults=[
-                    Fault(location="analyst", rule="is not the id of an analyst here; ask your administrator")
+                    Fault(
+                        location="analyst",
+                        rule="is no analyst here: choose a name, or ask the analyst for its id",
+                    )
                 ]
             ) from None
-        datasets.put_grant(session, dataset, given["analyst"], cap_of(session, dataset, _cap(given, delta)))
+        require_seen(session.get(Grant, (dataset.id, given["analyst"])), given)
+        cap = cap_of(session, dataset, _cap(given, delta))
+        datasets.put_grant(session, dataset, given["analyst"], cap, terms_given(given))
 
     try:
         database.run(change)
@@ -164,12 +217,14 @@ def grant(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
 
 
 def _cap(given: dict[str, str], delta: float) -> NewCap:
-    """The cap in a form; both fields empty mean none, and an empty δ beside an ε the δ of the budget.
+    """The cap in a form; no ε beside the budget's δ means none, and no δ beside an ε that of the budget.
 
     Raises:
         Invalid: one holds no number, or they break a rule.
     """
     found = {name: number(text, name) for name in ("epsilon", "delta") if (text := given.get(name))}
+    if "epsilon" not in found and found.get("delta") == delta:  # with which the form begins
+        found = {}
     return checked(NewCap.model_validate, {"delta": delta} | found if "epsilon" in found else found)
 
 

@@ -1,4 +1,4 @@
-"""Pictures of answers that an owner may see: those to its own questions."""
+"""A visitor's own questions: where they stand, and pictures of their answers."""
 
 import json
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from markupsafe import Markup
 from numpy.typing import NDArray
 from sqlalchemy import and_, or_, select
+from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
@@ -22,7 +23,7 @@ from privest_service.dashboard.answer_tables import (
     towards,
     written,
 )
-from privest_service.dashboard.budget_summary import title, unit
+from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import (
     Box,
     boxes,
@@ -34,17 +35,21 @@ from privest_service.dashboard.charts import (
     on_circle,
     vector_bars,
 )
-from privest_service.dashboard.formatting import number
-from privest_service.dashboard.page import Page, render
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.page_version import version_for
 from privest_service.dashboard.pages.ledger import names_of_datasets
-from privest_service.dashboard.session_auth import OwnerDep
+from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep, Visitor
+from privest_service.datasets import service as datasets
+from privest_service.estimates import requests
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.service import require_job
-from privest_service.estimates.views import read_answer
+from privest_service.estimates.views import approval_of, read_answer
 from privest_service.inputs import Id
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
+from privest_service.reports.formatting import cell_text, number, told_apart
+from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/answers", route_class=Page)
@@ -56,9 +61,9 @@ _CLASSES, _FEATURES = 10, 30
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, database: DatabaseDep, before: Id = "") -> Response:
-    """The owner's own questions that were answered, newest first."""
-    statement = select(Job).where(Job.submitter_id == visitor.id, Job.result.is_not(None))
+def read(request: Request, visitor: AskerDep, database: DatabaseDep, before: Id = "") -> Response:
+    """The visitor's own questions, newest first."""
+    statement = select(Job).where(Job.submitter_id == visitor.id, Job.part_of.is_(None))
     with database.read() as session:
         last = session.get(Job, before) if before else None
         if last and last.submitter_id == visitor.id:
@@ -69,10 +74,11 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, before: Id 
                 )
             )
         jobs = session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE)).all()
-        names = names_of_datasets(session, visitor.id)
+        names, seen = _names(session, visitor), version_for(session, visitor)
     return render(
         request,
         "answers.html",
+        seen=seen,
         jobs=jobs,
         plans={job.id: stored_plan(job.kind, job.plan) for job in jobs},
         names=names,
@@ -81,16 +87,29 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, before: Id 
     )
 
 
+def _names(session: Session, visitor: Visitor) -> dict[str, str]:
+    """The datasets that a visitor may be told of, by name: an owner's, or those granted to an analyst."""
+    if visitor.is_analyst:
+        return told_apart(datasets.visible(session, visitor.principal)[0])
+    return names_of_datasets(session, visitor.id)
+
+
 @router.get("/{job_id}")
-def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep) -> Response:
-    """One answer, as a picture and as numbers."""
+def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep) -> Response:
+    """One question: where it stands or, once it is answered, the answer as a picture and as numbers."""
     with database.read() as session:
         job = require_job(session, visitor.principal, job_id)
-        if job.submitter_id != visitor.id or job.result is None:
+        if job.submitter_id != visitor.id or job.part_of is not None:
             raise NotFound("answers are for those who asked")
-        about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
-        names = names_of_datasets(session, visitor.id)
+        parts = jobs.parts_of(session, job) or [job]
+        approval = approval_of(session, visitor.principal, job, [each.id for each in parts])
+        about = [str(each.dataset_id) for each in parts]
+        names, seen = _names(session, visitor), version_for(session, visitor)
     plan = stored_plan(job.kind, job.plan)
+    name = ", ".join(names[each] for each in about if each in names)
+    if job.result is None:
+        content = {"job": job, "plan": plan, "name": name, "title": title(job.kind), "approval": approval}
+        return render(request, "question.html", seen=seen, **content)
     told = read_answer(plan, job.result)
     answer = told.estimate
     shape = None if plan is None or isinstance(plan, Part) else plan.shape
@@ -100,10 +119,12 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         "answer.html",
         job=job,
         plan=plan,
-        name=", ".join(names[each] for each in about if each in names),
+        name=name,
         title=title(job.kind),
         pictures=picture(answer, shape),
-        tables=answer_tables(job.kind, answer, getattr(shape, "features", ())) if answer else [],
+        tables=answer_tables(job.kind, answer, getattr(shape, "features", ()), _fills(shape))
+        if answer
+        else [],
         bounded=_bounded(shape),
         found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
         foretold=told.forecast,
@@ -111,6 +132,25 @@ def one(request: Request, job_id: str, visitor: OwnerDep, database: DatabaseDep)
         warnings=told.warnings,
         numbers=json.dumps(answer, indent=2, ensure_ascii=False)[:100_000],
     )
+
+
+@router.post("/{job_id}/withdraw")
+def withdraw(request: Request, job_id: Id, visitor: AskingDep, database: DatabaseDep, _: FormDep) -> Response:
+    """End a question of one's own that waits for approval."""
+    database.run(lambda session: requests.withdraw(session, visitor.principal, job_id))
+    return redirect(request, f"/answers/{job_id}")
+
+
+def _fills(shape: DatasetMetadata | None) -> dict[str, str]:
+    """What gaps count as in a table's columns, by the names of their features."""
+    recipe = getattr(shape, "recipe", None)
+    if recipe is None:
+        return {}
+    return {
+        feature.name: cell_text(recipe.columns[feature.column], feature.fill)
+        for feature in recipe.features
+        if feature.fill is not None and not feature.gap
+    }
 
 
 Pictures = list[tuple[str, Markup]]
@@ -139,7 +179,7 @@ def _bounded(shape: DatasetMetadata | None) -> set[str] | None:
     """The features of a table that have public bounds; None where all have."""
     recipe = shape.recipe if isinstance(shape, PointsMetadata) else None
     features = () if recipe is None else recipe.features
-    found = {each.name for each in features if each.low is not None and each.high is not None}
+    found = {each.name for each in features if each.is_bounded}
     return None if len(found) == len(features) else found
 
 

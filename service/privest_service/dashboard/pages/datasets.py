@@ -1,5 +1,6 @@
 """Datasets: public facts, what was spent on each, upload, deletion."""
 
+import csv
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -14,7 +15,6 @@ from privest.manifolds import MANIFOLDS, parameters
 from privest.metadata import DatasetMetadata
 from privest.tables.columns import Column
 from privest.tables.metadata import TableMetadata
-from privest_service.dashboard.budget_summary import by_dataset
 from privest_service.dashboard.forms import from_json, texts
 from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.page_version import page_version
@@ -31,7 +31,9 @@ from privest_service.formats import Format
 from privest_service.inputs import checked, parsed
 from privest_service.ledger import service as ledger
 from privest_service.limits import in_thread
-from privest_service.problems import DatasetInvalid, Fault, Problem
+from privest_service.problems import DatasetInvalid, Fault, Invalid, Problem
+from privest_service.reports.formatting import cell_text
+from privest_service.reports.shares import by_dataset
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Analyst
 
@@ -232,7 +234,9 @@ def _numbers(fields: Mapping[str, str], *names: str) -> dict[str, Any]:
 
 
 def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Names between commas; one that has a comma in it stands between quotes."""
+    rows = csv.reader(text.splitlines(), skipinitialspace=True)
+    return [name.strip() for row in rows for name in row if name.strip()]
 
 
 @router.get("/{dataset_id}")
@@ -248,7 +252,12 @@ def confirm(request: Request, dataset_id: str, visitor: OwnerDep, database: Data
 
 
 def _one(
-    request: Request, dataset_id: str, visitor: OwnerDep, database: DatabaseDep, template: str
+    request: Request,
+    dataset_id: str,
+    visitor: Visitor,
+    database: Database,
+    template: str,
+    problem: Problem | None = None,
 ) -> Response:
     with database.read() as session:
         dataset = service.require_own(session, visitor.principal, dataset_id)
@@ -265,20 +274,22 @@ def _one(
     return render(
         request,
         template,
+        status=problem.status if problem else 200,
+        problem=problem,
         dataset=dataset,
         spent=next((part for part in parts if part.id == dataset.id), None),
         joined=[each for each in same if each.lineage == dataset.lineage],
         apart=[each for each in same if each.lineage != dataset.lineage],
         grants=grants,
         shape=schema.shape(dataset.n).record,
-        columns=_columns(schema.shape(dataset.n)),
+        columns=columns_of(schema.shape(dataset.n)),
         schema=schema.model_dump(mode="json", exclude_none=True),
         done=request.query_params.get("done") == "uploaded",
         first=request.query_params.get("first"),
     )
 
 
-def _columns(shape: DatasetMetadata) -> list[tuple[str, str, str, str]]:
+def columns_of(shape: DatasetMetadata) -> list[tuple[str, str, str, str]]:
     """Name, type, values and gaps of a table's columns."""
     return [
         (column.name, column.type, _values(column), _gap(column))
@@ -289,23 +300,12 @@ def _columns(shape: DatasetMetadata) -> list[tuple[str, str, str, str]]:
 def _values(column: Column) -> str:
     if not column.is_ordered:
         return ", ".join(column.values)
-    low, high = ("…" if end is None else _cell(column, end) for end in (column.low, column.high))
+    low, high = ("…" if end is None else cell_text(column, end) for end in (column.low, column.high))
     return f"{low} to {high}"
 
 
 def _gap(column: Column) -> str:
-    return f"{_cell(column, column.fill)} in its place" if column.fill is not None else column.missing
-
-
-def _cell(column: Column, value: float) -> str:
-    told = column.cell(value)
-    return (
-        f"{told:.6g}"
-        if isinstance(told, float)
-        else str(told).lower()
-        if isinstance(told, bool)
-        else str(told)
-    )
+    return f"{cell_text(column, column.fill)} in its place" if column.fill is not None else column.missing
 
 
 @router.post("/{dataset_id}/delete")
@@ -315,14 +315,21 @@ def delete(
     visitor: OwnerOfDataDep,
     store: StoreDep,
     database: DatabaseDep,
-    _: FormDep,
+    form: FormDep,
 ) -> Response:
-    """Delete the rows; what was spent on them stays spent."""
+    """Delete the rows, if their name was written; what was spent on them stays spent."""
+    given = texts(form).get("name")
 
     def change(session: Session) -> Dataset:
         dataset = service.require_own(session, visitor.principal, dataset_id)
+        if given != (dataset.name or dataset.id):
+            raise Invalid(faults=[Fault(location="name", rule="must be the name of this dataset")])
         service.delete(session, dataset)
         return dataset
 
-    service.remove_rows(store, database.run(change))
+    try:
+        deleted = database.run(change)
+    except Invalid as problem:
+        return _one(request, dataset_id, visitor, database, "delete.html", problem)
+    service.remove_rows(store, deleted)
     return redirect(request, "/datasets")

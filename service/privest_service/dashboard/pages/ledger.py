@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
-from tempfile import NamedTemporaryFile
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
@@ -13,27 +12,25 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Part
 from privest.estimators.registry import ESTIMATORS
 from privest_service.dashboard import entries
-from privest_service.dashboard.budget_summary import analysts_of, share, share_of_charge, title
 from privest_service.dashboard.entries import Search
-from privest_service.dashboard.formatting import noise, told_apart
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.pages.report import VerifierDep
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.plans import stored_plan
 from privest_service.exports.endpoints import exported
-from privest_service.exports.export import Form, write_out
-from privest_service.exports.keys import trusted
-from privest_service.exports.verify import verify_file
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Charge
-from privest_service.limits import EXPORTS, VERIFICATIONS, in_thread
-from privest_service.problems import Invalid
-from privest_service.security.dependencies import DatabaseDep, LimiterDep, SettingsDep, WorkersDep
+from privest_service.ledger.views import share, share_of_charge
+from privest_service.limits import EXPORTS
+from privest_service.reports.formatting import noise, told_apart
+from privest_service.reports.shares import analysts_of
+from privest_service.reports.words import title
+from privest_service.security.dependencies import DatabaseDep, LimiterDep, SettingsDep
 from privest_service.security.service import require_owner
-from privest_service.telemetry import metrics
 
 router = APIRouter(prefix="/dashboard/ledger", route_class=Page)
 
@@ -101,24 +98,14 @@ async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Vi
 
 
 @router.get("/export")
-def export(
-    visitor: Annotated[Visitor, Depends(_with_room)],
-    database: DatabaseDep,
-    form: Annotated[Form, Query(alias="format")] = "jsonl",
-) -> StreamingResponse:
-    """All of it, to keep."""
-    return exported(database, visitor.id, form)
+def export(visitor: Annotated[Visitor, Depends(_with_room)], database: DatabaseDep) -> StreamingResponse:
+    """All of it, to keep and to verify."""
+    return exported(database, visitor.id, "jsonl")
 
 
 @router.post("/verify")
 async def verify(
-    request: Request,
-    visitor: OwnerDep,
-    settings: SettingsDep,
-    database: DatabaseDep,
-    limiter: LimiterDep,
-    workers: WorkersDep,
-    form: FormDep,
+    request: Request, visitor: OwnerDep, settings: SettingsDep, verifying: VerifierDep, form: FormDep
 ) -> Response:
     """Verify every entry and every receipt, by a worker.
 
@@ -126,23 +113,8 @@ async def verify(
         Invalid: a key is none.
         TooManyRequests: the owner's ledger is being verified already.
     """
-    keys = [settings.signer.public_key, *str(form.get("keys", "")).split()]
-    try:
-        trusted(keys)
-    except ValueError as error:
-        raise Invalid(str(error)) from None
-
-    def write(file: IO[bytes]) -> None:
-        with database.read(snapshot=True) as session:
-            write_out(session, visitor.id, file)
-        file.flush()
-
-    with limiter.hold(VERIFICATIONS, visitor.id), NamedTemporaryFile(prefix="verify-") as file:
-        with limiter.hold(EXPORTS, visitor.id):
-            await in_thread(write, file.file)
-        report = await workers.in_worker("verify", verify_file, file.name, keys)
-    metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
-    return render(request, "verified.html", report=report, signer=settings.signer)
+    verdict, _ = await verifying.verify(visitor.id, str(form.get("keys", "")).split(), lambda _: None)
+    return render(request, "verified.html", report=verdict.found, signer=settings.signer)
 
 
 @router.get("/{seq}")

@@ -1,4 +1,4 @@
-"""A stream that tells the pages of an owner when what they show has changed."""
+"""A stream that tells the pages of an owner or an analyst when what they show has changed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,8 +8,8 @@ from fastapi import APIRouter, Depends
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from privest_service.dashboard.page import Page
-from privest_service.dashboard.page_version import page_version
-from privest_service.dashboard.session_auth import OwnerDep, Visitor
+from privest_service.dashboard.page_version import version_for
+from privest_service.dashboard.session_auth import AskerDep, Visitor
 from privest_service.estimates.dependencies import EngineDep
 from privest_service.limits import PAGE_STREAMS, in_thread
 from privest_service.security import sessions
@@ -24,7 +24,7 @@ _LOOKS = 600
 """Looks for changes that one stream makes; after them the browser connects again."""
 
 
-async def _with_room(visitor: OwnerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:
+async def _with_room(visitor: AskerDep, limiter: LimiterDep) -> AsyncIterator[Visitor]:
     """Refuse before the stream begins: then nothing else can be said."""
     with limiter.hold(PAGE_STREAMS, visitor.id):
         yield visitor
@@ -43,7 +43,7 @@ async def changes(
         if sessions.find(authenticator, visitor.session.id) is None:
             return None
         with database.read() as session:
-            return page_version(session, visitor.id)
+            return version_for(session, visitor)
 
     seen = ""
     for _ in range(_LOOKS):

@@ -8,21 +8,19 @@ from privest_service.dashboard import entries
 from privest_service.dashboard.budget_summary import (
     BudgetSnapshot,
     BudgetSummary,
-    Part,
-    analysts_of,
-    by_analyst,
-    by_dataset,
     standing,
-    title,
 )
 from privest_service.dashboard.charts import Bar, BurnPoint, bars, burn_down, gauge
-from privest_service.dashboard.formatting import LONGEST, count, duration, number, spent_percent, told_apart
 from privest_service.dashboard.page import Page, place, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, VisitorDep
+from privest_service.dashboard.what_is_learned import everybody
 from privest_service.database import now
 from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
+from privest_service.reports.formatting import LONGEST, count, duration, number, spent_percent, told_apart
+from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
+from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard", route_class=Page)
@@ -36,6 +34,8 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
     """All at a glance."""
     if visitor.is_admin:
         return redirect(request, "/admin")
+    if visitor.is_analyst:
+        return redirect(request, "/granted")
     with database.read() as session:
         seen = page_version(session, visitor.id)
         account = ledger.owner_account(session, visitor.id)
@@ -45,6 +45,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         stands = standing(session, account)
         latest = entries.search(session, account, entries.Search()).rows[:_LATEST]
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
+        learned = everybody(session, account)
     ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
     return render(
         request,
@@ -64,6 +65,8 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         names=names,
         dataset_names=told_apart(own),
         datasets=own,
+        granted=bool(analysts),
+        learned=learned,
         title=title,
         seen=seen,
     )

@@ -1,6 +1,7 @@
-"""What if: a query planned and not asked, its cost against what is left, and its error as ε varies."""
+"""What if: a query planned, its cost against what is left, its error as ε varies; and the query asked."""
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from math import exp, log
@@ -9,31 +10,35 @@ from typing import Annotated, Any, get_origin
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
+from starlette.datastructures import QueryParams
 
 from privest.estimators.federation import Plan
 from privest.metadata import PartialVectorsMetadata
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
 from privest.tables.metadata import TableMetadata
-from privest_service.dashboard.budget_summary import share, share_of_charge, title, unit
+from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import error_curve, gauge
 from privest_service.dashboard.entries import Choice, or_none
-from privest_service.dashboard.forms import from_json
-from privest_service.dashboard.page import Page, render
-from privest_service.dashboard.session_auth import OwnerDep, Visitor
+from privest_service.dashboard.forms import from_json, texts
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep, Visitor
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
-from privest_service.estimates.dependencies import PlannerDep
+from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
+from privest_service.estimates.endpoints import require_idempotency_key
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery, resolve
+from privest_service.estimates.room import known_accounts
 from privest_service.inputs import checked
 from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
+from privest_service.ledger.views import share, share_of_charge
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -43,8 +48,8 @@ from privest_service.problems import (
     TooManyRequests,
     Unavailable,
 )
+from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
-from privest_service.security.models import Owner
 from privest_service.validation import MOST_FAULTS, UNKNOWN, unknown
 
 router = APIRouter(prefix="/dashboard/what-if", route_class=Page)
@@ -76,28 +81,25 @@ class Wish(BaseModel):
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: PlannerDep) -> Response:
+def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: PlannerDep) -> Response:
     """The form and, once it is filled in, the plan."""
     given, problem, planned, wish = dict(request.query_params), None, None, Wish()
     try:
-        several = {name: request.query_params.getlist(name) for name in ("columns", "features")}
-        wish = checked(Wish.model_validate, given | several)
-        _require_known(given)
+        wish = _wish(request.query_params)
     except Invalid as error:
         problem = error
     with database.read() as session:
-        account = ledger.owner_account(session, visitor.id)
         own, _ = datasets.visible(session, visitor.principal)
-    chosen = next((each for each in own if each.id == wish.dataset), None)
+    # Before a first plan the form is that of the dataset which it shows first.
+    chosen = next((each for each in own if wish.dataset in (None, each.id)), None)
     asked = (wish.kind or _USUAL.get(chosen.kind, "")) if chosen else ""
     offered = _offered(chosen, KINDS[asked]) if chosen and asked in KINDS else {}
     picked = _picked(wish, offered)
-    if chosen and problem is None:
+    if chosen and wish.dataset and problem is None:
         try:
-            planned = _planned(database, planner, visitor, account, wish, asked, given | picked)
+            planned = _planned(database, planner, visitor, wish, asked, given | picked)
         except Problem as error:
             problem = error
-    limits = ledger.limits_of(account)
     return render(
         request,
         "what_if.html",
@@ -114,17 +116,51 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, planner: Pl
         example=_example(KINDS[asked]) if asked in KINDS else "",
         title=title,
         unit=unit(asked),
-        spent=share(limits, account),
         problem=problem,
+        question=request.url.query,
+        key=secrets.token_hex(16),
         **(planned or {"plan": None}),
     )
+
+
+@router.post("")
+def ask(
+    request: Request, visitor: AskingDep, database: DatabaseDep, submissions: SubmissionsDep, form: FormDep
+) -> Response:
+    """Ask what was planned. The same form sent twice asks once."""
+    sent = texts(form)
+    question = QueryParams(sent.get("question", ""))
+    wish = _wish(question)
+    with database.read() as session:
+        chosen = datasets.require(session, visitor.principal, wish.dataset or "")
+    asked = wish.kind or _USUAL.get(chosen.kind, "")
+    kind = _kind(asked)
+    given = dict(question) | _picked(wish, _offered(chosen, kind))
+    body = checked(kind.request.model_validate, _body(wish, kind, given))
+    key = require_idempotency_key(f"page {sent.get('key', '')}")
+    answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
+    return redirect(request, f"/answers/{answer.job_id}")
+
+
+def _wish(params: QueryParams) -> Wish:
+    """What an address says of a query. Raises Invalid: it says what no query has."""
+    several = {name: params.getlist(name) for name in ("columns", "features")}
+    wish = checked(Wish.model_validate, dict(params) | several)
+    _require_known(dict(params))
+    return wish
+
+
+def _kind(name: str) -> Kind:
+    """The kind of a query. Raises Invalid: there is none of this name."""
+    if name not in KINDS:
+        raise Invalid(faults=[Fault(location="kind", rule=f"must be one of: {', '.join(KINDS)}")])
+    return KINDS[name]
 
 
 def _planned(
     database: Database,
     planner: Planner,
     visitor: Visitor,
-    account: Account,
     wish: Wish,
     asked: str,
     given: Mapping[str, Any],
@@ -134,42 +170,51 @@ def _planned(
     Raises:
         Problem: it cannot be planned.
     """
-    kind = KINDS.get(asked)
-    if kind is None:
-        raise Invalid(faults=[Fault(location="kind", rule=f"must be one of: {', '.join(KINDS)}")])
+    kind = _kind(asked)
     body = checked(kind.request.model_validate, _body(wish, kind, given))
     with database.read() as session:
         question = resolve(session, visitor.principal, kind, body)
-        dataset = session.get_one(Dataset, question.about[0].dataset_id)
-        owner = session.get_one(Owner, visitor.id)
-        accounts = ledger.accounts_in_force(session, owner, {"dataset": dataset.lineage})
+        accounts = list(known_accounts(session, visitor.principal, question.about[0]))
     plan = planner.plan(question)
-    limits, charge = ledger.limits_of(account), Charge.of(plan.target, plan.cost)
-    refused = None
-    try:
-        entries.require_room(accounts, [charge] * len(accounts))
-    except (BudgetExceeded, AccountFrozen) as problem:
-        refused = problem
-    spent, cost = share(limits, account), share_of_charge(limits, charge)
-    error = plan.expected_error.standard_deviation
-    curve, delta = _curve(planner, question, kind), plan.target.delta
-    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
-    most = None if pure else views.largest_query(account, delta)
-    return {
+    priced = _price(visitor, accounts, Charge.of(plan.target, plan.cost), plan.target.delta)
+    error, most = plan.expected_error.standard_deviation, priced["most"]
+    curve = _curve(planner, question, kind, plan)
+    return priced | {
         "plan": plan,
+        "approval": question.approval,
         "kind": kind,
-        "cost": cost,
-        "refused": refused,
-        "times": min(map(_times, accounts, [charge] * len(accounts))) if cost else None,
-        "gauge": gauge("gauge", spent, cost),
+        "solver": getattr(plan, "solver", None),
         "error": error,
         "foretold": (kind.estimator.error_title, kind.estimator.error_meaning),
         "radius": getattr(plan.expected_error, "radius_95", None),
         "untold": getattr(plan.expected_error, "untold", None),
-        "most": most,
         "curve": error_curve("curve", curve, (plan.target.epsilon, error), most or None)
         if len(curve) > 1
         else None,
+    }
+
+
+def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: float) -> dict[str, Any]:
+    """What a query takes of the accounts that its asker may know: an analyst knows its own cap alone."""
+    refused, charges = None, [charge] * len(accounts)
+    require = entries.require_sums if visitor.is_analyst else entries.require_room
+    try:
+        require(accounts, charges)
+    except (BudgetExceeded, AccountFrozen) as problem:
+        refused = problem
+    told: dict[str, Any] = {"refused": refused, "most": None, "times": None, "gauge": None}
+    account = next((each for each in accounts if each.scope != "dataset"), None)
+    if account is None:
+        return told
+    limits = ledger.limits_of(account)
+    spent, cost = share(limits, account), share_of_charge(limits, charge)
+    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
+    return told | {
+        "cost": cost,
+        "spent": spent,
+        "times": min(map(_times, accounts, charges)) if cost else None,
+        "gauge": gauge("gauge", spent, cost),
+        "most": None if pure else views.largest_query(account, delta),
     }
 
 
@@ -271,8 +316,13 @@ def _body(wish: Wish, kind: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**usual, **options, "dataset": {"id": wish.dataset}, "privacy": privacy}
 
 
-def _curve(planner: Planner, question: ResolvedQuery, kind: Kind) -> list[tuple[float, float]]:
-    """The error to expect at other ε; of plans that take long it is not worked out."""
+def _curve(planner: Planner, question: ResolvedQuery, kind: Kind, chosen: Plan) -> list[tuple[float, float]]:
+    """The error to expect at other ε by the same solver; of plans that take long it is not worked out.
+
+    What the planner chose for this ε holds for all, so that it is one curve.
+    """
+    if "solver" in question.options and (solver := getattr(chosen, "solver", None)):
+        question = replace(question, options=question.options | {"solver": solver})
     if kind.is_heavy(question.options):
         return []
     points: list[tuple[float, float]] = []

@@ -11,9 +11,22 @@ const GAPS = new Set(["", "na", "n/a", "nan", "null", "none"]);
 const WRITTEN = {
   integer: /^[+-]?\d+$/,
   number: /^[+-]?(\d+[.,]?\d*|[.,]\d+)(e[+-]?\d+)?$/i,
-  date: /^\d{4}-\d\d-\d\d([T ].*)?$/,
   boolean: /^(true|false)$/i,
 };
+
+// How dates are written: in ISO 8601, or in a form that a column declares. A time may follow.
+const DATES = {
+  "": /^(?<y>\d{4})-(?<m>\d\d)-(?<d>\d\d)([T ].*)?$/,
+  "dd.mm.yyyy": /^(?<d>\d{1,2})\.(?<m>\d{1,2})\.(?<y>\d{4})([T ].*)?$/,
+  "mm/dd/yyyy": /^(?<m>\d{1,2})\/(?<d>\d{1,2})\/(?<y>\d{4})([T ].*)?$/,
+  "dd/mm/yyyy": /^(?<d>\d{1,2})\/(?<m>\d{1,2})\/(?<y>\d{4})([T ].*)?$/,
+};
+
+function isDay(text, form) {
+  const { y, m, d } = DATES[form].exec(text)?.groups ?? {};
+  const day = new Date(Date.UTC(y, m - 1, d));
+  return day.getUTCMonth() === m - 1 && day.getUTCDate() === Number(d);
+}
 
 const isGap = (cell) => GAPS.has(cell.toLowerCase());
 const isBlank = (cells) => cells.length === 1 && !cells[0].value.trim();
@@ -108,9 +121,16 @@ function cellAt(text, name, line) {
   return undefined;
 }
 
+// The forms in which all values of a column are dates.
+function formsOf(values) {
+  const told = values.filter((value) => !isGap(value));
+  return told.length ? Object.keys(DATES).filter((form) => told.every((value) => isDay(value, form))) : [];
+}
+
 // The type that is proposed for a column.
 function guessed(values) {
   const told = values.filter((value) => !isGap(value));
   if (!told.length) return "number";
+  if (formsOf(values).length) return "date";
   return Object.keys(WRITTEN).find((type) => told.every((value) => WRITTEN[type].test(value))) ?? "category";
 }

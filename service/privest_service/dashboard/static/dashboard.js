@@ -14,8 +14,9 @@ function live({ events, seen }) {
     waiting = false;
     for (const part of document.querySelectorAll("[data-live]")) {
       const fresh = page.getElementById(part.id);
-      if (fresh && part.contains(document.activeElement)) waiting = true;
-      else if (fresh) part.replaceWith(document.adoptNode(fresh));
+      if (!fresh) { location.reload(); return; }
+      if (part.contains(document.activeElement)) waiting = true;
+      else part.replaceWith(document.adoptNode(fresh));
     }
     shown = waiting ? shown : state;
     document.body.dataset.seen = shown;

@@ -23,6 +23,9 @@ class ColumnRow {
     if (seen.length) this.find("[data-sample]").textContent = seen.slice(0, 3).join(" · ") + (seen.length > 3 ? " …" : "");
     this.find("[data-gaps]").hidden = !values.some(isGap);
     this.part("type").value = guessed(values);
+    const forms = formsOf(values);
+    this.part("format").value = forms[0] ?? "";
+    this.find("[data-which]").hidden = forms.length < 2;
     this.element.addEventListener("change", change);
     this.show();
   }
@@ -51,6 +54,7 @@ class ColumnRow {
     const type = this.said("type"), found = { name: this.name, type, missing: this.said("missing") };
     const value = type === "number" || type === "integer" ? numeric : (text) => text;
     if (ORDERED.has(type)) for (const end of ["low", "high"]) if (this.said(end)) found[end] = value(this.said(end));
+    if (type === "date" && this.said("format")) found.format = this.said("format");
     if (type === "category") found.categories = this.said("categories").split("\n").map((each) => each.trim()).filter(Boolean);
     if (found.missing === "filled") {
       const fill = this.said("fill");
@@ -60,8 +64,8 @@ class ColumnRow {
   }
 
   // Takes over what was said of a column of this name.
-  choose({ type, missing, low = "", high = "", categories = [], fill = "" }) {
-    const said = { type, missing, low, high, categories: categories.join("\n"), fill };
+  choose({ type, missing, low = "", high = "", categories = [], fill = "", format = "" }) {
+    const said = { type, missing, low, high, categories: categories.join("\n"), fill, format };
     for (const [name, value] of Object.entries(said)) this.part(name).value = value;
     this.show();
   }

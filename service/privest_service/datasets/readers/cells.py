@@ -1,8 +1,7 @@
 """Cells of a table's columns: the numbers that stand for them, and what is wrong with the others."""
 
 from collections.abc import Callable
-from datetime import date
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import pyarrow.compute as arrow_compute
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.tables.columns import Column, day_of
+from privest.tables.columns import Column
 from privest_service.datasets.readers.marks import GAPS, Mark
 
 Codes = NDArray[np.uint8]
@@ -21,7 +20,7 @@ pc: Any = arrow_compute
 """Arrow's functions, most of which are made when the module is loaded, unseen by a checker of types."""
 
 Code = Callable[[Any], float]
-"""The number of a category, -1 for what is none."""
+"""The number of a category, -1 for what is none; or the day that a text names, NaN where it names none."""
 
 _EXPONENT = r"([eE][+-]?\d{1,3})?$"
 _PLAIN = r"^[+-]?(\d+\.?\d*|\.\d+)" + _EXPONENT
@@ -37,7 +36,7 @@ def cells(array: pa.Array, column: Column, code: Code) -> tuple[Array, Codes]:
     Args:
         array: of whatever type the file has.
         column: what the owner declares.
-        code: numbers of categories and truth values.
+        code: numbers of categories and truth values, or of texts of dates.
     """
     kind = array.type
     if isinstance(array, pa.DictionaryArray):
@@ -82,7 +81,7 @@ def _of_texts(array: pa.Array, column: Column, code: Code) -> tuple[Array, Codes
     texts = pc.fill_null(pc.utf8_trim_whitespace(array), "")
     if column.is_ordered and column.type != "date":
         return _of_written_numbers(texts)
-    read = _date if column.type == "date" else _level(code)
+    read = (_date if column.type == "date" else _level)(code)
     distinct = pc.dictionary_encode(texts)
     found = [read(text) for text in distinct.dictionary.to_pylist()]
     values, codes = (np.array(part) for part in zip(*found, strict=True)) if found else (np.empty(0),) * 2
@@ -100,17 +99,14 @@ def _level(code: Code) -> Callable[[str], tuple[float, Mark]]:
     return read
 
 
-def _date(text: str) -> tuple[float, Mark]:
-    """The day of an ISO date, or of one with a time after it."""
-    if text.lower() in GAPS:
-        return nan, Mark.MISSING
-    day, between = text[:10], text[10:11]
-    if day[4:5] + day[7:8] != "--" or between not in ("", "T", " "):
-        return nan, Mark.BROKEN
-    try:
-        return float(day_of(date.fromisoformat(day))), Mark.FINE
-    except ValueError:
-        return nan, Mark.BROKEN
+def _date(code: Code) -> Callable[[str], tuple[float, Mark]]:
+    def read(text: str) -> tuple[float, Mark]:
+        if text.lower() in GAPS:
+            return nan, Mark.MISSING
+        day = code(text)
+        return day, Mark.BROKEN if isnan(day) else Mark.FINE
+
+    return read
 
 
 def _of_written_numbers(texts: pa.Array) -> tuple[Array, Codes]:

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from math import isfinite, nan, prod
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 from privest.arrays import Array
 from privest.tables.columns import Column
+from privest_service.datasets.readers.dates import DateFormat, day
 from privest_service.datasets.readers.marks import Marked
 from privest_service.problems import Fault
 from privest_service.upload_errors import RefusedUploadError, refusal
@@ -39,6 +41,7 @@ class Layout:
         partial: whether entries may be missing, which NaN then stands for, and not only for a fault.
         header: whether the first line of a csv file names its columns; None where nobody said so.
         columns: of a typed table, whose cells are read as these say; None for other layouts.
+        formats: of dates that are written otherwise than in ISO 8601, by names of columns.
     """
 
     raw: tuple[int, ...]
@@ -48,6 +51,7 @@ class Layout:
     partial: bool = False
     header: bool | None = None
     columns: tuple[Column, ...] | None = None
+    formats: Mapping[str, DateFormat] = field(default_factory=dict[str, DateFormat])
 
     @property
     def width(self) -> int:
@@ -104,6 +108,10 @@ class Layout:
     def field(self, place: int) -> str:
         """A column of a record, by name, else by its place."""
         return f"[{place}]" if self.names is None else self.names[place]
+
+    def dater(self, place: int) -> Callable[[str], float]:
+        """Return a function from a text in a column of dates to its day; NaN for any other text."""
+        return partial(day, form=self.formats.get(self.field(place)))
 
     def coder(self, place: int) -> Callable[[str | float | None], float]:
         """Return a function from a value in a column of categories to its place; -1 for any other value."""

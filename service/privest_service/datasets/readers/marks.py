@@ -1,6 +1,7 @@
 """Marks on the cells of a table's columns, their counts, and the fault that a column has by them."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 
@@ -56,7 +57,6 @@ _BY_TYPE = {
     (Mark.MISSING, "category"): _GAP,
     (Mark.MISSING, "boolean"): _GAP,
     (Mark.BROKEN, "integer"): "not whole in {rows}; declare a number",
-    (Mark.BROKEN, "date"): "not ISO in {rows}; 2007-11-11 is",
     (Mark.UNKNOWN, "category"): "none of the categories in {rows}; declare them all",
     (Mark.UNKNOWN, "boolean"): "neither true nor false in {rows}; write true or false",
 }
@@ -69,10 +69,12 @@ class Marked:
     Attributes:
         cells: (k, columns) marks.
         line_of: the line with a record of the file, as a spreadsheet counts it, where the file has lines.
+        forms: in which cells that are no dates would be some, with the number of these, by places of columns.
     """
 
     cells: NDArray[np.uint8]
     line_of: Callable[[int], int] | None = None
+    forms: Mapping[int, "Counter[str]"] = field(default_factory=dict[int, "Counter[str]"])
 
 
 @dataclass
@@ -88,13 +90,17 @@ class Tally:
     """Counts of the marks on all cells of a file."""
 
     columns: Sequence[Column]
+    formats: Mapping[str, str]
     _found: dict[tuple[int, Mark], _Count] = field(default_factory=dict[tuple[int, Mark], _Count])
+    _forms: defaultdict[int, "Counter[str]"] = field(default_factory=lambda: defaultdict(Counter))
     _line_of: Callable[[int], int] | None = None
     _records: int = 0
 
     def add(self, marked: Marked, start: int) -> None:
         """Count the marks of the rows from record `start` on."""
         self._line_of, self._records = marked.line_of, start + len(marked.cells)
+        for place, forms in marked.forms.items():
+            self._forms[place] += forms
         for mark in map(Mark, np.unique(marked.cells).tolist()):
             hits = marked.cells == mark
             for place in np.flatnonzero(hits.any(axis=0)).tolist() if mark else ():
@@ -120,8 +126,16 @@ class Tally:
         gaps = self._found.get((place, Mark.MISSING))
         most = 2 * count.cells > self._records - (gaps.cells if gaps else 0)
         of_most = _OF_MOST.get(mark) or _OF_MOST.get((mark, column.type)) if most else None
-        rule = of_most or _BY_TYPE.get((mark, column.type)) or _RULES[mark]
+        of_dates = self._of_dates(place) if (mark, column.type) == (Mark.BROKEN, "date") else None
+        rule = of_dates or of_most or _BY_TYPE.get((mark, column.type)) or _RULES[mark]
         rows = f"{count.cells} row" + ("s" if count.cells > 1 else "")
         line = "" if self._line_of is None else f" (first in line {self._line_of(count.record)})"
         told = rule.format(count=count.cells, rows=rows) + line
         return Fault(record=count.record, field=column.name, rule=told)
+
+    def _of_dates(self, place: int) -> str:
+        """The rule that dates break, and the forms in which they would be some."""
+        declared = self.formats.get(self.columns[place].name)
+        told = f"neither ISO nor {declared} in {{rows}}" if declared else "not ISO in {rows}"
+        forms = [f'"format": "{form}" fits {n} of them' for form, n in self._forms[place].most_common()]
+        return f"{told}; {', '.join(forms)}" if forms else f"{told}; 2007-11-11 is"

@@ -3,6 +3,7 @@
 import codecs
 import csv
 from array import array
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pyarrow import csv as arrow_csv
 
 from privest.arrays import Array
 from privest_service.datasets.readers.cells import cells
+from privest_service.datasets.readers.dates import fitting
 from privest_service.datasets.readers.layout import TWICE, Block, Layout, Texts, named_units
 from privest_service.datasets.readers.marks import Mark, Marked
 from privest_service.problems import Fault
@@ -73,14 +75,26 @@ def typed_block(
     found = [
         _unread(array, n)
         if isinstance(array, int)
-        else cells(array, column, layout.coder(at) if layout.is_text(at) else float)
+        else cells(array, column, layout.coder(at) if layout.is_text(at) else layout.dater(at))
         for at, (array, column) in declared
     ]
     values, marks = zip(*found, strict=True)
     units, faults = named_units(units, layout, start)
     if units is None and layout.unit is not None and start == 0:
         faults = (Fault(field=layout.unit, rule="must be in the file once, as it is the unit"),)
-    return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), line_of))
+    forms = {
+        at: _forms(array, marks[at])
+        for at, array in enumerate(columns)
+        if layout.columns[at].type == "date" and not isinstance(array, int)
+    }
+    return Block(np.stack(values, axis=1), units, faults, Marked(np.stack(marks, axis=1), line_of, forms))
+
+
+def _forms(array: pa.Array, marks: NDArray[np.uint8]) -> "Counter[str]":
+    """The forms in which a column's texts that are no dates would be some, with their numbers."""
+    broken = marks == Mark.BROKEN
+    texts = array.filter(pa.array(broken)).to_pylist() if broken.any() else ()
+    return fitting(text for text in texts if isinstance(text, str))
 
 
 def _unread(place: Absent, n: int) -> tuple[Array, NDArray[np.uint8]]:
@@ -115,6 +129,8 @@ def read_typed_csv(source: Path, layout: Layout) -> Generator[Block]:
         RefusedUploadError: it has no header with the declared columns, or a line has too few or too many.
     """
     dialect = _dialect(source, layout)
+    if not dialect.header:
+        raise refusal("has no lines: its first is to name the columns")
     chosen, unit = layout.places(dialect.header)
     names = [f"{place}" for place in range(len(dialect.header))]
     wanted = [names[at] for at in (*chosen, *([unit] if unit is not None else [])) if at >= 0]

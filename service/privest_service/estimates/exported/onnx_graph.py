@@ -161,7 +161,7 @@ def _of_numbers(graph: _Graph, linear: Linear, places: list[int]) -> list[str]:
         return []
     values = {f.column: f for f in linear.recipe.features if not f.is_share}
     chosen = [values[place] for place in places]
-    low, high = (np.array([getattr(f, end) for f in chosen], dtype=np.float64) for end in ("low", "high"))
+    low, high = np.array([f.ends for f in chosen]).T
     fills = np.clip([np.nan if f.fill is None else f.fill for f in chosen], low, high)
     axis = graph.constant(np.array([1]))
     names = [graph.taken(linear.recipe.columns[place].name, "rows") for place in places]

@@ -97,12 +97,17 @@ def _image(column: Column, feature: Feature) -> Xml.Element:
         level = 1 if feature.level is None else feature.level
         gap = {} if column.missing == "refused" else {"mapMissingTo": repr(float(feature.fill == level))}
         return Xml.Element("NormDiscrete", {"field": column.name, "value": column.values[level]} | gap)
-    assert feature.low is not None and feature.high is not None  # noqa: S101 PT018 - or no recipe takes it
-    value = _apply("dateDaysSinceYear", column.name, 1970) if column.type == "date" else column.name
-    within = _apply("max", feature.low, _apply("min", feature.high, value))
+    within = Xml.Element("FieldRef", {"field": column.name})
+    if column.type == "date":
+        within = _apply("dateDaysSinceYear", column.name, 1970)
+    if feature.high is not None:
+        within = _apply("min", feature.high, within)
+    if feature.low is not None:
+        within = _apply("max", feature.low, within)
     if feature.fill is None:
         return within
-    return _apply("if", missing, min(max(feature.fill, feature.low), feature.high), within)
+    low, high = feature.ends
+    return _apply("if", missing, min(max(feature.fill, low), high), within)
 
 
 def _apply(function: str, *parts: str | float | Xml.Element) -> Xml.Element:

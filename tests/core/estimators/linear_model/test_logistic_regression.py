@@ -21,7 +21,8 @@ from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate
 from privest.records import Records
-from privest.tables.recipe import Recipe
+from privest.tables.columns import Column
+from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
 
 DESIGN = FeatureMap(np.array([1.0, 0.0, -1.0]), np.array([2.0, 1.0, 0.5]), 3.0, 0.25, 3.0)
 counts = pytest.mark.parametrize("count", [2, 4])
@@ -215,19 +216,27 @@ def test_without_an_intercept_there_is_none():
 
 
 @pytest.mark.parametrize(
-    ("table", "epsilon", "chosen"), [(True, 1.0, "private"), (True, 0.01, "public"), (False, 1.0, "public")]
+    ("columns", "epsilon", "first", "told"),
+    [
+        (3, 1.0, "columns", "centre and scale of columns of numbers are found"),
+        (60, 1.0, "spread", "the spread of features within them is learned"),
+        (3, 0.01, "gradient", ""),
+        (0, 1.0, "moments", ""),
+    ],
 )
-def test_spreads_are_learned_where_bounds_alone_are_known_and_noise_allows_it(table, epsilon, chosen):
+def test_scales_are_learned_where_bounds_alone_are_known_and_noise_allows_it(columns, epsilon, first, told):
     """A plan says so, and what was chosen is planned again where it is asked for."""
-    recipe = Recipe((), ()) if table else None
-    shape = LabelledMetadata(
-        2_000, tuple("abc"), "y", ("0", "1"), None, (0.0,) * 3, (1.0,) * 3, recipe=recipe
-    )
+    bounded = tuple(Column(f"c{at}", "number", -1.0, 1.0) for at in range(columns))
+    table = TableMetadata(2_000, (*bounded, Column("y", "boolean")))
+    shape = LabelledMetadata(2_000, tuple("abc"), "y", ("0", "1"), None, (0.0,) * 3, (1.0,) * 3)
+    if columns:
+        shape = metadata_for(LabelledMetadata, table, TableChoice(label="y"))
     target = PrivacyTarget(epsilon, 1e-6)
     planned = logistic_regression.plan(LogisticSpec(), shape, target)
-    assert planned.standardises == (chosen == "private")
-    assert (planned.releases[0].statistic == "spread") == (chosen == "private")
-    assert ("learned" in planned.why) == (chosen == "private")
+    assert planned.releases[0].statistic == first
+    assert told in planned.why
+    chosen = "private" if told else "public"
+    assert planned.spec.standardisation == (chosen if told else None)
     again = logistic_regression.plan(LogisticSpec(standardisation=chosen), shape, target)
     assert again.releases == planned.releases
     assert again.cost == planned.cost

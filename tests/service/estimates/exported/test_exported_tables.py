@@ -42,17 +42,17 @@ ODD_SCHEMA: dict[str, Any] = {
     "kind": "table",
     "columns": [
         {"name": "label", "type": "category", "categories": ["yes", "no"], "missing": "filled", "fill": "no"},
-        {"name": "probabilities", "type": "number", "low": 1, "high": 12, "missing": "filled", "fill": 20},
+        {"name": "probabilities", "type": "number", "low": 1, "high": 12, "missing": "filled", "fill": 12},
         {"name": "constant", "type": "boolean", "missing": "category"},
         {"name": "seen", "type": "date", "low": "2020-01-01", "high": "2021-01-01", "missing": "filled",
          "fill": "2020-05-05"},
         {"name": "seen missing", "type": "category", "categories": [1, 2, 3]},
         {"name": "sure", "type": "boolean"},
-        {"name": "of <b>", "type": "integer", "low": 1, "high": 4},
+        {"name": "of <b>", "type": "integer", "low": 1},
         {"name": "told", "type": "category", "categories": ["a", "b"]},
     ],
 }  # fmt: skip
-"""Names that a graph or a document has for parts of its own, values beyond bounds, and gaps of every kind."""
+"""Names that a graph or a document has for parts of its own, values beyond bounds, no bounds, all gaps."""
 
 
 @pytest.fixture

@@ -1,11 +1,14 @@
 """Numbers, moments and mechanisms, as people read them."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from math import ceil, floor, log10
 from typing import Any
+
+from privest.tables.columns import Column
 
 _ROUNDING = 1e-9
 """Most by which a sum of shares may be off in float, in tenths of a percent."""
@@ -25,6 +28,11 @@ def number(value: float, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> st
     else:
         text = f"{rounded.scaleb(-power):f}".rstrip("0").rstrip(".") + f"e{power}"
     return text.replace("-", "−")
+
+
+def typed(value: float) -> str:
+    """Write a number into a form or an address, as people type it: exact, like 3 or 1e-5."""
+    return repr(float(value)).removesuffix(".0").replace("e-0", "e-")
 
 
 def rounded_up(value: float) -> str:
@@ -67,6 +75,19 @@ def left_percent(share: float) -> str:
     """Format the share that is left, rounded down so that it is never overstated."""
     tenths = floor(1000 * min(max(share, 0.0), 1.0) + _ROUNDING)
     return "<0.1 %" if share > 0 and tenths == 0 else f"{tenths / 10:.1f}".removesuffix(".0") + " %"
+
+
+def chance_percent(chance: float) -> str:
+    """Format how often a guess is right, rounded up to a tenth of a percent: never understated."""
+    return f"{min(ceil(1000 * chance - _ROUNDING), 1000) / 10:.1f}".removesuffix(".0") + " %"
+
+
+def cell_text(column: Column, value: float) -> str:
+    """The value of a table's column that a number stands for, as a page shows it."""
+    told = column.cell(value)
+    if isinstance(told, float):
+        return f"{told:.6g}"
+    return str(told).lower() if isinstance(told, bool) else str(told)
 
 
 def day(at: datetime) -> str:
@@ -113,6 +134,24 @@ def count(number_of: int, one: str, many: str | None = None) -> str:
     return f"{number_of:,} {one if number_of == 1 else many or one + 's'}"
 
 
+_STATES = {
+    "requested": "waits for approval",
+    "reserved": "waiting",
+    "claimed": "running",
+    "committed": "answered",
+    "failed": "failed",
+    "voided": "given back",
+    "denied": "denied",
+    "expired": "not decided in time",
+    "withdrawn": "withdrawn",
+}
+
+
+def job_state(state: str) -> str:
+    """Where a question stands, in a word."""
+    return _STATES.get(state, state)
+
+
 def duration(span: timedelta) -> str:
     """Describe how long a span is, roughly."""
     if span > LONGEST:
@@ -121,6 +160,25 @@ def duration(span: timedelta) -> str:
         if span >= 2 * length:
             return count(round(span / length), unit)
     return count(max(1, round(span / timedelta(minutes=1))), "minute")
+
+
+_OF_A_FORM = {
+    r'"missing": "category"': "“a category of its own”",
+    r'("missing": )?"filled",? with a public "fill"': "“filled with a value”",
+    r'"format": "([a-z./]+)"': r"“\1”",
+    r"^missing must be": "a gap must be",
+    r"\blow\b": "Lowest",
+    r"\bhigh\b": "Highest",
+    r"\bfill\b": "Value for gaps",
+}
+"""Parts of a schema as rules name them, and as the form that declares a table does."""
+
+
+def of_a_form(rule: str) -> str:
+    """A rule of schemas, in the words of the form that declares a table."""
+    for pattern, words in _OF_A_FORM.items():
+        rule = re.sub(pattern, words, rule)
+    return rule
 
 
 def noise(release: dict[str, Any]) -> str:

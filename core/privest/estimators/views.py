@@ -1,18 +1,19 @@
-"""What bounds are told of: the coordinates of a record, or its distance from a point."""
+"""Numbers of a record that are looked at: some of its coordinates, or its distance from a point."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from privest.arrays import Array, lengths
-from privest.estimators.column_ranges import ColumnCounts
 from privest.manifolds import Manifold
 from privest.privacy.clipping import any_floats
-from privest.tables.columns import Feature
+from privest.privacy.statistic import Statistic
 from privest.tables.recipe import Recipe
+
+Query = TypeVar("Query")
 
 
 class View(Protocol):
@@ -63,16 +64,17 @@ class Coordinates:
             names = tuple(f"x{place + 1}" for place in range(size))
             return cls(names, tuple(range(size)), (-1,) * size, np.full(size, -inf), np.full(size, inf))
         features = recipe.features
-        places = tuple(place for place, feature in enumerate(features) if not feature.is_share)
         missing = {feature.column: place for place, feature in enumerate(features) if feature.gap}
-        ends = [_ends(features[place]) for place in places]
-        return cls(
-            tuple(features[place].name for place in places),
-            places,
-            tuple(missing.get(features[place].column, -1) for place in places),
-            np.array([low for low, _ in ends], dtype=np.float64),
-            np.array([high for _, high in ends], dtype=np.float64),
-        )
+        places = recipe.numbers
+        gaps = tuple(missing.get(features[place].column, -1) for place in places)
+        return cls.at(places, recipe, gaps)
+
+    @classmethod
+    def at(cls, places: tuple[int, ...], recipe: Recipe, gaps: tuple[int, ...] = ()) -> "Coordinates":
+        """The coordinates at these places of a table's records; without `gaps` fills count as values."""
+        names = tuple(recipe.features[place].name for place in places)
+        low, high = recipe.range[:, list(places)]
+        return cls(names, places, gaps or (-1,) * len(places), low, high)
 
     def __call__(self, rows: Array) -> Array:
         """The coordinates, a gap being NaN although the row has a public value in its place."""
@@ -80,13 +82,6 @@ class Coordinates:
         # The last of the indicators if there is none of its own, which does not count.
         missing = (rows[:, gaps] > 0) & (gaps >= 0)
         return np.where(missing, np.nan, rows[:, list(self.places)])
-
-
-def _ends(feature: Feature) -> tuple[float, float]:
-    """The bounds of an image: of a value with both bounds −1 and 1, of another its own."""
-    if feature.low is not None and feature.high is not None:
-        return -1.0, 1.0
-    return -inf if feature.low is None else feature.low, inf if feature.high is None else feature.high
 
 
 @dataclass(frozen=True)
@@ -120,31 +115,31 @@ class Distance:
 
 
 @dataclass(frozen=True)
-class Viewed:
-    """Counts of what a view tells of a record, in place of the record.
+class Viewed(Generic[Query]):
+    """A statistic of what a view tells of a record, in place of the record. The rest costs nothing.
 
     Attributes:
-        counts: what is counted.
-        view: what of a record is counted.
+        statistic: of these numbers.
+        view: what of a record is seen.
     """
 
-    counts: ColumnCounts
+    statistic: Statistic[Query]
     view: View
 
     @property
     def description(self) -> str:
-        """What is released, in words."""
-        return self.counts.description
+        """The released quantity in words for analysts."""
+        return self.statistic.description
 
     @property
     def size(self) -> int:
         """Length of the summed vector."""
-        return self.counts.size
+        return self.statistic.size
 
     def diameter(self, clip: float) -> float:
-        """As without the view, which takes each record by itself."""
-        return self.counts.diameter(clip)
+        """The statistic's own, as a view takes each record by itself."""
+        return self.statistic.diameter(clip)
 
-    def clipped_sum(self, nodes: Array, rows: Array, clip: float) -> Array:
-        """Σ of the counts; see `Statistic`."""
-        return self.counts.clipped_sum(nodes, self.view(rows), clip)
+    def clipped_sum(self, query: Query, rows: Array, clip: float) -> Array:
+        """Σ of the statistic's vectors of what is seen of the records; see `Statistic`."""
+        return self.statistic.clipped_sum(query, self.view(rows), clip)

@@ -1,0 +1,33 @@
+"""Kinds of acts: what each is called by people."""
+
+KINDS = {
+    "owner.created": "Owner created",
+    "analyst.created": "Analyst created",
+    "budget.set": "Budget set",
+    "budget.raised": "Budget raised",
+    "budget.renewed": "Budget renewed",
+    "budget.rules": "Rules for windows and pace set",
+    "budget.frozen": "Budget frozen",
+    "budget.unfrozen": "Freeze ended",
+    "cap.set": "Cap set",
+    "grant.made": "Grant made",
+    "grant.revoked": "Grant revoked",
+    "key.issued": "Key issued",
+    "key.revoked": "Key revoked",
+    "dataset.made": "Dataset made",
+    "dataset.deleted": "Dataset deleted",
+    "connection.made": "Connection made",
+    "connection.removed": "Connection removed",
+    "connection.assigned": "Connection assigned",
+    "connection.withdrawn": "Connection withdrawn",
+    "channel.made": "Channel for notices made",
+    "channel.removed": "Channel for notices removed",
+    "question.refused": "Question refused",
+    "question.approved": "Question approved",
+    "question.denied": "Question denied",
+    "signed-in": "Signed in",
+    "sign-in.refused": "Sign-in refused",
+    "ledger.restored": "Ledger restored from a copy",
+    "history.sealed": "History of before sealed",
+}
+"""The kinds by their names, with the words for people."""

@@ -1,0 +1,191 @@
+"""The owner's budget: what it promises, raised, renewed by hand or by rule, and how fast it may be spent."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from sqlalchemy import select
+
+from privest_service.dashboard.forms import number, texts
+from privest_service.dashboard.page import Page, redirect, render
+from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
+from privest_service.database import Database
+from privest_service.inputs import checked
+from privest_service.ledger import promises, views
+from privest_service.ledger import service as ledger
+from privest_service.ledger.endpoints import changed
+from privest_service.ledger.models import Account
+from privest_service.ledger.schemas import BudgetChange, RenewalRules, Windows
+from privest_service.ledger.windows import LEAST_DAYS
+from privest_service.problems import Fault, Invalid, Problem
+from privest_service.security.dependencies import DatabaseDep
+
+router = APIRouter(prefix="/dashboard/budget", route_class=Page)
+
+_DIGITS = 10
+"""Digits that no number of a window or of days has."""
+
+_WINDOWS = 100
+"""Most windows that are listed, the latest of them."""
+
+PERIODS = {
+    "": "by hand alone",
+    "week": "every week, on Mondays",
+    "month": "every month, on its first day",
+    "quarter": "every quarter, on its first day",
+    "year": "every year, on 1 January",
+}
+"""When windows open by themselves, in words."""
+
+
+@router.get("")
+def read(request: Request, visitor: OwnerDep, database: DatabaseDep) -> Response:
+    """What the budget promises, and the forms that change it."""
+    return _page(request, visitor, database)
+
+
+def _page(
+    request: Request,
+    visitor: Visitor,
+    database: Database,
+    form: str = "",
+    given: Mapping[str, str] | None = None,
+    problem: Problem | None = None,
+) -> Response:
+    """The page; a form of this name was refused, with what was given in it."""
+    with database.read() as session:
+        seen = page_version(session, visitor.id)
+        present = ledger.owner_account(session, visitor.id)
+        latest = session.scalars(
+            select(Account)
+            .where(Account.owner_id == visitor.id, Account.scope == "owner")
+            .order_by(Account.window.desc())
+            .limit(_WINDOWS)
+        ).all()
+        windows = [
+            (views.budget(each), views.chance_of_guessing(ledger.limits_of(each), each)) for each in latest
+        ]
+        rules = promises.windows_of(session, present)
+    limits = ledger.limits_of(present)
+    return render(
+        request,
+        "budget.html",
+        status=problem.status if problem else 200,
+        account=present,
+        budget=windows[0][0],
+        windows=windows,
+        most=views.chance_of_guessing(limits, limits, ""),
+        rules=rules,
+        in_force=_in_force(rules),
+        periods=PERIODS,
+        refused=form,
+        given=given or {},
+        problem=problem,
+        **({} if problem else {"seen": seen}),  # what a form says is not at the address to be looked at again
+    )
+
+
+def _in_force(rules: Windows) -> dict[str, str]:
+    """The rules for windows as fields of the form; least days that follow from the period are left out."""
+    given = {"every": rules.every or "", "promise": rules.promise}
+    if rules.most is not None:
+        given["most"] = str(rules.most)
+    if rules.least_days != LEAST_DAYS[rules.every]:
+        given["least_days"] = str(rules.least_days)
+    return given
+
+
+def _change(
+    request: Request, visitor: Visitor, database: Database, form: str, given: Mapping[str, str]
+) -> Response:
+    """Change the budget as a form says, or show the page with what is wrong in it."""
+    try:
+        change = checked(BudgetChange.model_validate, _FORMS[form](given))
+        database.run(lambda session: changed(session, visitor.principal, visitor.id, change))
+    except Problem as problem:
+        return _page(request, visitor, database, form, given, problem)
+    return redirect(request, "/budget")
+
+
+@router.post("")
+def raise_it(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+    """Raise the budget: it cannot be lowered again."""
+    return _change(request, visitor, database, "raise", texts(form))
+
+
+@router.post("/renew")
+def renew(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+    """Open a new window: all budgets begin anew, with a promise of their own."""
+    return _change(request, visitor, database, "renew", texts(form))
+
+
+@router.post("/rules")
+def rule(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+    """Say how windows follow each other from now on."""
+    return _change(request, visitor, database, "rules", texts(form))
+
+
+@router.post("/pace")
+def pace(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+    """Say how much of a window seven days may take."""
+    return _change(request, visitor, database, "pace", texts(form))
+
+
+def _raised(given: Mapping[str, str]) -> dict[str, Any]:
+    _require_sure(given)
+    return {name: number(given.get(name, ""), name) for name in ("epsilon", "delta")}
+
+
+def _renewed(given: Mapping[str, str]) -> dict[str, Any]:
+    _require_sure(given)
+    return {"window": "new", "replaces": _whole(given, "replaces")}
+
+
+def _ruled(given: Mapping[str, str]) -> dict[str, Any]:
+    """The rules for windows; a promise for all windows together stays for ever."""
+    rules: dict[str, Any] = {"every": given.get("every") or None, "promise": given.get("promise")}
+    rules |= {name: _whole(given, name) for name in ("most", "least_days") if given.get(name)}
+    rules = checked(RenewalRules.model_validate, rules).model_dump()
+    if rules["promise"] == "lifetime":
+        _require_sure(given)
+        if rules["most"] is None:
+            told = Fault(location="most", rule="must be said for a promise for all windows together")
+            raise Invalid(faults=[told])
+    return {"renewal": rules}
+
+
+def _paced(given: Mapping[str, str]) -> dict[str, Any]:
+    """The pace as a share; nothing filled in is no such limit."""
+    text = given.get("pace") or "100"
+    if not 1e-4 <= number(text, "pace") <= 100:
+        raise Invalid(faults=[Fault(location="pace", rule="must be above 0 and at most 100")])
+    return {"pace": number(text, "pace") / 100}
+
+
+_FORMS = {"raise": _raised, "renew": _renewed, "rules": _ruled, "pace": _paced}
+"""What each form asks for, as the interface has it."""
+
+
+def _whole(given: Mapping[str, str], name: str) -> int:
+    """A whole number of a form.
+
+    Raises:
+        Invalid: it is none.
+    """
+    text = given.get(name, "")
+    if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
+        raise Invalid(faults=[Fault(location=name, rule="must be a whole number")])
+    return int(text)
+
+
+def _require_sure(given: Mapping[str, str]) -> None:
+    """Refuse what cannot be undone as long as nobody said to be sure.
+
+    Raises:
+        Invalid: nobody did.
+    """
+    if given.get("sure") != "yes":
+        rule = "must be ticked: this cannot be undone"
+        raise Invalid(faults=[Fault(location="sure", rule=rule)])

@@ -1,0 +1,1 @@
+"""Notices to owners: written with what they tell of, delivered by webhook, by e-mail or into a file."""

@@ -1,0 +1,229 @@
+"""Channels and what waits on them. Every function works inside the caller's transaction."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cryptography.fernet import InvalidToken
+from pydantic import JsonValue
+from sqlalchemy import ColumnElement, delete, func, or_, select
+from sqlalchemy.orm import Session
+
+from privest_service import acts
+from privest_service.database import now
+from privest_service.database.tables import new_id
+from privest_service.notices.models import Channel, Delivery
+from privest_service.notices.schemas import (
+    NEW_CHANNEL,
+    ChannelView,
+    CreatedChannel,
+    NewChannel,
+    Notice,
+    To,
+)
+from privest_service.problems import Invalid, NotFound
+from privest_service.sealing import cipher, derived
+
+_MOST_CHANNELS = 10
+"""Channels that an owner may have: each can be waited for, and delays the others."""
+
+_MOST_WAITING = 1000
+"""Notices that may wait on a channel. What comes then is given up."""
+
+_KEPT = timedelta(days=3)
+"""Age at which a notice is given up: a receiver may be down over a weekend."""
+
+LEASE = timedelta(minutes=2)
+"""Longest time for one attempt. After it another replica may try, as the first may have been killed."""
+
+_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(hours=1)
+"""Pause after a first failure, which doubles with every further one, and the longest."""
+
+_PURPOSE = b"privest channels"
+
+
+def add(session: Session, owner_id: str, channel: NewChannel, secret: bytes) -> CreatedChannel:
+    """Register a channel of an owner. Raises Invalid: it has as many as it may have."""
+    if len(_of_owner(session, owner_id)) >= _MOST_CHANNELS:
+        raise Invalid(f"There are {_MOST_CHANNELS} channels already. Delete one first.")
+    kept = Channel(
+        id=new_id("chn"),
+        owner_id=owner_id,
+        kind=channel.kind,
+        sealed=cipher(secret, _PURPOSE).encrypt(channel.model_dump_json().encode()).decode(),
+        events=" ".join(channel.events),
+        heads_every=channel.heads,
+        heads_due_at=now() if channel.heads else None,
+    )
+    session.add(kept)
+    session.flush()
+    details: dict[str, JsonValue] = {"kind": kept.kind, "events": [*channel.events], "heads": channel.heads}
+    acts.record(session, owner_id, "channel.made", subject=kept.id, details=details)
+    shown = webhook_secret(secret, kept.id) if channel.kind == "webhook" else None
+    return CreatedChannel(**_view(kept, 0).model_dump(), secret=shown)
+
+
+def webhook_secret(secret: bytes, channel_id: str) -> str:
+    """The secret of a webhook, as the Standard Webhooks write it. It is derived, and kept nowhere."""
+    return "whsec_" + b64encode(derived(secret, b"privest webhook " + channel_id.encode())).decode()
+
+
+def channels(session: Session, owner_id: str) -> list[ChannelView]:
+    """The channels of an owner, oldest first."""
+    theirs = _of_owner(session, owner_id)
+    counted = select(Delivery.channel_id, func.count()).where(
+        Delivery.channel_id.in_([each.id for each in theirs])
+    )
+    waiting = {row[0]: row[1] for row in session.execute(counted.group_by(Delivery.channel_id))}
+    return [_view(each, waiting.get(each.id, 0)) for each in theirs]
+
+
+def remove(session: Session, owner_id: str, channel_id: str) -> None:
+    """Delete a channel with all that waits on it. Raises NotFound: the owner has none of this id."""
+    channel = _held(session, channel_id)
+    if channel is None or channel.owner_id != owner_id:
+        raise NotFound
+    session.execute(delete(Delivery).where(Delivery.channel_id == channel_id))
+    session.delete(channel)
+    acts.record(session, owner_id, "channel.removed", subject=channel_id)
+
+
+def test(session: Session, owner_id: str, channel_id: str) -> None:
+    """Have a notice sent that tells nothing. Raises NotFound: the owner has no such channel."""
+    channel = _held(session, channel_id)
+    if channel is None or channel.owner_id != owner_id:
+        raise NotFound
+    channel.attempt_at = channel.attempt_at and min(channel.attempt_at, now())
+    put(session, channel, "test", {})
+
+
+def notify(session: Session, owner_id: str, event: str, facts: Mapping[str, JsonValue]) -> None:
+    """Tell an owner of something, in the transaction of what is told, on all channels that take it.
+
+    Facts are public ones and the owner's own: nothing that a row could change.
+    """
+    for channel in _of_owner(session, owner_id):
+        if event in channel.events.split():
+            put(session, channel, event, facts)
+
+
+def put(session: Session, channel: Channel, event: str, facts: Mapping[str, JsonValue]) -> None:
+    """Have a notice wait on a channel, if there is room."""
+    waiting = select(func.count()).where(Delivery.channel_id == channel.id)
+    if session.scalar(waiting) >= _MOST_WAITING:  # pyright: ignore[reportOptionalOperand] - a count
+        channel.given_up += 1
+        return
+    told = Notice(id=new_id("ntc"), type=event, owner=channel.owner_id, at=now(), facts=dict(facts))
+    body = told.model_dump_json()
+    session.add(Delivery(id=told.id, channel_id=channel.id, event=event, body=body, created_at=told.at))
+    session.flush()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A delivery that is tried now.
+
+    Attributes:
+        id: of the notice.
+        channel_id: of its channel.
+        sealed: where the channel leads, encrypted.
+        body: what is delivered, in JSON.
+    """
+
+    id: str
+    channel_id: str
+    sealed: str
+    body: str
+
+
+def any_due(session: Session) -> bool:
+    """Whether there is a notice to be delivered now."""
+    return session.scalar(select(Channel.id).where(*_due()).limit(1)) is not None
+
+
+def claim(session: Session) -> Attempt | None:
+    """Lease the channel that was tried longest ago, and return its oldest notice: one at a time, in order.
+
+    So however much waits on a channel, and however slow its other end is, all others have their turn.
+    """
+    channel = session.scalar(
+        select(Channel)
+        .where(*_due())
+        .order_by(Channel.attempt_at.is_not(None), Channel.attempt_at, Channel.id)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    if channel is None:
+        return None
+    channel.attempt_at = now() + LEASE
+    theirs = select(Delivery).where(Delivery.channel_id == channel.id)
+    found = session.scalars(theirs.order_by(Delivery.created_at, Delivery.id).limit(1)).one()
+    return Attempt(found.id, channel.id, channel.sealed, found.body)
+
+
+def opened(attempt: Attempt, secret: bytes) -> To | None:
+    """Where a delivery goes; None if that was encrypted under another secret."""
+    try:
+        return NEW_CHANNEL.validate_json(cipher(secret, _PURPOSE).decrypt(attempt.sealed.encode()))
+    except InvalidToken:
+        return None
+
+
+def _due() -> list[ColumnElement[bool]]:
+    """Conditions on channels: something waits, and it may be tried now.
+
+    A moment further away than any pause was set by a clock that was ahead.
+    """
+    moment = now()
+    may = or_(
+        Channel.attempt_at.is_(None),
+        Channel.attempt_at <= moment,
+        Channel.attempt_at > moment + _LONGEST_PAUSE,
+    )
+    return [may, Channel.id.in_(select(Delivery.channel_id))]
+
+
+def succeeded(session: Session, attempt: Attempt) -> None:
+    """Note that a notice arrived."""
+    session.execute(delete(Delivery).where(Delivery.id == attempt.id))
+    if channel := _held(session, attempt.channel_id):
+        channel.failures, channel.last_error = 0, None
+        channel.delivered_at = channel.attempt_at = now()
+
+
+def failed(session: Session, attempt: Attempt, why: str) -> None:
+    """Note why a notice did not arrive, when it is tried again, and what is given up for its age."""
+    channel = _held(session, attempt.channel_id)
+    if channel is None:
+        return
+    pause = min(_FIRST_PAUSE * 2 ** min(channel.failures, 20), _LONGEST_PAUSE)
+    channel.failures += 1
+    channel.last_error, channel.attempt_at = why, now() + pause
+    too_old = (Delivery.channel_id == channel.id, Delivery.created_at < now() - _KEPT)
+    channel.given_up += len(session.scalars(delete(Delivery).where(*too_old).returning(Delivery.id)).all())
+
+
+def _of_owner(session: Session, owner_id: str) -> list[Channel]:
+    theirs = select(Channel).where(Channel.owner_id == owner_id)
+    return list(session.scalars(theirs.order_by(Channel.created_at, Channel.id)))
+
+
+def _held(session: Session, channel_id: str) -> Channel | None:
+    return session.get(Channel, channel_id, with_for_update=True, populate_existing=True)
+
+
+def _view(channel: Channel, waiting: int) -> ChannelView:
+    return ChannelView(
+        id=channel.id,
+        kind=channel.kind,
+        events=channel.events.split(),
+        heads=channel.heads_every,  # pyright: ignore[reportArgumentType]
+        created_at=channel.created_at,
+        delivered_at=channel.delivered_at,
+        waiting=waiting,
+        given_up=channel.given_up,
+        failures=channel.failures,
+        last_error=channel.last_error,
+        next_attempt=channel.attempt_at if waiting else None,
+    )

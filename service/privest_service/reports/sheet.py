@@ -1,0 +1,200 @@
+"""An auditor's report as a table for spreadsheets: one row for each thing that is told."""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from io import StringIO
+
+from privest_service.ledger.schemas import Together
+from privest_service.reports.formatting import count
+from privest_service.reports.record import Movement, Record, Request, Summary, Window
+from privest_service.reports.shares import Part
+from privest_service.reports.verifying import Verdict
+from privest_service.reports.words import Told
+
+MEDIA_TYPE = "text/csv; charset=utf-8"
+
+_COLUMNS = (
+    *("Section", "Number", "When (UTC)", "Window", "Who", "What", "On what", "ε", "δ"),
+    *("Cost (ε at the budget's δ)", "Left after it (share)", "Taken (share)", "Questions", "State"),
+    *("Decided (UTC)", "Details", "Reason"),
+)
+
+_FORMULA = re.compile(r"(^|[;\t\r\n])(\s*)(?=[=+\-@＝＋－＠])")
+"""Where a spreadsheet, whatever it takes for a separator, would begin to read a formula."""
+
+_DIGITS = 6
+"""Significant digits of what was computed; what was asked for is told exactly."""
+
+_Row = Mapping[str, object]
+
+
+def head(summary: Summary, verdict: Verdict) -> Iterator[str]:
+    """The names of the columns, and rows of all that sums up."""
+    yield "\ufeff"  # by which spreadsheets know that it is UTF-8
+    yield _line(_COLUMNS)
+    yield from map(_written, _summed(summary, verdict))
+
+
+def body(record: Record) -> Iterator[str]:
+    """Rows of all that happened."""
+    yield from map(_written, map(_request, record.requests))
+    yield from map(_written, map(_movement, record.movements))
+    yield from map(_written, map(_act, record.acts))
+
+
+def _line(cells: object) -> str:
+    file = StringIO()
+    csv.writer(file).writerow(cells)  # pyright: ignore[reportArgumentType]
+    return file.getvalue()
+
+
+def _written(row: _Row) -> str:
+    return _line([_cell(row.get(name)) for name in _COLUMNS])
+
+
+def _cell(value: object) -> str:
+    """A cell as text; no name and no reason in it is a formula, which a spreadsheet would compute."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    return value if isinstance(value, str) and value.isalnum() else _FORMULA.sub(r"\1\2'", str(value))
+
+
+def _up(value: float) -> float:
+    """What is spent, never understated."""
+    return float(Context(_DIGITS, ROUND_CEILING).create_decimal(repr(value)))
+
+
+def _down(value: float) -> float:
+    """What is left, never overstated."""
+    return float(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(value)))
+
+
+def _summed(summary: Summary, verdict: Verdict) -> Iterator[_Row]:
+    found = verdict.found
+    yield {"Section": "report", "When (UTC)": summary.at, "Who": summary.owner, "Details": summary.owner_id}
+    yield {
+        "Section": "verified",
+        "When (UTC)": verdict.at,
+        "What": f"{found.entries} entries, {found.acts} acts and {found.receipts} receipts read again",
+        "State": "sound" if not found.faults else f"NOT SOUND: {count(len(found.faults), 'fault')}",
+        "Details": f"with key {verdict.key_id}: {verdict.keys[0].public_key}",
+    }
+    yield from (
+        {"Section": "fault", "Number": place, "Details": fault} for place, fault in enumerate(found.faults, 1)
+    )
+    for end in summary.ends:
+        yield {"Section": "end of chain", "Number": end.seq, "What": end.chain, "Details": end.hash}
+    for window in summary.windows:
+        yield _window(window)
+    rules = summary.rules
+    for what, several in (
+        ("all windows so far, together", rules.so_far),
+        ("windows of a year, at most", rules.in_a_year),
+        ("all windows that there may be", rules.in_all),
+    ):
+        if several is not None:
+            yield {"Section": "promise", "What": what, **_promise(several)}
+    for window in summary.windows:
+        for section, parts in (("taken by", window.analysts), ("taken of", window.datasets)):
+            yield from (_part(section, window, part) for part in parts if part.queries)
+    for name, dataset in summary.datasets:
+        yield {
+            "Section": "dataset",
+            "When (UTC)": dataset.created_at,
+            "On what": name,
+            "What": dataset.kind,
+            "State": "deleted" if dataset.deleted_at else "there",
+            "Details": f"{dataset.n} records; {dataset.id}",
+        }
+
+
+def _window(window: Window) -> _Row:
+    budget = window.budget
+    return {
+        "Section": "window",
+        "When (UTC)": window.opened,
+        "Window": budget.window,
+        "What": "budget",
+        "ε": budget.limit.epsilon,
+        "δ": budget.limit.delta,
+        "Cost (ε at the budget's δ)": _up(budget.spent.epsilon),
+        "Left after it (share)": _down(max(0.0, 1 - budget.share)),
+        "Taken (share)": _up(budget.share),
+        "Questions": budget.queries,
+        "State": "frozen" if budget.frozen else "open",
+    }
+
+
+def _promise(several: Together) -> _Row:
+    promised = several.promise
+    return {
+        "ε": None if promised is None else _up(promised.epsilon),
+        "δ": None if promised is None else promised.delta,
+        "State": "nothing is promised: δ would be 1 or more" if promised is None else None,
+        "Details": count(several.windows, "window"),
+    }
+
+
+def _part(section: str, window: Window, part: Part) -> _Row:
+    who = "Who" if section == "taken by" else "On what"
+    return {
+        "Section": section,
+        "Window": window.budget.window,
+        who: part.label,
+        "Taken (share)": _up(part.spent),
+        "Questions": part.queries,
+    }
+
+
+def _request(each: Request) -> _Row:
+    decided = "approved by the owner" if each.approved else "denied by the owner"
+    return {
+        "Section": "request",
+        "When (UTC)": each.at,
+        "Who": each.who,
+        "What": each.what,
+        "On what": each.dataset,
+        "Cost (ε at the budget's δ)": None if each.price is None else _up(each.price),
+        "State": each.state,
+        "Decided (UTC)": each.decided,
+        "Details": f"{decided if each.decided else 'not decided'}; purpose: {each.purpose or 'none'}",
+        "Reason": each.reason,
+    }
+
+
+def _movement(each: Movement) -> _Row:
+    return {
+        "Section": "entry",
+        "Number": each.seq,
+        "When (UTC)": each.at,
+        "Window": each.window,
+        "Who": each.who,
+        "What": each.what,
+        "On what": each.dataset,
+        "ε": each.epsilon,
+        "δ": each.delta,
+        "Cost (ε at the budget's δ)": None if each.cost is None else _up(each.cost),
+        "Left after it (share)": _down(each.left),
+        "State": each.state,
+        "Decided (UTC)": each.approved,
+    }
+
+
+def _act(each: Told) -> _Row:
+    return {
+        "Section": "act",
+        "Number": each.seq,
+        "When (UTC)": each.at,
+        "Who": "not known" if each.of_before else each.who,
+        "What": each.what,
+        "On what": each.subject,
+        "Details": each.more,
+        "Reason": each.reason,
+    }

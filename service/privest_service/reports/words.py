@@ -1,0 +1,151 @@
+"""Acts in words for people: who did what to what, and what else there is to tell."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import cast
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session
+
+from privest.estimators.registry import ESTIMATORS
+from privest_service.acts.kinds import KINDS
+from privest_service.acts.models import Act
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.reports.formatting import number
+from privest_service.security.models import Analyst, Owner
+
+_ROLES = {
+    "admin": "An administrator",
+    "owner": "The owner",
+    "analyst": "An analyst",
+    "service": "The service",
+}
+
+_SCOPES = {
+    "owner": "the owner's budget",
+    "dataset": "the dataset's cap",
+    "analyst": "the analyst's own cap",
+    "freeze": "a freeze",
+}
+"""What may refuse a question."""
+
+
+_NAMED = 20
+"""Most owners, analysts and datasets of a name whose acts are looked for."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An act in words.
+
+    Attributes:
+        seq: its place in the chain.
+        at: its moment.
+        who: whoever did it; empty where nobody knows.
+        key: the id of the key; None where none is known.
+        what: was done.
+        subject: what it was done to, by its name where it has one.
+        more: what else there is to tell.
+        reason: that was given.
+        of_before: whether it is of before there was a record.
+    """
+
+    seq: int
+    at: datetime
+    who: str
+    key: str | None
+    what: str
+    subject: str
+    more: str
+    reason: str
+    of_before: bool
+
+
+def title(kind: str) -> str:
+    """What a kind of estimate is called in a table; one that is no more is called by its name."""
+    return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
+
+
+def in_words(session: Session, acts: Iterable[Act]) -> list[Told]:
+    """Acts with the names that people know; what has no name is told by its id."""
+    read = [(act, json.loads(act.details)) for act in acts]
+    names = _names(session, read)
+    return [_told(act, details, names) for act, details in read]
+
+
+def _names(session: Session, read: list[tuple[Act, dict[str, object]]]) -> dict[str, str]:
+    """The names of all that acts tell of, by id: of one chain, and so of one owner and its analysts."""
+    told = (id_ for act, details in read for id_ in (act.principal, act.subject, *details.values()))
+    texts = {id_ for id_ in told if isinstance(id_, str)}
+    found = dict[str, str]()
+    for table in (Owner, Analyst, Dataset):
+        rows = session.execute(select(table.id, table.name).where(table.id.in_(texts)))
+        found.update({id_: name for id_, name in rows if name})
+    return found
+
+
+def named(session: Session, owner_id: str | None, part: str) -> list[str]:
+    """The ids of those whose names have a text in them, of whom acts of a chain may tell; a few of many.
+
+    Args:
+        session: to read names in.
+        owner_id: whose chain it is; None for the service's.
+        part: of a name, whatever its case.
+    """
+    if not part:
+        return []
+    granted = select(Grant.analyst_id).join(Dataset).where(Dataset.owner_id == owner_id)
+    whose = {
+        Owner: Owner.id == owner_id,
+        Analyst: Analyst.id.in_(granted),
+        Dataset: and_(Dataset.owner_id == owner_id, ~Dataset.ephemeral),
+    }
+    found = list[str]()
+    for table in (Owner, Analyst, Dataset) if owner_id else (Owner, Analyst):
+        fits = func.lower(table.name).contains(part.lower(), autoescape=True)
+        theirs = select(table.id).where(fits, *([whose[table]] if owner_id else []))
+        found += session.scalars(theirs.order_by(table.id).limit(_NAMED))
+    return found
+
+
+def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Told:
+    who = names.get(act.principal or "", _ROLES.get(act.role or "", ""))
+    subject = act.subject or ""
+    return Told(
+        act.seq,
+        act.at,
+        who,
+        act.key,
+        KINDS.get(act.kind, act.kind),
+        names.get(subject, subject),
+        "; ".join(_more(details, names)),
+        act.reason or "",
+        act.known_since is not None,
+    )
+
+
+def _figure(amount: object) -> str:
+    return number(float(str(amount)))
+
+
+def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]:
+    """Each detail in words: those that every act may have, then all others by their names."""
+    left = {name: value for name, value in details.items() if name != "name"}
+    if "epsilon" in left and "delta" in left:
+        epsilon, delta = left.pop("epsilon"), left.pop("delta")
+        yield (
+            "as far as the budget goes" if epsilon is None else f"ε {_figure(epsilon)} at δ {_figure(delta)}"
+        )
+    if "estimate" in left:
+        yield title(str(left.pop("estimate")))
+    if "further" in left:
+        yield f"and {left.pop('further'):,} more within that minute"
+    if (by := left.pop("by", None)) is not None:
+        yield f"by {_SCOPES.get(str(by), by)}"
+    for name, value in left.items():
+        several = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
+        if several not in (None, ""):
+            told = names.get(several, several) if isinstance(several, str) else several
+            yield f"{name.replace('_', ' ')}: {told}"

@@ -1,0 +1,107 @@
+"""The pages on which an owner decides on questions: what they show, and what comes of a decision."""
+
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from testing.browser import Visitor
+from testing.scenes import Desk, analyst_called, dataset_called, owner_called
+from testing.server import Caller, Server
+
+Visit = Callable[..., Visitor]
+
+
+def _asked(analyst: Caller, dataset: str, epsilon: float) -> str:
+    answer = analyst.estimate(dataset, epsilon=epsilon, delta=1e-6, reuse=False)
+    assert answer.status_code == 202, answer.text
+    return answer.json()["id"]
+
+
+def test_an_owner_grants_with_terms_and_decides_on_what_is_asked(site: Server, visit: Visit) -> None:
+    owner, analyst = owner_called(site, "Deciding"), analyst_called(site, "Ines Roth")
+    dataset, visitor = dataset_called(owner, "Rows to ask about"), visit(site)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard/questions")
+    page = visitor.page
+    expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+    assert owner.grant(dataset, analyst, approval="required", purpose="the yearly report").status_code == 200
+    visitor.open("/dashboard/analysts")
+    row = page.get_by_role("region", name="Grants").get_by_role("row").filter(has_text="Ines Roth")
+    expect(row).to_contain_text("each question is approved")
+    row.get_by_role("link", name="Change the cap").click()
+    expect(page.get_by_label("I approve each question")).to_be_checked()  # so that a new cap keeps it
+    visitor.picture("terms")
+    page.get_by_label("Most ε of one question").fill("0.5")
+    page.get_by_role("button", name="Grant", exact=True).click()
+    expect(row).to_contain_text("at most ε 0.5 for one question")
+    told = owner.get(f"/v1/datasets/{dataset}/grants/{analyst.id}").json()
+    assert (told["approval"], told["purpose"], told["max_epsilon"]) == ("required", "the yearly report", 0.5)
+    first, second = _asked(analyst, dataset, 0.2), _asked(analyst, dataset, 0.1)
+    visitor.open("/dashboard/questions")
+    expect(page.get_by_role("link", name="Questions 2 waiting")).to_be_visible()
+    visitor.check_accessibility()
+    page.locator(f"a[href$='/questions/{first}']").click()
+    for words in ("Ines Roth", "the yearly report", "Rows to ask about", "of the time instead of 50 %"):
+        expect(page.locator("main")).to_contain_text(words)
+    visitor.check_accessibility()
+    visitor.picture("question")
+    page.get_by_label("Reason").fill("as agreed")
+    page.get_by_label("I have decided").check()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("status")).to_contain_text("Approved")
+    assert analyst.ended(first)["state"] == "committed"
+    page.locator(f"a[href$='/questions/{second}']").click()
+    page.get_by_label("Reason").fill("once is enough")
+    page.get_by_label("I have decided").check()
+    page.get_by_role("button", name="Deny").click()
+    expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+    assert analyst.get(f"/v1/jobs/{second}").json()["approval"]["reason"] == "once is enough"
+    assert owner.budget()["queries"] == 1
+
+
+def test_an_analyst_reads_what_became_of_its_questions(site: Server) -> None:
+    owner, analyst = owner_called(site, "Asked"), analyst_called(site, "Ines Roth")
+    dataset = dataset_called(owner, "Rows to ask about")
+    terms = {"approval": "required", "purpose": "the yearly report", "max_epsilon": 0.5}
+    told = {"kinds": ["frechet-mean", "bounds"], "expires": "2199-01-31T23:59:59Z"}
+    assert owner.grant(dataset, analyst, **terms, **told).status_code == 200
+    desk = Desk(site, analyst.key)
+    words = ("the owner", "yearly report", "t most ε 0.5", "nly Fréchet mean, bounds", "ntil 31 Jan 2199")
+    for path in ("/granted", f"/granted/{dataset}"):
+        page = desk.get(path).text
+        assert not [each for each in words if each not in page], path
+    denied, withdrawn = _asked(analyst, dataset, 0.2), _asked(analyst, dataset, 0.1)
+    assert "waits for approval" in desk.get(f"/answers/{denied}").text
+    verdict = {"decision": "deny", "reason": "asked before"}
+    assert owner.post(f"/v1/jobs/{denied}/decision", json=verdict).status_code == 200
+    assert desk.post(f"/answers/{denied}/withdraw").status_code == 409
+    assert desk.post(f"/answers/{withdrawn}/withdraw").status_code == 303
+    for job, said in ((denied, "asked before"), (withdrawn, "You withdrew it")):
+        page = desk.get(f"/answers/{job}").text
+        assert said in page
+        assert "Withdraw it" not in page
+    assert owner.get("/v1/requests").json()["requests"] == []
+
+
+def test_a_form_drops_no_terms_that_it_did_not_show(site: Server, visit: Visit) -> None:
+    owner, analyst = owner_called(site, "Careful", 1.0), analyst_called(site, "Ines Roth")
+    dataset, visitor = dataset_called(owner, "Rows to ask about"), visit(site)
+    assert owner.grant(dataset, analyst, approval="required").status_code == 200
+    visitor.expects(422, 409)
+    visitor.enter(owner.key)
+    visitor.open("/dashboard/analysts")
+    visitor.page.get_by_text("Somebody whose name is not in the list").click()
+    visitor.page.get_by_label("Analyst's id").fill(analyst.id)
+    visitor.page.get_by_role("button", name="Grant", exact=True).click()
+    expect(visitor.page.get_by_role("alert")).to_contain_text("has a grant with terms")
+    job = _asked(analyst, dataset, 1.0)
+    assert owner.estimate(dataset, epsilon=1.0, delta=1e-6).json()["state"] == "committed"
+    visitor.open(f"/dashboard/questions/{job}")
+    page = visitor.page
+    page.get_by_label("I have decided").check()
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_role("alert")).to_contain_text("goes on waiting")
+    assert analyst.post(f"/v1/jobs/{job}/withdrawal").status_code == 200
+    page.get_by_label("I have decided").check()
+    page.get_by_role("button", name="Deny").click()
+    expect(page.locator("main")).to_contain_text("It was withdrawn")

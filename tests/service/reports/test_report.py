@@ -1,0 +1,285 @@
+"""An auditor's report over HTTP: it tells what the ledger does, of one owner alone, and harms nobody."""
+
+import asyncio
+import csv
+import re
+import tracemalloc
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from sqlalchemy import select, text
+
+from privest_service import acts
+from privest_service.dashboard.pages.report import _with_room
+from privest_service.database import Database
+from privest_service.ledger import entries
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.units import Charge
+from privest_service.limits import REPORTS, VERIFICATIONS, Limiter
+from privest_service.problems import TooManyRequests
+from privest_service.reports import page, record, sheet
+from privest_service.reports.verifying import Verifier
+from testing.scenes import analyst_called, dataset_called, owner_called
+from testing.server import SIGNER, Caller, Server, problem
+from testing.world import World
+
+HOSTILE = "=1+1;=2+2 <script>alert(1)</script>"
+"""A name that a spreadsheet would compute, and a browser run."""
+
+REASON = "@SUM(1+1)*cmd|' /C calc'!A0 </td><img src=x onerror=alert(1)>"
+
+
+def report(caller: Caller, owner: Caller, form: str = "csv", **more: Any) -> Any:
+    return caller.get(f"/v1/owners/{owner.id}/report", params={"format": form, **more})
+
+
+def sections(caller: Caller, owner: Caller, **more: Any) -> dict[str, list[dict[str, str]]]:
+    """The rows of a report, by what they are of."""
+    answer = report(caller, owner, **more)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    found: dict[str, list[dict[str, str]]] = {}
+    for row in csv.DictReader(answer.content.decode("utf-8-sig").splitlines()):
+        found.setdefault(row["Section"], []).append(row)
+    return found
+
+
+class _Page(HTMLParser):
+    """The elements of a page, and its texts beside its style."""
+
+    def __init__(self, content: str) -> None:
+        super().__init__()
+        self.tags, self.given, self.texts = set[str](), set[str](), list[str]()
+        self.feed(content)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.given |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem is None and data.strip():
+            self.texts.append(data.strip())
+
+
+@pytest.fixture
+def story(server: Server) -> tuple[Caller, Caller, str]:
+    """An owner, an analyst and a dataset, all with hostile names; questions, decisions and two windows."""
+    owner, analyst = owner_called(server, HOSTILE), analyst_called(server, f"{HOSTILE}, A")
+    dataset = dataset_called(owner, f"{HOSTILE}, D")
+    owner.grant(dataset, analyst, approval="required", purpose=HOSTILE)
+    assert owner.estimate(dataset, epsilon=0.25, delta=1e-6).status_code == 200
+    asked = [analyst.estimate(dataset, epsilon=each, delta=1e-6, wait=0).json()["id"] for each in (0.1, 0.2)]
+    for job, decision in zip(asked, ("approve", "deny"), strict=True):
+        told = owner.post(f"/v1/jobs/{job}/decision", json={"decision": decision, "reason": REASON})
+        assert told.status_code == 200, told.text
+    owner.ended(asked[0])
+    channel = {"kind": "webhook", "url": "https://example.org/privest", "events": ["budget.spent"]}
+    assert owner.post(f"/v1/owners/{owner.id}/channels", json=channel).status_code == 201
+    window = {"headers": {"Privest-Reason": REASON.encode()}, "json": {"window": "new"}}
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", **window).status_code == 200
+    assert owner.estimate(dataset, epsilon=0.3, delta=1e-6, reuse=False).status_code == 200
+    return owner, analyst, dataset
+
+
+def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) -> None:
+    owner, analyst, dataset = story
+    found = sections(owner, owner)
+    # Every movement of every window, as the interface tells them.
+    for window in (1, 2):
+        page = owner.get(f"/v1/owners/{owner.id}/ledger", params={"window": window}).json()
+        told = [row for row in found["entry"] if row["Window"] == str(window)]
+        entries = page["entries"][::-1]
+        assert [int(row["Number"]) for row in told] == [each["seq"] for each in entries]
+        for row, each in zip(told, entries, strict=True):
+            assert (float(row["ε"]), float(row["δ"])) == (each["epsilon"], each["delta"])
+            assert row["When (UTC)"] == each["at"][:19].replace("T", " ")
+            asker = {None: "", owner.id: "the owner", analyst.id: f"'{HOSTILE}, A".replace(";", ";'")}
+            assert row["Who"] == asker[each["submitter"]]
+            assert row["State"] == ("" if each["kind"] == "limit" else "answered")
+    # Costs at the budget's δ, and what is left, are those of the budget.
+    budget = owner.budget()
+    first, second = found["window"]
+    assert (float(second["ε"]), float(second["δ"])) == tuple(budget["limit"].values())
+    spent = float(second["Cost (ε at the budget's δ)"])
+    assert budget["spent"]["epsilon"] <= spent <= budget["spent"]["epsilon"] * (1 + 1e-5)
+    last = found["entry"][-1]
+    assert float(last["Cost (ε at the budget's δ)"]) == spent
+    assert 0 <= 1 - budget["share"] - float(last["Left after it (share)"]) < 1e-5
+    together = budget["windows"]["so_far"]["promise"]
+    assert float(found["promise"][0]["ε"]) == pytest.approx(together["epsilon"], rel=1e-5)
+    assert found["promise"][0]["Details"] == "2 windows"
+    # Who took what share.
+    shares = {row["Who"]: row for row in found["taken by"] if row["Window"] == "1"}
+    assert {name: row["Questions"] for name, row in shares.items()} == {
+        "The owner": "1",
+        f"'{HOSTILE}, A".replace(";", ";'"): "1",
+    }
+    assert sum(float(row["Taken (share)"]) for row in shares.values()) == pytest.approx(
+        float(first["Taken (share)"]), rel=1e-4
+    )
+    assert [row["Details"] for row in found["dataset"]] == [f"60 records; {dataset}"]
+    # Decisions, and acts.
+    approved, denied = found["request"]
+    approval = f"approved by the owner; purpose: {HOSTILE}".replace(";=", ";'=")
+    assert (approved["State"], approved["Details"]) == ("answered", approval)
+    assert denied["State"] == "denied"
+    assert denied["Details"].startswith("denied by the owner; ")
+    assert approved["Reason"] == denied["Reason"] == f"'{REASON}"
+    assert float(approved["Cost (ε at the budget's δ)"]) < float(denied["Cost (ε at the budget's δ)"])
+    done = owner.get("/v1/acts", params={"limit": 500}).json()["acts"][::-1]
+    assert [(int(row["Number"]), row["What"]) for row in found["act"]] == [
+        (each["seq"], each["title"]) for each in done
+    ]
+    # The verifier's word, and where the chains end.
+    (word,) = found["verified"]
+    key = owner.get("/v1/ledger/keys").json()["keys"][0]
+    assert word["State"] == "sound"
+    assert word["Details"] == f"with key {key['id']}: {key['public_key']}"
+    heads = owner.get(f"/v1/owners/{owner.id}/ledger/heads").json()
+    ends = {row["Details"] for row in found["end of chain"]}
+    assert len(ends) == 3
+    assert ends <= {each["hash"] for each in heads["heads"] + heads["acts"]}
+
+
+def test_names_and_reasons_harm_nobody(story: tuple[Caller, Caller, str]) -> None:
+    owner, _, _ = story
+    for rows in sections(owner, owner).values():
+        for name, cell in ((name, cell) for row in rows for name, cell in row.items()):
+            if name not in ("ε", "δ", "Cost (ε at the budget's δ)"):
+                assert not re.search(r"(^|[;\t])\s*[=+\-@]", cell), cell
+    answer = report(owner, owner, "html")
+    told = _Page(answer.text)
+    assert told.tags.isdisjoint({"script", "img", "iframe", "object", "link", "form", "a", "base"})
+    assert not [name for name in told.given if name.startswith("on") or name in ("src", "href", "style")]
+    for words in (HOSTILE, REASON, f"{HOSTILE}, A", f"{HOSTILE}, D"):
+        assert words in told.texts or any(words in each for each in told.texts), words
+    policy = answer.headers["content-security-policy"]
+    assert policy == page.POLICY
+    assert "script" not in policy
+    assert "'unsafe" not in policy
+    huge = owner.patch(
+        f"/v1/owners/{owner.id}/budget", json={"frozen": True}, headers={"Privest-Reason": b"x" * 10**6}
+    )
+    assert huge.status_code >= 400
+    assert "xxx" not in report(owner, owner, "html").text
+
+
+def test_movements_name_columns_and_the_limit_of_then(server: Server) -> None:
+    """A raise changes no line of before, and columns of a question are still known after it was answered."""
+    owner = server.owner()
+    columns = [
+        {"name": name, "type": "number", "low": 0, "high": most} for name, most in (("age", 110), ("dose", 3))
+    ]
+    made = owner.upload(b"age,dose\n" + b"40,1\n" * 200, {"kind": "table", "columns": columns}, "rows.csv")
+    assert owner.estimate(made.json()["id"], epsilon=0.5, columns=["dose"]).json()["state"] == "committed"
+    before = sections(owner, owner)["entry"]
+    assert [row["What"] for row in before] == ["Limit set", "Fréchet mean of dose"]
+    left = [float(row["Left after it (share)"]) for row in before]
+    assert left[0] == 1.0 > left[1] > 0.0
+    raised = owner.patch(f"/v1/owners/{owner.id}/budget", json={"epsilon": 2.0, "delta": 1e-5})
+    assert raised.status_code == 200, raised.text
+    after = sections(owner, owner)["entry"]
+    assert after[:2] == before
+    assert float(after[2]["Left after it (share)"]) > left[1]
+
+
+def test_nothing_of_another_owner_is_in_it(server: Server, story: tuple[Caller, Caller, str]) -> None:
+    owner, analyst, dataset = story
+    other = owner_called(server, "Quillon")
+    own = dataset_called(other, "Own rows")
+    other.grant(own, analyst)
+    assert analyst.estimate(own, epsilon=0.1, delta=1e-6).status_code == 200
+    for form in ("html", "csv"):
+        told = report(other, other, form).text
+        assert own in told
+        assert not [each for each in (owner.id, dataset, "60 records; ds") if each in told.replace(own, "")]
+        assert not [each for each in (other.id, own, "Quillon") if each in report(owner, owner, form).text]
+    assert sections(server.admin, owner)["entry"] == sections(owner, owner)["entry"]
+    problem(report(other, owner), 404, "not-found")
+    problem(report(analyst, owner), 403, "forbidden")
+    problem(report(server.admin, Caller(server, "own_nobody", "")), 404, "not-found")
+    problem(report(owner, owner, "pdf"), 422, "invalid")
+    problem(report(owner, owner, keys="x"), 422, "invalid")
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_chain_that_was_cut_is_told(start_server: Callable[..., Server]) -> None:
+    """The last charge of all accounts is gone, and the accounts are as they were before it."""
+    server = start_server()
+    owner = owner_called(server, "Cut")
+    dataset = dataset_called(owner, "Rows")
+    for epsilon in (0.1, 0.2):
+        assert owner.estimate(dataset, epsilon=epsilon, delta=1e-6).status_code == 200
+    assert "fault" not in sections(owner, owner)
+    database = Database(server.database_url)
+    with database.write() as session:
+        guard = session.scalars(text("SELECT sql FROM sqlite_master WHERE name = 'entries_no_delete'")).one()
+        session.execute(text("DROP TRIGGER entries_no_delete"))
+        for account in session.scalars(select(Account).where(Account.owner_id == owner.id)):
+            last, before = session.scalars(
+                select(Entry).where(Entry.account_id == account.id).order_by(Entry.seq.desc()).limit(2)
+            ).all()
+            session.delete(last)
+            account.seq, account.head = before.seq, before.hash
+            for name in entries.SUMS_AFTER:
+                setattr(account, name, getattr(before, name))
+        session.flush()
+        session.execute(text(guard))
+    database.close()
+    found = sections(owner, owner)
+    assert found["verified"][0]["State"].startswith("NOT SOUND")
+    assert [each for each in found["fault"] if "receipt" in each["Details"]], found["fault"]
+    told = report(owner, owner, "html").text
+    assert "does not verify" in told
+    assert "Nothing was found to be changed" not in told
+
+
+def test_callers_have_few_reports_made_at_a_time() -> None:
+    """One is read out and verified; another may be on its way to the caller."""
+    nothing: Any = None
+    limiter, who = Limiter(), "own_x"
+    verifying = Verifier(nothing, limiter, nothing, SIGNER, who)
+    with limiter.hold(VERIFICATIONS, who), pytest.raises(TooManyRequests):
+        asyncio.run(verifying.verify(who, [], lambda _: None))
+
+    async def another() -> None:
+        await anext(_with_room(verifying))
+
+    with limiter.hold(REPORTS, who), limiter.hold(REPORTS, who), pytest.raises(TooManyRequests):
+        asyncio.run(another())
+
+
+def test_a_long_record_takes_no_more_memory_than_a_short_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is kept of an entry or an act would be more than a thousand bytes each."""
+    monkeypatch.setattr(record, "_AT_ONCE", 20)
+    world = World.make(database)
+
+    def longer(by: int) -> None:
+        with database.write() as session:
+            account = ledger.owner_account(session, world.owner)
+            limits = Charge(*(getattr(account, f"{name}_limit") for name in entries.AMOUNTS))
+            for _ in range(by):
+                entries.append(session, [account], "limit", None, None, [limits])
+                acts.record(session, world.owner, "budget.raised", subject=world.owner)
+
+    def peaks() -> list[int]:
+        found = list[int]()
+        for form in (page, sheet):
+            tracemalloc.start()
+            with database.read(snapshot=True) as session:
+                assert sum(1 for _ in form.body(record.record(session, world.owner))) > 10
+            found.append(tracemalloc.get_traced_memory()[1])
+            tracemalloc.stop()
+        return found
+
+    longer(100)
+    peaks()  # what is loaded once
+    short = peaks()
+    longer(400)
+    for before, after in zip(short, peaks(), strict=True):
+        assert after - before < 600 * 2 * 400
