@@ -203,6 +203,12 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
+def _some(ids: Sequence[str]) -> str:
+    """At most three of them, and how many more there are."""
+    more = len(ids) - 3
+    return ", ".join(ids[:3]) + (f" and {more} more" if more > 0 else "")
+
+
 def _invalid(faults: Sequence[dict[str, Any]]) -> InvalidRequest:
     return InvalidRequest(422, "invalid", "The request is not valid", faults=faults)
 
@@ -293,7 +299,7 @@ def upload(
     made = _read(Dataset, response)
     if made.same_rows and rows_of is None:
         warnings.warn(
-            f"you have these rows already, as {', '.join(made.same_rows)}: questions about this copy are "
+            f"you have these rows already, as {_some(made.same_rows)}: questions about this copy are "
             "charged anew. To ask about the other, take its id, and delete this one",
             stacklevel=2,
         )
