@@ -1,7 +1,7 @@
 """The client in an event loop. `make openapi` writes client.py of it, which waits."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
@@ -176,22 +176,30 @@ class AsyncClient(AsyncEstimates):
         dataset: Any,
         columns: Sequence[str] | None = None,
         *,
-        epsilon: float,
+        epsilon: float | None = None,
+        within: float | Mapping[str, float] | None = None,
+        share: float | None = None,
         delta: float | None = None,
         **choices: Any,
     ) -> Plan:
         """The exact cost of a question and what to expect of it; free, and reads no record.
+
+        One of `epsilon`, `within` and `share` is given; the plan's `epsilon` is what to ask with.
 
         Args:
             kind: name of an estimator, as `robust-pca`: one of `privest_client.estimators.KINDS`.
             dataset: what is asked about, as of `estimate`.
             columns: names of columns of a table, of a kind that takes them; by default all.
             epsilon: ε.
+            within: how far off the answer may be in 95 of 100 runs; of means of a table also by column, each
+                in its own units. The least ε is found for which the plan foretells that.
+            share: of what is left of the budget or cap with least room, that may be taken.
             delta: δ; n^−1.5 by default.
             choices: of the kind, as openapi.yaml has them.
         """
-        choices |= given(columns=columns)
-        return Plan(await self.run(operations.plan(Question.of(kind, dataset, epsilon, delta, choices))))
+        privacy = operations.to_plan(epsilon, within, share, delta)
+        question = Question.of(kind, dataset, privacy, choices | given(columns=columns))
+        return Plan(await self.run(operations.plan(question)))
 
     async def estimate(
         self,
@@ -223,7 +231,8 @@ class AsyncClient(AsyncEstimates):
             StillRunning: the time is over.
             Problem: the service refuses, and charges nothing.
         """
-        question = Question.of(kind, dataset, epsilon, delta, choices | given(columns=columns))
+        privacy = {"epsilon": epsilon} | given(delta=delta)
+        question = Question.of(kind, dataset, privacy, choices | given(columns=columns))
         with progress_of_job(kind, self._progress) as told:
             return await self.run(operations.estimate(question, key, timeout, told))
 

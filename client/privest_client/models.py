@@ -16,6 +16,58 @@ from pydantic import (
 )
 
 
+class Radius95(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, title='Radius 95')]
+    """
+    `expected_error.radius_95`, at most this
+    """
+
+
+class StandardDeviation(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, title='Standard Deviation')]
+    """
+    `expected_error.standard_deviation`, at most this
+    """
+
+
+class Unfavourable(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, title='Unfavourable')]
+    """
+    `expected_error.unfavourable`, at most this
+    """
+
+
+class Accuracy(Model):
+    """
+    How small the error is to be that a plan foretells: one figure of it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    radius_95: Annotated[Radius95 | None, Field(title='Radius 95')] = None
+    """
+    `expected_error.radius_95`, at most this
+    """
+    standard_deviation: Annotated[
+        StandardDeviation | None, Field(title='Standard Deviation')
+    ] = None
+    """
+    `expected_error.standard_deviation`, at most this
+    """
+    unfavourable: Annotated[Unfavourable | None, Field(title='Unfavourable')] = None
+    """
+    `expected_error.unfavourable`, at most this
+    """
+    columns: Annotated[
+        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], float] | None,
+        Field(title='Columns'),
+    ] = None
+    """
+    of means of a table: by column, half the length of its interval of 95 %, in the column's own units; of a column of categories, of the share of each
+    """
+
+
 class ActHead(Model):
     """
     The end of a chain of acts: an owner's, by its id, or the service's.
@@ -128,6 +180,21 @@ class Column(RootModel[str]):
 
 class Columns(RootModel[list[Column]]):
     root: Annotated[list[Column], Field(max_length=2000, min_length=1, title='Columns')]
+    """
+    of a table: names of the columns; by default all
+    """
+
+
+class Columns1Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns1(RootModel[list[Columns1Item]]):
+    root: Annotated[
+        list[Columns1Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
     """
     of a table: names of the columns; by default all
     """
@@ -269,6 +336,21 @@ class Features(RootModel[list[Feature]]):
     """
 
 
+class Features1Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features1(RootModel[list[Features1Item]]):
+    root: Annotated[
+        list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
 class CoefficientForecast(Model):
     """
     How far the coefficients of standardised features are expected to be off, all of them together.
@@ -328,6 +410,21 @@ class CoefficientUncertainty(Model):
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
     what is not foretold, and what would tell it, in words
+    """
+
+
+class ColumnErrorView(Model):
+    """
+    How far the mean of a column, or a share, is expected to be off.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    """
+    a column, `column=category`, or `column missing`
+    """
+    radius_95: Annotated[float, Field(title='Radius 95')]
+    """
+    half the length of its interval of 95 %, in the column's own units; days of a column of dates
     """
 
 
@@ -711,15 +808,15 @@ class FrechetMeanEstimate(Model):
     """
 
 
-class Columns1Item(RootModel[str]):
+class Columns2Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns1(RootModel[list[Columns1Item]]):
+class Columns2(RootModel[list[Columns2Item]]):
     root: Annotated[
-        list[Columns1Item], Field(max_length=2000, min_length=1, title='Columns')
+        list[Columns2Item], Field(max_length=2000, min_length=1, title='Columns')
     ]
     """
     of a table: names of the columns; by default all
@@ -772,6 +869,21 @@ class ClipChange(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip Change')]
     """
     of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    """
+
+
+class Columns3Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns3(RootModel[list[Columns3Item]]):
+    root: Annotated[
+        list[Columns3Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    """
+    of a table: names of the columns; by default all
     """
 
 
@@ -966,15 +1078,15 @@ class LoadingsView(Model):
     """
 
 
-class Features1Item(RootModel[str]):
+class Features2Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Features1(RootModel[list[Features1Item]]):
+class Features2(RootModel[list[Features2Item]]):
     root: Annotated[
-        list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
+        list[Features2Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
     of a table: names of the features; by default all other columns
@@ -988,7 +1100,7 @@ class Penalty(RootModel[float]):
     """
 
 
-class Steps1(RootModel[int]):
+class Steps2(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of a descent; with `-opt` the most of them
@@ -1006,6 +1118,21 @@ class BatchSize(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Batch Size')]
     """
     of a descent's random batches, expected or exact; by default all records
+    """
+
+
+class Features3Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features3(RootModel[list[Features3Item]]):
+    root: Annotated[
+        list[Features3Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
     """
 
 
@@ -1051,32 +1178,47 @@ class MatrixCompletionEstimate(Model):
     """
 
 
-class Columns2Item(RootModel[str]):
+class Columns4Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns2(RootModel[list[Columns2Item]]):
+class Columns4(RootModel[list[Columns4Item]]):
     root: Annotated[
-        list[Columns2Item], Field(max_length=2000, min_length=1, title='Columns')
+        list[Columns4Item], Field(max_length=2000, min_length=1, title='Columns')
     ]
     """
     of a table: names of the columns; by default all
     """
 
 
-class Steps2(RootModel[int]):
+class Steps4(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of the descent
     """
 
 
-class StepSize1(RootModel[float]):
+class StepSize2(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Step Size')]
     """
     of its longest step
+    """
+
+
+class Columns5Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns5(RootModel[list[Columns5Item]]):
+    root: Annotated[
+        list[Columns5Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    """
+    of a table: names of the columns; by default all
     """
 
 
@@ -1427,6 +1569,46 @@ class ObliqueSpace(Model):
     """
 
 
+class Epsilon3(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, title='Epsilon')]
+    """
+    ε, above 0
+    """
+
+
+class Share(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, le=1.0, title='Share')]
+    """
+    find the largest ε that takes at most this share of what is left of the budget or cap with least room, of those that the caller may know
+    """
+
+
+class PlanPrivacy(Model):
+    """
+    The ε and δ of a question that is only planned, or what its ε is to be found by.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    epsilon: Annotated[Epsilon3 | None, Field(title='Epsilon')] = None
+    """
+    ε, above 0
+    """
+    target: Accuracy | None = None
+    """
+    find the least ε, within 5 %, with which the error is foretold to be so small
+    """
+    share: Annotated[Share | None, Field(title='Share')] = None
+    """
+    find the largest ε that takes at most this share of what is left of the budget or cap with least room, of those that the caller may know
+    """
+    delta: Annotated[Delta | None, Field(title='Delta')] = None
+    """
+    δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0
+    """
+
+
 class PoincareBallSpace(Model):
     """
     The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
@@ -1675,22 +1857,22 @@ class RobustPCAEstimate(Model):
     """
 
 
-class Columns3Item(RootModel[str]):
+class Columns6Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Columns3(RootModel[list[Columns3Item]]):
+class Columns6(RootModel[list[Columns6Item]]):
     root: Annotated[
-        list[Columns3Item], Field(max_length=2000, min_length=1, title='Columns')
+        list[Columns6Item], Field(max_length=2000, min_length=1, title='Columns')
     ]
     """
     of a table: names of the columns; by default all
     """
 
 
-class StepSize2(RootModel[float]):
+class StepSize4(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Step Size')]
     """
     of its first step
@@ -1701,6 +1883,21 @@ class Scale2(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
+    """
+
+
+class Columns7Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Columns7(RootModel[list[Columns7Item]]):
+    root: Annotated[
+        list[Columns7Item], Field(max_length=2000, min_length=1, title='Columns')
+    ]
+    """
+    of a table: names of the columns; by default all
     """
 
 
@@ -3354,6 +3551,10 @@ class FrechetMeanPlanView(Model):
     """
     public: within it the mean is sought or, if the run finds its range, expected at first
     """
+    columns: Annotated[list[ColumnErrorView] | None, Field(title='Columns')]
+    """
+    of a table: how far the mean of each column is expected to be off; null of other data, and where the run finds the scale of a column, which nobody knows before
+    """
 
 
 class InlineRows(Model):
@@ -3589,7 +3790,7 @@ class InlineRef(Model):
     inline: InlineRows
 
 
-class LogisticRegressionRequest(Model):
+class LogisticRegressionPlanRequest(Model):
     """
     A linear classifier to be estimated; of the choices, what is left out follows from public facts.
     """
@@ -3598,7 +3799,7 @@ class LogisticRegressionRequest(Model):
         extra='forbid',
     )
     dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
-    privacy: RequestedPrivacy
+    privacy: PlanPrivacy
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
@@ -3607,7 +3808,7 @@ class LogisticRegressionRequest(Model):
     """
     of a table: a column of categories, or a boolean one
     """
-    features: Annotated[Features1 | None, Field(title='Features')] = None
+    features: Annotated[Features2 | None, Field(title='Features')] = None
     """
     of a table: names of the features; by default all other columns
     """
@@ -3622,7 +3823,7 @@ class LogisticRegressionRequest(Model):
     """
     λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
-    steps: Annotated[Steps1 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
     """
     of a descent; with `-opt` the most of them
     """
@@ -3657,6 +3858,119 @@ class LogisticRegressionRequest(Model):
     """
 
 
+class LogisticRegressionRequest(Model):
+    """
+    A linear classifier to be estimated; of the choices, what is left out follows from public facts.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features3 | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
+    """
+    solver: Annotated[
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Field(title='Solver'),
+    ] = None
+    """
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    """
+    penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
+    """
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    """
+    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
+    """
+    of a descent; with `-opt` the most of them
+    """
+    step_scale: Annotated[StepScale | None, Field(title='Step Scale')] = None
+    """
+    c of step lengths c/L
+    """
+    batch_size: Annotated[BatchSize | None, Field(title='Batch Size')] = None
+    """
+    of a descent's random batches, expected or exact; by default all records
+    """
+    intercept: Annotated[bool | None, Field(title='Intercept')] = True
+    """
+    whether there is one
+    """
+    standardisation: Annotated[
+        Literal['public', 'private'] | None, Field(title='Standardisation')
+    ] = None
+    """
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
+    """
+    sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
+    """
+    learn what the sampling of rows adds to the errors: with `newton` that is known in any case, of other solvers it takes a fifth of the budget
+    """
+    loss: Annotated[
+        Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] | None,
+        Field(title='Loss'),
+    ] = 'logistic'
+    """
+    `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+
+
+class MatrixCompletionPlanRequest(Model):
+    """
+    A subspace to be estimated, near which rows lie of which some entries are not known.
+
+    Each row is divided by the length of its known part, so that none counts more than another. The subspace
+    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
+    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
+    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
+    say things of single records: whoever holds a row fits the basis to it by least squares on its known
+    entries.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: PlanPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns4 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
+    rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
+    """
+    dimension of the subspace
+    """
+    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    """
+    of the descent
+    """
+    step_size: Annotated[StepSize2 | None, Field(title='Step Size')] = None
+    """
+    of its longest step
+    """
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+
+
 class MatrixCompletionRequest(Model):
     """
     A subspace to be estimated, near which rows lie of which some entries are not known.
@@ -3678,7 +3992,7 @@ class MatrixCompletionRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns2 | None, Field(title='Columns')] = None
+    columns: Annotated[Columns5 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """
@@ -3686,11 +4000,11 @@ class MatrixCompletionRequest(Model):
     """
     dimension of the subspace
     """
-    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
     """
     of the descent
     """
-    step_size: Annotated[StepSize1 | None, Field(title='Step Size')] = None
+    step_size: Annotated[StepSize2 | None, Field(title='Step Size')] = None
     """
     of its longest step
     """
@@ -3702,7 +4016,7 @@ class MatrixCompletionRequest(Model):
     """
 
 
-class RobustPCARequest(Model):
+class RobustPCAPlanRequest(Model):
     """
     A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
 
@@ -3713,12 +4027,12 @@ class RobustPCARequest(Model):
         extra='forbid',
     )
     dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
-    privacy: RequestedPrivacy
+    privacy: PlanPrivacy
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns3 | None, Field(title='Columns')] = None
+    columns: Annotated[Columns6 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """
@@ -3754,11 +4068,11 @@ class RobustPCARequest(Model):
     """
     estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
-    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
     """
     of the descent
     """
-    step_size: Annotated[StepSize2 | None, Field(title='Step Size')] = None
+    step_size: Annotated[StepSize4 | None, Field(title='Step Size')] = None
     """
     of its first step
     """
@@ -3792,7 +4106,97 @@ class RobustPCARequest(Model):
     """
 
 
-class BoundsRequest(Model):
+class RobustPCARequest(Model):
+    """
+    A subspace to be estimated; rows are put on the unit sphere, so that none counts more than another.
+
+    Of the choices, what is left out follows from public facts.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns7 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
+    rank: Annotated[int, Field(ge=1, le=9007199254740991, title='Rank')]
+    """
+    dimension of the subspace
+    """
+    loss: Annotated[
+        Literal['absolute', 'squared', 'bounded', 'redescending'] | None,
+        Field(title='Loss'),
+    ] = 'redescending'
+    """
+    of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²), `redescending` like d up to c and flat beyond
+    """
+    solver: Annotated[
+        Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] | None,
+        Field(title='Solver'),
+    ] = 'ggd'
+    """
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    """
+    start: Annotated[
+        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+    ] = None
+    """
+    a public random subspace, or the leading one of a noisy second moment or sketch
+    """
+    consensus: Annotated[bool | None, Field(title='Consensus')] = None
+    """
+    choose the start, by a bounded loss, among subspaces of one with a dimension more
+    """
+    center: Annotated[bool | None, Field(title='Center')] = None
+    """
+    estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
+    """
+    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    """
+    of the descent
+    """
+    step_size: Annotated[StepSize4 | None, Field(title='Step Size')] = None
+    """
+    of its first step
+    """
+    scale: Annotated[Scale2 | None, Field(title='Scale')] = None
+    """
+    c of the losses `bounded` and `redescending`, as a share of a row's length
+    """
+    rate: Annotated[Rate | None, Field(title='Rate')] = None
+    """
+    probability of a record in a batch
+    """
+    sampling: Annotated[Literal['poisson', 'fixed'] | None, Field(title='Sampling')] = (
+        'poisson'
+    )
+    """
+    how batches are drawn
+    """
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    explained: Annotated[bool | None, Field(title='Explained')] = False
+    """
+    estimate also the share of variance along each direction, for 5 % of the budget
+    """
+    adaptive: Annotated[bool | None, Field(title='Adaptive')] = True
+    """
+    look at noisy distances first, and take plain PCA (`squared`) unless rows near a subspace stand out from the others; only with the loss `redescending`, up to 1,000 columns, and where no solver, start or anything of the descent is chosen
+    """
+
+
+class BoundsPlanRequest(Model):
     """
     What is asked of columns or distances.
     """
@@ -3801,7 +4205,7 @@ class BoundsRequest(Model):
         extra='forbid',
     )
     dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
-    privacy: RequestedPrivacy
+    privacy: PlanPrivacy
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
@@ -3816,7 +4220,31 @@ class BoundsRequest(Model):
     """
 
 
-class ClassifierScoreRequest(Model):
+class BoundsRequest(Model):
+    """
+    What is asked of columns or distances.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns1 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
+    point: Annotated[list[Any] | None, Field(title='Point')] = None
+    """
+    of distances on a curved space: from where, as nested lists; by default the public centre. Of flat space and of tables each column is told of, and there is no such point
+    """
+
+
+class ClassifierScorePlanRequest(Model):
     """
     A linear classifier to be scored: `coefficients` and `intercept` as a logistic regression answers them.
 
@@ -3827,7 +4255,7 @@ class ClassifierScoreRequest(Model):
         extra='forbid',
     )
     dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
-    privacy: RequestedPrivacy
+    privacy: PlanPrivacy
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
@@ -3856,6 +4284,126 @@ class ClassifierScoreRequest(Model):
     """
 
 
+class ClassifierScoreRequest(Model):
+    """
+    A linear classifier to be scored: `coefficients` and `intercept` as a logistic regression answers them.
+
+    They are public, and the score is for features in the units in which they were uploaded.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features1 | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
+    """
+    coefficients: Annotated[list[Any], Field(title='Coefficients')]
+    """
+    a number for each feature; with more than two classes a list for each class
+    """
+    intercept: Annotated[float | list[Any], Field(title='Intercept')]
+    """
+    a number; with more than two classes one for each class
+    """
+    metric: Annotated[Literal['accuracy', 'auc'] | None, Field(title='Metric')] = (
+        'accuracy'
+    )
+    """
+    share of right answers, or area under the ROC curve of two classes
+    """
+
+
+class FrechetMeanPlanRequest(Model):
+    """
+    A Fréchet mean to be estimated; of its choices, what is left out follows from public facts.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: PlanPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    columns: Annotated[Columns2 | None, Field(title='Columns')] = None
+    """
+    of a table: names of the columns; by default all
+    """
+    start: Annotated[list[Any] | None, Field(title='Start')] = None
+    """
+    first iterate, as nested lists; the public centre by default
+    """
+    clip: Annotated[Clip | None, Field(title='Clip')] = None
+    """
+    C₀, the distance by which one record pulls at most; by default `rgd` finds one in the run, and others take the public radius
+    """
+    step_size: Annotated[StepSize | None, Field(title='Step Size')] = None
+    """
+    η of every step
+    """
+    steps: Annotated[Steps | None, Field(title='Steps')] = None
+    """
+    number of steps; of `rsvrg` in an epoch
+    """
+    solver: Annotated[Literal['rgd', 'rsgd', 'rsvrg'] | None, Field(title='Solver')] = (
+        None
+    )
+    """
+    full gradients (`rgd`), random batches (`rsgd`), or both (`rsvrg`); by default full gradients
+    """
+    rate: Annotated[Rate | None, Field(title='Rate')] = None
+    """
+    probability of a record in a batch
+    """
+    sampling: Annotated[Literal['poisson', 'fixed'] | None, Field(title='Sampling')] = (
+        'poisson'
+    )
+    """
+    how batches are drawn
+    """
+    epochs: Annotated[Epochs | None, Field(title='Epochs')] = None
+    """
+    of `rsvrg`: number of epochs, S
+    """
+    restarts: Annotated[Restarts | None, Field(title='Restarts')] = None
+    """
+    of `rsvrg`: number of restarts, K
+    """
+    clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
+    """
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    """
+    full_noise: Annotated[
+        Literal['epoch', 'step'] | None, Field(title='Full Noise')
+    ] = 'epoch'
+    """
+    of `rsvrg`: noise on full gradients once an epoch, or at every step
+    """
+    local_steps: Annotated[
+        int | None, Field(ge=1, le=9007199254740991, title='Local Steps')
+    ] = 1
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
+    """
+    whether to spend a tenth of the budget or two on how far the answer may be off; without it nothing is told of what the clip cuts off, and no clip is found
+    """
+
+
 class FrechetMeanRequest(Model):
     """
     A Fréchet mean to be estimated; of its choices, what is left out follows from public facts.
@@ -3870,7 +4418,7 @@ class FrechetMeanRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
-    columns: Annotated[Columns1 | None, Field(title='Columns')] = None
+    columns: Annotated[Columns3 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
     """

@@ -4,7 +4,7 @@ import json
 import re
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from numbers import Real
@@ -74,16 +74,13 @@ class Question:
     schema: Schema | None = None
 
     @classmethod
-    def of(
-        cls, kind: str, dataset: Any, epsilon: float, delta: float | None, choices: dict[str, Any]
-    ) -> "Question":
+    def of(cls, kind: str, dataset: Any, privacy: dict[str, Any], choices: dict[str, Any]) -> "Question":
         """What was asked for, once its choices are known ones; what they may be, the service says.
 
         Args:
             kind: name of it.
             dataset: an id, a dataset, a list of several, a table or a frame.
-            epsilon: ε.
-            delta: δ; the service's default if it is None.
+            privacy: ε and δ, or what a plan finds ε by.
             choices: of the kind; what is as it is by default is left to the service.
 
         Raises:
@@ -100,7 +97,6 @@ class Question:
                 f"{kind} has no such choice: its choices are {', '.join(sorted(usual.keys() - _NO_CHOICES))}"
             )
             raise _invalid([{"location": name, "rule": rule} for name in sorted(unknown)])
-        privacy = {"epsilon": epsilon} | given(delta=delta)
         require_numbers(privacy)
         chosen = {name: value for name, value in choices.items() if not _same(value, usual[name])}
         for name in {"columns", "features"} & chosen.keys():
@@ -140,16 +136,42 @@ def given(**choices: Any) -> dict[str, Any]:
     return {name: value for name, value in choices.items() if value is not None}
 
 
+def to_plan(
+    epsilon: float | None,
+    within: float | Mapping[str, float] | None,
+    share: float | None,
+    delta: float | None,
+) -> dict[str, Any]:
+    """The ε and δ of a question that is only planned, or what its ε is to be found by.
+
+    Raises:
+        InvalidRequest: there is not just one of the first three.
+    """
+    if sum(each is not None for each in (epsilon, within, share)) != 1:
+        raise _invalid([{"rule": "say one of epsilon, within and share: a plan finds epsilon by the others"}])
+    target = given(columns=dict(within)) if isinstance(within, Mapping) else given(radius_95=within)
+    return given(epsilon=epsilon, target=target or None, share=share, delta=delta)
+
+
+_NUMBERS = {
+    "epsilon": "above 0, as epsilon=0.5",
+    "delta": "from 0 to below 1, as delta=1e-6",
+    "share": "above 0 and at most 1, as share=0.5",
+}
+"""What parameters are that are numbers, in words."""
+
+
 def require_numbers(privacy: dict[str, Any]) -> None:
     """See that ε and δ are numbers that there may be, before anything is sent.
 
     Raises:
         InvalidRequest: one of them is none.
     """
-    for name, value in privacy.items():
+    for name in _NUMBERS.keys() & privacy.keys():
+        value = privacy[name]
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < inf:
-            what = {"epsilon": "above 0, as epsilon=0.5", "delta": "from 0 to below 1, as delta=1e-6"}[name]
-            raise _invalid([{"location": name, "rule": f"must be a number {what}, and not {value!r}"}])
+            rule = f"must be a number {_NUMBERS[name]}, and not {value!r}"
+            raise _invalid([{"location": name, "rule": rule}])
 
 
 def scored(found: Any, metric: str) -> dict[str, Any]:

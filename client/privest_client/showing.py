@@ -26,6 +26,9 @@ from privest_client.errors import SchemaMismatch
 from privest_client.reading import Cells, Shown
 from privest_client.tables import Column, ShownColumns
 
+_SHOWN = 12
+"""Columns whose forecast is shown."""
+
 _WORDS = {
     "asked": "asking",
     "requested": "waits for the owner's approval, nothing is charged yet",
@@ -168,6 +171,11 @@ class Plan(Shown):
     told: Any
 
     @property
+    def epsilon(self) -> float:
+        """The ε to ask with: as it was given, or as it was found."""
+        return self.told.privacy.epsilon
+
+    @property
     def expected_error(self) -> Any:
         """Error that the noise is expected to cause, from public facts alone."""
         return self.told.expected_error
@@ -184,6 +192,9 @@ class Plan(Shown):
         told = self.told
         rows = [("cost", amount(told.privacy)), *_rows_of_room(told.room), ("noise", told.privacy.mechanism)]
         rows += _rows_of_forecast(told.expected_error)
+        if columns := getattr(told, "columns", None):
+            each = ", ".join(f"{column.name} ± {column.radius_95:.2g}" for column in columns[:_SHOWN])
+            rows.append(("which is, of columns", each + (", …" if len(columns) > _SHOWN else "")))
         if (found := told.finding) is not None:
             price = (
                 f"{found.share:.0%} of the budget, in {found.rounds} rounds; the error is at most about "

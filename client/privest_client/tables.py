@@ -370,11 +370,7 @@ def _values(column: Column) -> str:
     low, high = column.get("low"), column.get("high")
     if low is not None or high is not None:
         return f"{brief(low)} to {brief(high)}{_days(column)}"
-    return (
-        ""
-        if column["type"] == "boolean"
-        else (f"no bounds: found at a price; classifiers need low and high{_days(column)}")
-    )
+    return "" if column["type"] == "boolean" else f"no bounds: found at a price{_days(column)}"
 
 
 def _days(column: Column) -> str:

@@ -154,8 +154,7 @@ def test_what_is_as_by_default_is_left_to_the_service() -> None:
     asked = operations.Question.of(
         "robust-pca",
         "ds_1",
-        1.0,
-        None,
+        {"epsilon": 1.0},
         {"rank": 2, "reuse": True, "solver": "ggd", "steps": None, "center": True},
     )
     assert asked.body == {"dataset": {"id": "ds_1"}, "privacy": {"epsilon": 1.0}, "rank": 2, "center": True}
@@ -163,9 +162,11 @@ def test_what_is_as_by_default_is_left_to_the_service() -> None:
 
 @pytest.mark.parametrize("named", ["age", ["age"], pd.Index(["age"]), np.array(["age"])], ids=repr)
 def test_columns_are_named_alone_or_in_any_list(named: Any) -> None:
-    asked = Question.of("frechet-mean", "ds_1", 1.0, None, {"columns": named})
+    asked = Question.of("frechet-mean", "ds_1", {"epsilon": 1.0}, {"columns": named})
     assert asked.body["columns"] == ["age"]
-    fit = Question.of("logistic-regression", "ds_1", 1.0, None, {"label": 2, "features": [0, ("a", 1)]})
+    fit = Question.of(
+        "logistic-regression", "ds_1", {"epsilon": 1.0}, {"label": 2, "features": [0, ("a", 1)]}
+    )
     assert (fit.body["label"], fit.body["features"]) == ("2", ["0", "a_1"])
 
 

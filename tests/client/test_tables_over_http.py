@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from sklearn.utils.validation import check_is_fitted
 
-from privest_client import AsyncClient, Client, DatasetInvalid, SchemaMismatch, load, table
+from privest_client import AsyncClient, Client, DatasetInvalid, InvalidRequest, SchemaMismatch, load, table
 from testing import ROOT
 from testing.penguin_files import CSV, SCHEMA
 from testing.server import Caller, Server
@@ -150,6 +150,25 @@ def test_rows_that_are_there_already_are_warned_of(client: Client) -> None:
         for _ in range(3):
             client.upload(birds)
     assert " and 1 more: questions" in str(seen[-1].message)  # of four, three are named
+
+
+def test_what_to_ask_with_is_found_by_what_is_needed(client: Client) -> None:
+    birds = client.upload(PENGUINS, {**SCHEMA})
+    plan = client.plan("frechet-mean", birds, MEASURES, within={"bill_length_mm": 1.5})
+    assert 0.01 < plan.epsilon < 50
+    assert "bill_length_mm ± 1" in str(plan)
+    told = client.mean(birds, MEASURES, epsilon=plan.epsilon).columns
+    assert told["bill_length_mm"] == pytest.approx(43.9, abs=4)
+    assert client.plan("robust-pca", birds, MEASURES, rank=1, within=0.2).expected_error.radius_95 <= 0.2
+    half = client.plan("frechet-mean", birds, MEASURES, share=0.5)
+    assert half.told.room.share <= 0.5 * half.told.room.left
+    for wrong in ({}, {"epsilon": 1, "share": 0.5}, {"within": 1, "share": 0.5}):
+        with pytest.raises(InvalidRequest, match="one of epsilon, within and share"):
+            client.plan("frechet-mean", birds, **wrong)
+    with pytest.raises(InvalidRequest, match=r"share=0\.5"):
+        client.plan("frechet-mean", birds, share="half")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(InvalidRequest, match="no column beak"):
+        client.plan("frechet-mean", birds, MEASURES, within={"beak": 1})
 
 
 def test_columns_are_one_question_in_any_order(client: Client) -> None:

@@ -138,7 +138,7 @@ def test_the_tutorial(
     assert mean.columns.keys() == names
     assert "is left: room for ε = " in said
     spent = [client.budget().told.spent.epsilon]
-    client.frechet_mean(left["people"], epsilon=0.5, reuse=False)
+    client.frechet_mean(left["people"], epsilon=left["plan"].epsilon, reuse=False)
     spent.append(client.budget().told.spent.epsilon)
     assert re.findall(
         r"(?:ε = (\S+) spent of|come\s+to (\S+?)\.\s)", (ROOT / "docs/tutorial.md").read_text()
@@ -182,7 +182,7 @@ def test_what_is_said_of_epsilon(server: Server, capsys: pytest.CaptureFixture[s
     owner = server.owner(1.0)
     with Client(server.url, owner.key, progress=False) as client:
         python("docs/choosing.md", server, client=client, dataset=owner.dataset())
-    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert 0 < float(capsys.readouterr().out) < 10
     assert not owner.budget()["queries"]
 
 

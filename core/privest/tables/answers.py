@@ -1,4 +1,4 @@
-"""Answers on a table in the columns' own units: means with intervals, and loadings by name."""
+"""Answers on a table in the columns' own units: means with intervals, their forecast, and loadings."""
 
 from dataclasses import dataclass
 from math import ceil, floor, hypot, sqrt
@@ -27,6 +27,17 @@ class ColumnMean:
 
 
 @dataclass(frozen=True)
+class ColumnError:
+    """How far the mean of a column, or a share, is expected to be off."""
+
+    name: Annotated[str, Doc("a column, `column=category`, or `column missing`")]
+    radius_95: Annotated[
+        float,
+        Doc("half the length of its interval of 95 %, in the column's own units; days of a column of dates"),
+    ]
+
+
+@dataclass(frozen=True)
 class Loadings:
     """How a feature points along each direction of a subspace."""
 
@@ -46,6 +57,17 @@ def column_means(point: Array, recipe: Recipe, deviations: Array) -> tuple[Colum
     low, value, high = recipe.middle + recipe.half * ends
     told = zip(recipe.features, low.tolist(), value.tolist(), high.tolist(), strict=True)
     return tuple(_column_mean(*each) for each in told)
+
+
+def column_errors(recipe: Recipe, deviations: Array) -> tuple[ColumnError, ...]:
+    """The forecast of the intervals of `column_means`.
+
+    Args:
+        recipe: of the images.
+        deviations: (features,) root mean square errors of these.
+    """
+    widths = (_NORMAL_95 * recipe.half * deviations).tolist()
+    return tuple(ColumnError(f.name, width) for f, width in zip(recipe.features, widths, strict=True))
 
 
 def alike(size: int, noise: float, moved: float) -> Array:

@@ -18,8 +18,10 @@ from privest_service.estimates.schemas import (
     EstimateRequest,
     JobView,
     LabelRequest,
+    PlanPrivacy,
     PlanView,
 )
+from privest_service.inputs import like
 
 
 def _frozen(given: Any) -> Any:
@@ -45,12 +47,14 @@ class Kind:
     Attributes:
         estimator: its declaration.
         request: what it is asked with.
+        plan_request: what it is planned with, where ε need not be known.
         job: what answers that.
         plan_view: how an analyst reads its plans.
     """
 
     estimator: AnyEstimator
     request: type[EstimateRequest]
+    plan_request: type[EstimateRequest]
     job: type[JobView]
     plan_view: type[PlanView]
 
@@ -120,9 +124,11 @@ def kind_of(estimator: AnyEstimator) -> Kind:
     forecast = view(estimator.error, error.replace("Error", "Forecast"))
     uncertainty = _uncertainty(estimator.error, error.replace("Error", "Uncertainty"))
     answer = model(f"{name}Estimate", about(estimator.answer), _without(estimator.answer, "uncertainty"))
+    planned = {"privacy": (Annotated[PlanPrivacy, like({"epsilon": 0.5})], ...)}
     return Kind(
         estimator,
         request=model(f"{name}Request", about(spec), options(spec), _base(estimator)),
+        plan_request=model(f"{name}PlanRequest", about(spec), options(spec) | planned, _base(estimator)),
         job=model(
             f"{name}Job",
             f"{title}: a job, with its answer once it is committed.",

@@ -15,7 +15,7 @@ from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
-from privest_service.estimates.questions import resolve, resolve_inline
+from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.request_views import RequestList, request_view
 from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, Verdict
 from privest_service.jobs import service as jobs
@@ -167,12 +167,13 @@ def _ask_route(kind: Kind) -> None:
 
 def _plan_route(kind: Kind) -> None:
     """Add the call that plans an estimate of one kind."""
-    request_type: Any = kind.request
+    request_type: Any = kind.plan_request
 
     @router.post(
         f"/estimates/{kind.name}/plan",
         name=f"plan_{kind.name.replace('-', '_')}",
-        description="The exact cost of the same request, and the error to expect. Charges nothing.",
+        description="The exact cost of the same request, and the error to expect. Charges nothing. Finds "
+        "the ε for an error, or for a share of what is left, where that is asked for instead.",
         response_model=kind.plan_view,
         responses=documented(NotFound, GrantRefuses, Unavailable),
     )
@@ -185,11 +186,7 @@ def _plan_route(kind: Kind) -> None:
         about: About = body.dataset
 
         def look() -> str:
-            with database.read() as session:
-                if isinstance(about, InlineRef):
-                    question = resolve_inline(session, caller, kind, body)
-                else:
-                    question = resolve(session, caller, kind, body)
+            question = to_plan(database, planner, caller, kind, body)
             name = f"view {question.name}"
             if (text := planner.kept(name)) is None:
                 with traces.step("plan"):

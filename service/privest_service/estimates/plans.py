@@ -86,13 +86,13 @@ def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> di
         answer = estimator.run(plan, *gates)
     if recipe := plan.shape.recipe:
         answer = answer.in_columns(recipe, plan.expected_error)
-    return _plain(answer)
+    return plain(answer)
 
 
-def _plain(answer: Any) -> Any:
+def plain(answer: Any) -> Any:
     """An answer as JSON has it: dataclasses as objects, arrays as nested lists."""
     if is_dataclass(answer):
-        return {field.name: _plain(getattr(answer, field.name)) for field in fields(answer)}
+        return {field.name: plain(getattr(answer, field.name)) for field in fields(answer)}
     if isinstance(answer, tuple):
-        return [_plain(part) for part in cast("tuple[Any, ...]", answer)]
+        return [plain(part) for part in cast("tuple[Any, ...]", answer)]
     return answer.tolist() if isinstance(answer, np.ndarray | np.generic) else answer

@@ -1,9 +1,9 @@
 """Requests and answers about estimates; what is one estimator's own is made in `catalogue`."""
 
 from datetime import datetime
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
 from privest_service.acts import readable
 from privest_service.acts.models import LONGEST_REASON
@@ -11,6 +11,8 @@ from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Delta
+
+M = TypeVar("M", bound=BaseModel)
 
 State = Literal[
     "requested", "reserved", "claimed", "committed", "failed", "voided", "denied", "expired", "withdrawn"
@@ -44,6 +46,65 @@ class RequestedPrivacy(Input):
         Delta | None,
         Field(description="δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0"),
     ] = None
+
+
+class Accuracy(Input):
+    """How small the error is to be that a plan foretells: one figure of it."""
+
+    radius_95: Annotated[
+        float | None, Field(gt=0, description="`expected_error.radius_95`, at most this")
+    ] = None
+    standard_deviation: Annotated[
+        float | None, Field(gt=0, description="`expected_error.standard_deviation`, at most this")
+    ] = None
+    unfavourable: Annotated[
+        float | None, Field(gt=0, description="`expected_error.unfavourable`, at most this")
+    ] = None
+    columns: Annotated[
+        dict[Name, Annotated[float, Field(gt=0)]] | None,
+        Field(
+            min_length=1,
+            description="of means of a table: by column, half the length of its interval of 95 %, in the "
+            "column's own units; of a column of categories, of the share of each",
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return _require_one(self, *type(self).model_fields)
+
+
+class PlanPrivacy(Input):
+    """The ε and δ of a question that is only planned, or what its ε is to be found by."""
+
+    epsilon: Annotated[float | None, Field(gt=0, description="ε, above 0")] = None
+    target: Annotated[
+        Accuracy | None,
+        Field(description="find the least ε, within 5 %, with which the error is foretold to be so small"),
+    ] = None
+    share: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            le=1,
+            description="find the largest ε that takes at most this share of what is left of the budget or "
+            "cap with least room, of those that the caller may know",
+        ),
+    ] = None
+    delta: Annotated[
+        Delta | None,
+        Field(description="δ; default 1/n^1.5, and 0 on a basic budget whose own δ is 0"),
+    ] = None
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        return _require_one(self, "epsilon", "target", "share")
+
+
+def _require_one(given: M, *names: str) -> M:
+    if sum(getattr(given, name) is not None for name in names) != 1:
+        raise ValueError(f"must have exactly one of {', '.join(names)}")
+    return given
 
 
 class DatasetPart(DatasetRef):

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Federated, Part, Plan
 from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.plans import stored_plan
+from privest_service.estimates.plans import plain, stored_plan
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.reservation import Reservation
 from privest_service.estimates.schemas import (
@@ -189,7 +189,7 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
     """A plan as an analyst reads it."""
     kind = question.kind
     several = plan if isinstance(plan, Federated) else None
-    own = {name: getattr(several.course if several else plan, name) for name in kind.estimator.shown}
+    own = {name: plain(getattr(several.course if several else plan, name)) for name in kind.estimator.shown}
     parts = zip(question.about, several.weights, several.parts, strict=True) if several else ()
     return kind.plan_view(
         **own,

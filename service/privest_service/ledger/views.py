@@ -1,5 +1,7 @@
 """Budgets and entries as their owner reads them."""
 
+from fractions import Fraction
+from math import floor
 from typing import Any
 
 from sqlalchemy import Row, select
@@ -71,12 +73,16 @@ def budget(account: Account) -> Budget:
     )
 
 
-def largest_query(account: Account, delta: float) -> float:
-    """The largest ε that one more query without slack may have at this δ."""
+def largest_query(account: Account, delta: float, share: float = 1.0) -> float:
+    """The largest ε that one more query without slack may have at this δ, of a share of what is left."""
     limits = limits_of(account)
+
+    def of(left: int) -> int:
+        return floor(Fraction(share) * left)
+
     if limits.composition == "basic":
-        return as_number(limits.epsilon - account.epsilon_spent, EPSILON)
-    return epsilon_within(mu_below(limits.mu_squared - account.mu_squared_spent), delta)
+        return as_number(of(limits.epsilon - account.epsilon_spent), EPSILON)
+    return epsilon_within(mu_below(of(limits.mu_squared - account.mu_squared_spent)), delta)
 
 
 def share(

@@ -43,7 +43,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release
 from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
-from privest.tables.answers import ColumnMean, alike, column_means
+from privest.tables.answers import ColumnError, ColumnMean, alike, column_errors, column_means
 from privest.tables.recipe import Recipe
 
 
@@ -125,6 +125,22 @@ class FrechetMeanPlan(BasePlan):
     def scales(self) -> ColumnScales | None:
         """The scales of columns that the run finds, if it does."""
         return ColumnScales.of(self.shape.recipe) if self.named("spreads") else None
+
+    @property
+    def columns(
+        self,
+    ) -> Annotated[
+        tuple[ColumnError, ...] | None,
+        Doc(
+            "of a table: how far the mean of each column is expected to be off; null of other data, and "
+            "where the run finds the scale of a column, which nobody knows before"
+        ),
+    ]:
+        """The forecast of each column's interval."""
+        recipe = self.shape.recipe
+        if recipe is None or self.scales:
+            return None
+        return column_errors(recipe, alike(recipe.width, self.expected_error.radius_95, 0.0))
 
     @property
     def looks(self) -> tuple[Release, ...]:
@@ -361,7 +377,7 @@ FRECHET_MEAN = Estimator(
     answer=Mean,
     plan=plan,
     run=_answer,
-    shown=("solver", "why", "step_size", "radius"),
+    shown=("solver", "why", "step_size", "radius", "columns"),
     error_meaning="distance by which the noise alone moves the mean, root mean square",
     is_heavy=lambda spec: spec.solver in ("rsgd", "rsvrg"),
 )

@@ -1,0 +1,137 @@
+"""Questions that are only planned: with an ε, or with what it is to be found by, from public facts alone."""
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+
+from privest.estimators.federation import Federated, Plan
+from privest.estimators.least_epsilon import MOST, least_epsilon
+from privest.tables.answers import ColumnError
+from privest_service.database import Database
+from privest_service.estimates.catalogue import Kind
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.questions import ResolvedQuery, resolve, resolve_inline
+from privest_service.estimates.room import known_accounts
+from privest_service.estimates.schemas import (
+    Accuracy,
+    EstimateRequest,
+    InlineRef,
+    PlanPrivacy,
+    RequestedPrivacy,
+)
+from privest_service.ledger.views import largest_query
+from privest_service.problems import Invalid
+from privest_service.security.principals import Principal
+
+_ANY = 1.0
+"""An ε by which a question is resolved before its own is found."""
+
+_SHOWN = 20
+"""Columns that a refusal lists."""
+
+
+def to_plan(
+    database: Database, planner: Planner, caller: Principal, kind: Kind, request: EstimateRequest
+) -> ResolvedQuery:
+    """Resolve a question that is only planned.
+
+    Args:
+        database: of datasets and budgets.
+        planner: makes the plans by which an ε is found.
+        caller: who asks.
+        kind: of the question.
+        request: `kind.plan_request`, whose `privacy` may leave ε open.
+
+    Raises:
+        Invalid: no ε does what is asked for, in words that say why.
+        Problem: see `resolve` and `Planner.plan`.
+    """
+    wanted = request.privacy
+    assert isinstance(wanted, PlanPrivacy)  # noqa: S101 - of every plan's request
+
+    def at(epsilon: float) -> ResolvedQuery:
+        privacy = RequestedPrivacy(epsilon=epsilon, delta=wanted.delta)
+        asked = request.model_copy(update={"privacy": privacy})
+        with database.read() as session:
+            if isinstance(request.dataset, InlineRef):
+                return resolve_inline(session, caller, kind, asked)
+            return resolve(session, caller, kind, asked)
+
+    if wanted.target is not None:
+        figure = _figure(wanted.target)
+
+        def ratio(epsilon: float) -> float:
+            question = at(epsilon)
+            try:
+                planned = planner.plan(question)
+            except Invalid:
+                if epsilon == MOST:
+                    raise
+                return inf  # perhaps ε is too small for a plan: the largest one tells
+            return figure(planned)
+
+        try:
+            return at(least_epsilon(ratio))
+        except ValueError as none:
+            raise Invalid(str(none)) from None
+    if wanted.share is not None:
+        return at(_largest(database, caller, at(_ANY), wanted.share))
+    assert wanted.epsilon is not None  # noqa: S101 - one of three is there
+    return at(wanted.epsilon)
+
+
+def _figure(target: Accuracy) -> Callable[[Plan], float]:
+    """What a plan foretells, over what is asked for."""
+
+    def of_columns(plan: Plan, asked: dict[str, float]) -> float:
+        course = plan.course if isinstance(plan, Federated) else plan
+        told: tuple[ColumnError, ...] | None = getattr(course, "columns", None)
+        if told is None:
+            raise Invalid(
+                "Intervals of columns are foretold of means, where all columns have low and high. Declare "
+                "these, or ask for another figure."
+            )
+        return max(_of_column(told, name) / most for name, most in asked.items())
+
+    def of_one(plan: Plan) -> float:
+        if target.columns is not None:
+            return of_columns(plan, target.columns)
+        name, most = next(iter(target.model_dump(exclude_none=True).items()))
+        found: float | None = getattr(plan.expected_error, name, None)
+        if found is None:
+            raise Invalid(f"Nothing foretells {name} of this question. Ask for another figure.")
+        return found / most
+
+    return of_one
+
+
+def _of_column(told: tuple[ColumnError, ...], name: str) -> float:
+    """The largest error of a column's numbers: of one, or of the shares of its categories."""
+    own = [each.radius_95 for each in told if each.name == name or each.name.startswith(f"{name}=")]
+    if not own:
+        raise Invalid(f"The question has no column {name}. Its columns are: {_names(told)}.")
+    return max(own)
+
+
+def _names(told: tuple[ColumnError, ...]) -> str:
+    names = list(dict.fromkeys(each.name.partition("=")[0] for each in told))
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _largest(database: Database, caller: Principal, question: ResolvedQuery, share: float) -> float:
+    """The largest ε that takes at most a share of what is left of each account that the caller may know."""
+    with database.read() as session:
+        known = [
+            (account, subject.target.delta)
+            for subject in question.about
+            for account in known_accounts(session, caller, subject)
+        ]
+    if not known:
+        raise Invalid("You may know of no limit that this question counts against. Say its epsilon.")
+    if any(delta == 0 and account.composition == "gdp" for account, delta in known):
+        raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
+    times = Counter(account.id for account, _ in known)
+    most = min(largest_query(account, delta, share / times[account.id]) for account, delta in known)
+    if most == 0.0:
+        raise Invalid("Nothing is left of the budget, or of a cap.")
+    return float(f"{most * (1 - 0.0005):.4g}")  # down, to digits that people can write down
