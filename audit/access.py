@@ -103,6 +103,8 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "read_heads": _account(200),
     "export_ledger": _account(200),
     "read_report": _account(200),
+    "plan_workload": _ASKERS,
+    "estimate_workload": (403, 202, 404, 202, 404, 401),
 } | {f"{verb}_{kind.replace('-', '_')}": _ASKERS for verb in ("estimate", "plan") for kind in KINDS}
 
 
@@ -198,6 +200,9 @@ class Scene:
         return until(lambda: answer if (answer := request()).status_code != 503 else None)
 
     def _content(self, operation: Operation, dataset: str) -> dict[str, Any]:
+        if operation.name in ("plan_workload", "estimate_workload"):
+            body = body_of(dataset or self.datasets["points"], 0.01, delta=1e-7, reuse=False)
+            return {"json": {"questions": [{"kind": "frechet-mean", "body": body}]}}
         if operation.path.startswith("/v1/estimates"):
             kind = KINDS[operation.path.split("/")[3]]
             about = dataset or self.datasets[kind.dataset_kind]

@@ -127,7 +127,7 @@ class Company:
             if operation.name == "change_budget":
                 there["owner_id"] = self.scene.people["other owner"].id
             case.path_parameters |= {name: there[name] for name in case.path_parameters if name in there}
-        if operation.path.startswith("/v1/estimates") and isinstance(case.body, dict):
+        if operation.path.startswith("/v1/estimates/") and isinstance(case.body, dict):
             kind = KINDS[operation.path.split("/")[3]]
             case.body |= body_of(self.scene.datasets[kind.dataset_kind], 0.01, delta=1e-7, **needed(kind))
             case.headers["Idempotency-Key"] = f"fuzz {self._random.getrandbits(64)}"

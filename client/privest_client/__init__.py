@@ -31,7 +31,8 @@ from privest_client.errors import (
     Unreachable,
 )
 from privest_client.keeping import load
-from privest_client.showing import Budget, Dataset, Plan
+from privest_client.operations import question
+from privest_client.showing import Budget, Dataset, Plan, Prices
 from privest_client.tables import Table, table
 
 __version__ = version("privest-client")
@@ -59,6 +60,7 @@ __all__ = [
     "NotFound",
     "PaceExceeded",
     "Plan",
+    "Prices",
     "PrivestError",
     "Problem",
     "SchemaMismatch",
@@ -75,5 +77,6 @@ __all__ = [
     "__version__",
     "infer",
     "load",
+    "question",
     "table",
 ]

@@ -19,6 +19,7 @@ from privest_client.showing import (
     Budget,
     Dataset,
     Plan,
+    Prices,
     announced,
     confirmed,
     progress_of_job,
@@ -200,6 +201,32 @@ class AsyncClient(AsyncEstimates):
         privacy = operations.to_plan(epsilon, within, share, delta)
         question = Question.of(kind, dataset, privacy, choices | given(columns=columns))
         return Plan(await self.run(operations.plan(question)))
+
+    async def price(self, questions: Sequence[Question]) -> Prices:
+        """What several questions cost, each and together, and whether limits cover them; free.
+
+        Args:
+            questions: made by `privest_client.question`, at most 50.
+        """
+        return Prices(await self.run(operations.price(questions)))
+
+    async def estimate_all(
+        self, questions: Sequence[Question], *, key: str | None = None, timeout: float = WAIT
+    ) -> list[Any]:
+        """The answers of several questions, in their order: all of them are charged, or none.
+
+        Args:
+            questions: as of `price`, each with its epsilon.
+            key: by which they are charged once; by default this call is its own.
+            timeout: seconds to wait for each.
+
+        Raises:
+            JobFailed: a run came to no end; it stays charged.
+            StillRunning: the time is over.
+            Problem: the service refuses one of them, and charges nothing.
+        """
+        jobs = await self.run(operations.ask_all(questions, key))
+        return [await self.wait(job.id, timeout=timeout) for job in jobs]
 
     async def estimate(
         self,

@@ -1063,6 +1063,27 @@ class LedgerPage(Model):
     next: Annotated[str | None, Field(title='Next')]
 
 
+class LimitTaken(Model):
+    """
+    What a workload takes of a budget or a cap that its caller may know, in shares of the whole limit.
+    """
+
+    scope: Annotated[Literal['owner', 'dataset', 'analyst'], Field(title='Scope')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    """
+    of the workload, that are charged to it
+    """
+    share: Annotated[float, Field(title='Share')]
+    """
+    that all questions take, one after another
+    """
+    left: Annotated[float, Field(title='Left')]
+    """
+    that is left before them
+    """
+    covered: Annotated[bool, Field(title='Covered')]
+
+
 class LoadingsView(Model):
     """
     How a feature points along each direction of a subspace.
@@ -2164,6 +2185,19 @@ class Together(Model):
     """
 
 
+class Total(Model):
+    """
+    What questions about one dataset cost together.
+    """
+
+    mu: Annotated[float, Field(title='Mu')]
+    slack: Annotated[float, Field(title='Slack')]
+    epsilon: Annotated[float | None, Field(title='Epsilon')]
+    """
+    that they guarantee together at `delta`; null where there is none
+    """
+
+
 class Unit(Model):
     """
     The person or other unit that a row belongs to.
@@ -2765,6 +2799,27 @@ class DatasetPart(Model):
     """
 
 
+class DatasetPrice(Model):
+    """
+    The price of all questions about one dataset.
+    """
+
+    dataset: Annotated[str, Field(title='Dataset')]
+    questions: Annotated[int, Field(title='Questions')]
+    delta: Annotated[float, Field(title='Delta')]
+    """
+    the largest of its questions
+    """
+    sequence: Total
+    """
+    as they are charged one after another
+    """
+    together: Total | None
+    """
+    by one certificate for all random batches, and never more; null where no worker could be asked for it
+    """
+
+
 class Dataset(RootModel[list[DatasetPart]]):
     root: Annotated[
         list[DatasetPart], Field(max_length=100, min_length=1, title='Dataset')
@@ -3042,6 +3097,21 @@ class PointsSchema(Model):
     unit: Unit | None = None
 
 
+class PricedQuestion(Model):
+    """
+    One question of a workload, as its own plan tells it.
+    """
+
+    kind: Annotated[str, Field(title='Kind')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    privacy: Privacy
+    radius_95: Annotated[float | None, Field(title='Radius 95')]
+    """
+    `expected_error.radius_95` of its plan
+    """
+    warnings: Annotated[list[str], Field(title='Warnings')]
+
+
 class Receipt(Model):
     """
     A statement, its signature over RFC 8785 bytes, and the key that verifies it (both base64).
@@ -3190,6 +3260,23 @@ class TableSchemaOutput(Model):
         list[ColumnSchemaOutput], Field(max_length=2000, min_length=1, title='Columns')
     ]
     unit: Unit | None = None
+
+
+class WorkloadView(Model):
+    """
+    The price of a workload; charges nothing, reads no row.
+    """
+
+    plans: Annotated[list[PricedQuestion], Field(title='Plans')]
+    datasets: Annotated[list[DatasetPrice], Field(title='Datasets')]
+    limits: Annotated[list[LimitTaken], Field(title='Limits')]
+    """
+    as far as the caller may know of any
+    """
+    covered: Annotated[bool, Field(title='Covered')]
+    """
+    whether all these limits cover all questions
+    """
 
 
 class PartialVectorsSchemaInput(Model):
@@ -3788,6 +3875,14 @@ class InlineRef(Model):
         extra='forbid',
     )
     inline: InlineRows
+
+
+class JobList(Model):
+    """
+    The jobs of a workload, in the order of its questions.
+    """
+
+    jobs: Annotated[list[JobView], Field(title='Jobs')]
 
 
 class LogisticRegressionPlanRequest(Model):
@@ -4482,3 +4577,205 @@ class FrechetMeanRequest(Model):
     """
     whether to spend a tenth of the budget or two on how far the answer may be off; without it nothing is told of what the clip cuts off, and no clip is found
     """
+
+
+class LogisticRegressionPlanQuestion(Model):
+    """
+    A question of kind logistic-regression, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['logistic-regression'], Field(title='Kind')]
+    body: LogisticRegressionPlanRequest
+
+
+class LogisticRegressionQuestion(Model):
+    """
+    A question of kind logistic-regression, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['logistic-regression'], Field(title='Kind')]
+    body: LogisticRegressionRequest
+
+
+class MatrixCompletionPlanQuestion(Model):
+    """
+    A question of kind matrix-completion, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['matrix-completion'], Field(title='Kind')]
+    body: MatrixCompletionPlanRequest
+
+
+class MatrixCompletionQuestion(Model):
+    """
+    A question of kind matrix-completion, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['matrix-completion'], Field(title='Kind')]
+    body: MatrixCompletionRequest
+
+
+class RobustPCAPlanQuestion(Model):
+    """
+    A question of kind robust-pca, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
+    body: RobustPCAPlanRequest
+
+
+class RobustPCAQuestion(Model):
+    """
+    A question of kind robust-pca, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
+    body: RobustPCARequest
+
+
+class BoundsPlanQuestion(Model):
+    """
+    A question of kind bounds, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['bounds'], Field(title='Kind')]
+    body: BoundsPlanRequest
+
+
+class BoundsQuestion(Model):
+    """
+    A question of kind bounds, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['bounds'], Field(title='Kind')]
+    body: BoundsRequest
+
+
+class ClassifierScorePlanQuestion(Model):
+    """
+    A question of kind classifier-score, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['classifier-score'], Field(title='Kind')]
+    body: ClassifierScorePlanRequest
+
+
+class ClassifierScoreQuestion(Model):
+    """
+    A question of kind classifier-score, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['classifier-score'], Field(title='Kind')]
+    body: ClassifierScoreRequest
+
+
+class FrechetMeanPlanQuestion(Model):
+    """
+    A question of kind frechet-mean, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['frechet-mean'], Field(title='Kind')]
+    body: FrechetMeanPlanRequest
+
+
+class FrechetMeanQuestion(Model):
+    """
+    A question of kind frechet-mean, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['frechet-mean'], Field(title='Kind')]
+    body: FrechetMeanRequest
+
+
+class Questions(
+    RootModel[
+        FrechetMeanPlanQuestion
+        | RobustPCAPlanQuestion
+        | MatrixCompletionPlanQuestion
+        | LogisticRegressionPlanQuestion
+        | ClassifierScorePlanQuestion
+        | BoundsPlanQuestion
+    ]
+):
+    root: Annotated[
+        FrechetMeanPlanQuestion | RobustPCAPlanQuestion | MatrixCompletionPlanQuestion | LogisticRegressionPlanQuestion | ClassifierScorePlanQuestion | BoundsPlanQuestion,
+        Field(discriminator='kind'),
+    ]
+
+
+class PlannedWorkload(Model):
+    """
+    Questions that are priced together.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    questions: Annotated[
+        list[Questions], Field(max_length=50, min_length=1, title='Questions')
+    ]
+
+
+class Questions1(
+    RootModel[
+        FrechetMeanQuestion
+        | RobustPCAQuestion
+        | MatrixCompletionQuestion
+        | LogisticRegressionQuestion
+        | ClassifierScoreQuestion
+        | BoundsQuestion
+    ]
+):
+    root: Annotated[
+        FrechetMeanQuestion | RobustPCAQuestion | MatrixCompletionQuestion | LogisticRegressionQuestion | ClassifierScoreQuestion | BoundsQuestion,
+        Field(discriminator='kind'),
+    ]
+
+
+class Workload(Model):
+    """
+    Questions that are asked together.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    questions: Annotated[
+        list[Questions1], Field(max_length=50, min_length=1, title='Questions')
+    ]

@@ -373,6 +373,55 @@ def estimate(question: Question, key: str | None, timeout: float, told: Told) ->
     return (yield from _ended(question.kind, job, left, told, question.schema))
 
 
+def question(
+    kind: str,
+    dataset: Any,
+    columns: Sequence[str] | None = None,
+    *,
+    epsilon: float | None = None,
+    within: float | Mapping[str, float] | None = None,
+    share: float | None = None,
+    delta: float | None = None,
+    **choices: Any,
+) -> Question:
+    """A question of several that are priced or asked together, with the parameters of `Client.plan`.
+
+    Raises:
+        InvalidRequest: it cannot be one.
+    """
+    privacy = to_plan(epsilon, within, share, delta)
+    return Question.of(kind, dataset, privacy, choices | given(columns=columns))
+
+
+def _several(questions: Sequence[Question]) -> dict[str, Any]:
+    return {"questions": [{"kind": each.kind.name, "body": each.body} for each in questions]}
+
+
+def price(questions: Sequence[Question]) -> Conversation[models.WorkloadView]:
+    """The price of several questions, each and together; free.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    return (yield from fetch(models.WorkloadView, "POST", "/v1/plans", json=_several(questions)))
+
+
+def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list[models.JobView]]:
+    """The jobs of several questions, which are all charged, or none.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    key = key or uuid4().hex
+    content = {"json": _several(questions), "headers": {"Idempotency-Key": key}}
+    try:
+        response = yield from call(Request("POST", "/v1/estimates", content))
+    except STOPS as stop:
+        stop.add_note(f"the questions may be charged: the same call with key={key!r} is charged once")
+        raise
+    return _read(models.JobList, response).jobs
+
+
 def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:
     """The answer of a job that was asked for before.
 

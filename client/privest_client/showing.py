@@ -205,6 +205,52 @@ class Plan(Shown):
         return rows
 
 
+@dataclass(frozen=True, repr=False)
+class Prices(Shown):
+    """What several questions cost together.
+
+    Attributes:
+        told: as the service tells it.
+    """
+
+    told: models.WorkloadView
+
+    @property
+    def covered(self) -> bool:
+        """Whether all limits that the caller may know cover all questions."""
+        return self.told.covered
+
+    def _title(self) -> str:
+        return f"Price of {len(self.told.plans)} questions"
+
+    def _cells(self) -> Cells:
+        plans = self.told.plans
+        return {
+            "question": [plan.kind for plan in plans],
+            "ε": [f"{plan.privacy.epsilon:.4g}" for plan in plans],
+            "off by at most": ["" if plan.radius_95 is None else f"{plan.radius_95:.3g}" for plan in plans],
+        }
+
+    def _said(self) -> list[tuple[str, str]]:
+        rows = list[tuple[str, str]]()
+        for each in self.told.datasets:
+            sums = [each.sequence] if each.together is None else [each.sequence, each.together]
+            words = [
+                "more than this δ can say" if total.epsilon is None else f"ε = {total.epsilon:.4g}"
+                for total in sums
+            ]
+            together = f"; by one certificate {words[1]}" if len(set(words)) > 1 else ""
+            price = f"{words[0]} at δ = {each.delta:.3g}, for {each.questions} questions{together}"
+            rows.append((f"together, of {each.dataset}", price))
+        for limit in self.told.limits:
+            verdict = "covered" if limit.covered else "not covered"
+            of = {"owner": "the budget", "dataset": "the dataset's cap", "analyst": "your cap"}[limit.scope]
+            rows.append(
+                (of, f"takes {_percent(limit.share)}, of which {_percent(limit.left)} is left: {verdict}")
+            )
+        return rows
+
+
 @dataclass(frozen=True)
 class Covered:
     """What the figures of an answer cover.

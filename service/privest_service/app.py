@@ -27,6 +27,7 @@ from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
+from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import expire
@@ -213,6 +214,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         security.router,
         connections.router,
         estimates.router,
+        workloads.router,
         ledger.router,
         exports.router,
         notices.router,

@@ -55,6 +55,8 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self.headers = headers
         self.dataset: str | None = None
         """The dataset whose budget refuses; told to its owner alone."""
+        self.place: int | None = None
+        """The place of the question that is refused, of several that are asked together."""
 
     def response(self) -> JSONResponse:
         """The problem document, to be sent: it is counted."""

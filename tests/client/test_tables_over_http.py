@@ -13,7 +13,17 @@ import polars as pl
 import pytest
 from sklearn.utils.validation import check_is_fitted
 
-from privest_client import AsyncClient, Client, DatasetInvalid, InvalidRequest, SchemaMismatch, load, table
+from privest_client import (
+    AsyncClient,
+    BudgetExceeded,
+    Client,
+    DatasetInvalid,
+    InvalidRequest,
+    SchemaMismatch,
+    load,
+    question,
+    table,
+)
 from testing import ROOT
 from testing.penguin_files import CSV, SCHEMA
 from testing.server import Caller, Server
@@ -169,6 +179,33 @@ def test_what_to_ask_with_is_found_by_what_is_needed(client: Client) -> None:
         client.plan("frechet-mean", birds, share="half")  # pyright: ignore[reportArgumentType]
     with pytest.raises(InvalidRequest, match="no column beak"):
         client.plan("frechet-mean", birds, MEASURES, within={"beak": 1})
+
+
+def test_several_questions_are_priced_and_asked_together(client: Client) -> None:
+    birds = client.upload(PENGUINS, {**SCHEMA})
+    questions = [
+        question("frechet-mean", birds, MEASURES, epsilon=1),
+        question("logistic-regression", birds, label="species", epsilon=2),
+        question("robust-pca", birds, MEASURES, rank=2, center=True, within=0.5),
+    ]
+    prices = client.price(questions)
+    assert prices.covered
+    said = str(prices)
+    assert all(words in said for words in ("Price of 3 questions", "for 3 questions", "the budget: takes"))
+    epsilon = prices.told.plans[2].privacy.epsilon
+    questions[2] = question("robust-pca", birds, MEASURES, rank=2, center=True, epsilon=epsilon)
+    means, kinds, plane = client.estimate_all(questions, key="all three")
+    assert means.columns.keys() >= set(MEASURES)
+    assert len(kinds.predict(PENGUINS)) == 344
+    assert plane.basis.shape[1] == 2
+    assert client.budget().told.queries == 3
+    assert [each.job.id for each in client.estimate_all(questions, key="all three")] == [
+        each.job.id for each in (means, kinds, plane)
+    ]
+    too_much = [*questions, question("frechet-mean", birds, epsilon=1000)]
+    assert not client.price(too_much).covered
+    with pytest.raises(BudgetExceeded, match="Question 4: It costs"):
+        client.estimate_all(too_much)
 
 
 def test_columns_are_one_question_in_any_order(client: Client) -> None:

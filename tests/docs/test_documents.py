@@ -93,7 +93,10 @@ def python(page: str, server: Server, **given: Any) -> dict[str, Any]:
 
 
 def test_every_block_is_run_or_listed() -> None:
-    run = {page: blocks(page, "python") for page in ("docs/choosing.md", "docs/scikit-learn.md", *IN_SHORT)}
+    run = {
+        page: blocks(page, "python")
+        for page in ("docs/choosing.md", "docs/asking.md", "docs/scikit-learn.md", *IN_SHORT)
+    }
     run |= {page: blocks(page, "python", "sh") for page in ("docs/tutorial.md", "docs/examples.md")}
     for page in ELSEWHERE:
         run[page] = [*run.get(page, ()), *blocks(page, "sh")]
@@ -184,6 +187,14 @@ def test_what_is_said_of_epsilon(server: Server, capsys: pytest.CaptureFixture[s
         python("docs/choosing.md", server, client=client, dataset=owner.dataset())
     assert 0 < float(capsys.readouterr().out) < 10
     assert not owner.budget()["queries"]
+
+
+def test_many_questions_are_asked_as_shown(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    owner = server.owner(1.0)
+    with Client(server.url, owner.key, progress=False) as client:
+        left = python("docs/asking.md", server, client=client, dataset=owner.dataset())
+    assert "Price of 2 questions" in capsys.readouterr().out
+    assert len(left["answers"]) == owner.budget()["queries"] == 2
 
 
 def test_every_claim_about_others_has_a_source() -> None:

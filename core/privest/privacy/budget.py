@@ -149,25 +149,10 @@ def covers(cost: Cost, target: PrivacyTarget) -> bool:
 def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     """The cost of all releases of a run.
 
-    The costs of full sums, and of batches with Laplace noise, are added. One certificate covers all batches
-    with Gaussian noise. Only the costliest stream counts, as a record enters one leaf of one stream.
-
     Raises:
         ValueError: the cost exceeds (ε, δ), which only rounding can cause.
     """
-    cost, together, streams = Cost(), list[SubsampledSum](), [Cost()]
-    for release in releases:
-        if isinstance(release, SubsampledSum) and release.noise == "gaussian":
-            together.append(release)
-        elif isinstance(release, PrefixSums | PrefixProducts):
-            streams.append(release.cost)
-        else:
-            cost += release.cost
-    cost += max(streams, key=lambda stream: stream.mu_squared)
-    if together:
-        from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
-
-        cost += cost_of(together, gaussian_budget(target)[1])
+    cost = cost_of_runs([releases], target.delta / _SLACK_SHARE)
     if target.delta == 0:
         spent = fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
         affordable = nextafter(spent, inf) <= target.epsilon
@@ -175,6 +160,34 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
         affordable = covers(cost, target)
     if not affordable:
         raise ValueError("this privacy cannot be certified in float64")
+    return cost
+
+
+def cost_of_runs(runs: Sequence[Sequence[Release]], slack: float) -> Cost:
+    """The cost of all releases of one run or of several, without a promise that it covers.
+
+    The costs of full sums, and of batches with Laplace noise, are added. One certificate covers all batches
+    with Gaussian noise. Of a run only the costliest stream counts, as a record enters one leaf of one stream.
+
+    Args:
+        runs: the releases of each.
+        slack: of that certificate.
+    """
+    cost, together = Cost(), list[SubsampledSum]()
+    for releases in runs:
+        streams = [Cost()]
+        for release in releases:
+            if isinstance(release, SubsampledSum) and release.noise == "gaussian":
+                together.append(release)
+            elif isinstance(release, PrefixSums | PrefixProducts):
+                streams.append(release.cost)
+            else:
+                cost += release.cost
+        cost += max(streams, key=lambda stream: stream.mu_squared)
+    if together:
+        from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
+
+        cost += cost_of(together, slack)
     return cost
 
 

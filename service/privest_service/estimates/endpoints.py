@@ -57,7 +57,7 @@ _LONGEST_WAIT = 600.0
 """Longest wait for an answer, and longest stream of states, in seconds. Then callers ask again."""
 
 
-_IDEMPOTENCY_KEY = {
+IDEMPOTENCY_KEY = {
     "name": "idempotency-key",
     "in": "header",
     "required": True,
@@ -76,7 +76,7 @@ def _wait_of(prefer: str | None) -> float:
     return 0.0
 
 
-def require_idempotency_key(key: str | None) -> str:
+def require_idempotency_key(key: str | None, longest: int = 200) -> str:
     """The key under which a question is asked once.
 
     Raises:
@@ -85,14 +85,14 @@ def require_idempotency_key(key: str | None) -> str:
     """
     if not key:
         raise IdempotencyKeyMissing("Send a fresh random string. The same one again repeats the answer.")
-    if len(key) > 200 or not key.isprintable():
+    if len(key) > longest or not key.isprintable():
         raise Invalid(
-            "An Idempotency-Key has at most 200 printable characters. Send a shorter random string."
+            f"An Idempotency-Key has at most {longest} printable characters. Send a shorter random string."
         )
     return key
 
 
-_REFUSALS = documented(
+REFUSALS = documented(
     NotFound,
     IdempotencyKeyMissing,
     IdempotencyKeyReused,
@@ -116,8 +116,8 @@ def _ask_route(kind: Kind) -> None:
         description=f"{kind.estimator.summary}, charged to the owner's budget. Waits as long as "
         "`Prefer: wait=N` says.",
         response_model=kind.job,
-        responses=_REFUSALS | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
-        openapi_extra={"parameters": [_IDEMPOTENCY_KEY]},
+        responses=REFUSALS | {202: {"model": kind.job, "description": "not finished yet; poll `Location`"}},
+        openapi_extra={"parameters": [IDEMPOTENCY_KEY]},
     )
     async def estimate(
         body: request_type,  # pyright: ignore[reportInvalidTypeForm]

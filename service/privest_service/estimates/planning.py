@@ -1,14 +1,17 @@
 """Plans of questions: light ones are made here, heavy ones by a worker, and what took long is kept."""
 
+import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cachetools import FIFOCache
 
 from privest.estimators.federation import Federated, Plan
+from privest.privacy.cost import Cost
+from privest.privacy.mechanisms import Release, SubsampledSum
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.schemas import SecondOpinion
-from privest_service.estimates.tasks import opinion_job, plan_job
+from privest_service.estimates.tasks import joint_job, opinion_job, plan_job
 from privest_service.problems import Invalid, TooManyRequests, Unavailable
 
 _ROOM = 2**25
@@ -64,6 +67,24 @@ class Planner:
         except (TooManyRequests, Unavailable):
             return None
         return SecondOpinion.model_validate_json(told)
+
+    def joint_cost(self, caller_id: str, runs: Sequence[Sequence[Release]], most: Cost) -> Cost | None:
+        """What runs over the same records cost by one certificate; None if no worker can be asked for it.
+
+        Args:
+            caller_id: who asks.
+            runs: the releases of each.
+            most: what they cost one after another.
+        """
+        batched = (isinstance(each, SubsampledSum) for releases in runs for each in releases)
+        if len(runs) < 2 or not any(batched):
+            return most
+        try:
+            told = self._call_worker(caller_id, joint_job, runs, most.slack)
+        except (TooManyRequests, Unavailable):
+            return None
+        mu_squared, slack = json.loads(told)
+        return min(Cost(mu_squared, slack), most, key=lambda cost: cost.mu_squared)
 
     def kept(self, name: str) -> str | None:
         """The text that was kept under a name, if it still is."""

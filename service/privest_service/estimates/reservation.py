@@ -25,7 +25,7 @@ from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.notices import service as notices
-from privest_service.problems import TooManyRequests
+from privest_service.problems import GrantRefuses, Problem, TooManyRequests
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 
@@ -246,6 +246,34 @@ def reserve(
         for account, charge in zip(each.accounts, each.charges, strict=True)
     ]
     return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, charged))
+
+
+def reserve_all(
+    session: Session, asked: Sequence[tuple[EstimateCommand, ResolvedQuery, Draft]], hours: int
+) -> list[Answer]:
+    """Charge planned questions of one caller in their order, in one transaction: all of them or none.
+
+    All that any of them holds is held first, in the order in which each of them alone would hold it.
+
+    Raises:
+        Problem: whatever refuses one of them, whose place it says.
+    """
+    caller = asked[0][0].caller
+    about = {subject.dataset_id for _, question, _ in asked for subject in question.about}
+    ledger.accounts_of(
+        session, concerned_by(session, caller, held(session, caller, sorted(about))), lock=True
+    )
+    answers = list[Answer]()
+    for place, (ask, question, draft) in enumerate(asked):
+        try:
+            answer = reserve(session, ask, question, draft, hours)
+        except Problem as refused:
+            refused.place = place
+            raise
+        if answer.fresh is not None and answer.fresh.job.state == "requested":
+            raise GrantRefuses(f"Question {place + 1} waits for an owner's approval. Ask it by itself.")
+        answers.append(answer)
+    return answers
 
 
 def _request(

@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 import structlog
 from sqlalchemy import select
@@ -30,6 +31,7 @@ from privest_service.estimates.reservation import (
     EstimateCommand,
     replay,
     reserve,
+    reserve_all,
     reserve_free,
 )
 from privest_service.estimates.room import figures
@@ -48,7 +50,9 @@ from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
     DatabaseUnavailable,
+    Invalid,
     NotFound,
+    Problem,
     Unavailable,
 )
 from privest_service.security.principals import Principal
@@ -58,6 +62,8 @@ _SOMEBODY_ELSES = (
     "Your own caps allow this. An owner's budget, another cap or a freeze does not. Ask the owner."
 )
 """Told to an analyst for every refusal that the analyst's own caps did not make."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -119,14 +125,54 @@ class Submissions:
                 )
         except (BudgetExceeded, AccountFrozen) as refused:
             self._record(refused, question, draft)
-            # An analyst knows its own cap alone: all else is one answer, whoever and whatever refused.
-            known = refused.scope == "analyst" or ask.caller.role == "owner"
-            raise (
-                self._told(refused, ask, question, planned) if known else BudgetExceeded(_SOMEBODY_ELSES)
-            ) from None
+            raise self._as_told(refused, ask, question, planned) from None
         self.notify()
         log.info(f"job {answer.fresh.job.state}" if answer.fresh else "job known", job=answer.job_id)
         return answer
+
+    def submit_all(
+        self, caller: Principal, asked: Sequence[tuple[Kind, EstimateRequest]], key: str
+    ) -> list[Answer]:
+        """Charge several requests and put their jobs in the queue: all of them or none.
+
+        Raises:
+            Problem: whatever refuses one of them; nothing is then charged and the key stays free.
+        """
+        asks = [
+            self.command(caller, kind, body, f"{key} {place}") for place, (kind, body) in enumerate(asked)
+        ]
+        together = digest_of([ask.digest for ask in asks])  # the key is bound to all of them
+        asks = [replace(ask, digest=digest_of({"of": together, "place": at})) for at, ask in enumerate(asks)]
+        with self.database.read() as session:
+            if known := [answer for ask in asks if (answer := replay(session, ask))]:
+                return known
+            questions = [
+                in_place(place, resolve, session, caller, ask.kind, ask.request)
+                for place, ask in enumerate(asks)
+            ]
+            self._refuse_if_full(session, questions[0], caller, len(asks))
+        drafts = [in_place(place, self._drafted, question) for place, question in enumerate(questions)]
+        drafted = list(zip(asks, questions, drafts, strict=True))
+        try:
+            answers = self.database.run(lambda session: reserve_all(session, drafted, self.decide_within))
+        except (BudgetExceeded, AccountFrozen) as refused:
+            at = refused.place or 0
+            self._record(refused, questions[at], drafts[at])
+            told = self._as_told(refused, asks[at], questions[at], drafts[at].planned)
+            if told is refused:
+                told.detail = f"Question {at + 1}: {told.detail or told.title}"
+            raise told from None
+        self.notify()
+        log.info("jobs reserved", jobs=[answer.job_id for answer in answers])
+        return answers
+
+    def _drafted(self, question: ResolvedQuery) -> Draft:
+        """Draft a question that can be one of several."""
+        if question.dummy:
+            raise Invalid("It is about synthetic rows, and free. Ask it by itself.")
+        if question.approval:
+            raise Invalid("It waits for an owner's approval. Ask it by itself.")
+        return Draft.of(question, self.planner.plan(question, free=False))
 
     async def submit_inline(self, ask: EstimateCommand, registrar: Registrar) -> Answer:
         """Charge a request on rows that came with it: a dataset of the caller's until it is answered.
@@ -189,6 +235,18 @@ class Submissions:
             )
         )
 
+    def _as_told(
+        self,
+        refused: BudgetExceeded | AccountFrozen,
+        ask: EstimateCommand,
+        question: ResolvedQuery,
+        planned: Plan,
+    ) -> BudgetExceeded | AccountFrozen:
+        """A refusal as its caller may know it: an analyst knows its own cap, and all else is one answer."""
+        if refused.scope == "analyst" or ask.caller.role == "owner":
+            return self._told(refused, ask, question, planned)
+        return BudgetExceeded(_SOMEBODY_ELSES)
+
     def _told(
         self,
         refused: BudgetExceeded | AccountFrozen,
@@ -203,7 +261,9 @@ class Submissions:
             refused.detail = " ".join(filter(None, (refused.detail, told)))
         return refused
 
-    def _refuse_if_full(self, session: Session, question: ResolvedQuery, caller: Principal) -> None:
+    def _refuse_if_full(
+        self, session: Session, question: ResolvedQuery, caller: Principal, more: int = 1
+    ) -> None:
         """Keep the queue short, and room in it for others whatever one caller asks.
 
         Raises:
@@ -211,12 +271,26 @@ class Submissions:
         """
         most = self.max_waiting
         everybody, own, dummies = jobs.waiting_for(session, caller.id)
-        if everybody >= most:
+        if everybody + more > most:
             raise Unavailable("Too many jobs are waiting. Try again later.", retry_after=5)
-        if own >= max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
+        if own + more > max(2, most // 4) or (question.dummy and dummies >= max(1, most // 100)):
             raise Unavailable(
                 "Too many of your jobs are waiting. Try again when some of them have ended.", retry_after=5
             )
+
+
+def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
+    """Do something about one of several questions; a refusal says which one, counted from 1.
+
+    Raises:
+        Problem: whatever refuses it.
+    """
+    try:
+        return act(*given)
+    except Problem as refused:
+        refused.place = place
+        refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
+        raise
 
 
 def is_over(database: Database, job_id: str) -> bool:

@@ -4,12 +4,13 @@ What only they need (noise, rows, other accountants) is imported here when it is
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
+from privest.privacy.budget import cost_of_runs
 from privest.privacy.mechanisms import Release
 from privest.records import Records
 from privest_service.estimates.plans import Subjects, plan_for, run_plan, stored_plans
@@ -44,6 +45,12 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     from privest.privacy.second_opinion import second_opinion  # noqa: PLC0415 - for workers alone
 
     return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
+
+
+def joint_job(runs: Sequence[Sequence[Release]], slack: float) -> str:
+    """What runs over the same records cost by one certificate of this slack: a JSON list, μ² and slack."""
+    cost = cost_of_runs(runs, slack)
+    return json.dumps([cost.mu_squared, cost.slack])
 
 
 def run(kind: str, plan: str, run_token: str, *paths: str, records: OpenRows | None = None) -> str:

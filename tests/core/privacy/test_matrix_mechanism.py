@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from privest.arrays import SymmetricCoordinates
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
-from privest.privacy.budget import cost_of_all, describe_mechanism
+from privest.privacy.budget import cost_of_all, cost_of_runs, describe_mechanism
 from privest.privacy.calibration import epsilon_for, gaussian_delta
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
@@ -488,6 +488,9 @@ def test_of_streams_the_costliest_counts_and_other_sums_are_added():
     cheap, dear = stream(mu=0.3), stream("tree", mu=0.5)
     full = noisy_sum("gaussian", n=64, size=3, clip=1.0, loss=0.4)
     assert cost_of_all([cheap, dear], target) == dear.cost
+    assert cost_of_runs([[cheap, dear], [cheap]], 0.0).mu_squared == pytest.approx(
+        dear.cost.mu_squared + cheap.cost.mu_squared
+    )  # the same record is in a leaf of each run
     assert cost_of_all([cheap, full, dear], target).mu_squared == pytest.approx(0.25 + 0.16, rel=1e-6)
     with pytest.raises(ValueError, match="certified"):
         cost_of_all([stream(mu=5.0)], target)
