@@ -4,6 +4,9 @@ import os
 import time
 from contextlib import nullcontext
 
+import numpy as np
+from numpy.typing import NDArray
+
 from audit.faulty import NOISE, TRIPWIRE
 from privest.arrays import Array
 from privest.metadata import DatasetMetadata
@@ -16,9 +19,9 @@ _drawn, _rows_in = SystemNoise.draw, worker.rows_in
 _factor = float(os.environ[NOISE])
 
 
-def draw(self: SystemNoise, noise: Noise, scale: float, size: int) -> Array:
+def draw(self: SystemNoise, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
     """Noise of a wrong scale."""
-    return _drawn(self, noise, _factor * scale, size)
+    return _drawn(self, noise, _factor * scale, size, spacing)
 
 
 def rows_in(path: str, shape: DatasetMetadata) -> Array | Repeated:

@@ -222,10 +222,10 @@ def _attacks() -> Iterator[Distinguisher]:
             mu=sqrt(cost_of([batches], _SLACK).mu_squared),
             slack=_SLACK,
         )
-    pure = _batches("laplace", "fixed", 1, 1.0)
+    pure = _batches("laplace", "poisson", 1, 1.0)
     yield Distinguisher(
         "laplace-batches",
-        "a sum with Laplace noise over a random batch of half of the records",
+        "a sum with Laplace noise over a Poisson batch of half of the records",
         partial(batch_scores, pure),
         (15_000, 200_000),
         epsilon=pure.epsilon,

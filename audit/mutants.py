@@ -174,16 +174,20 @@ def _all(*plants: Plant) -> Plant:
 def _drawn(factor: float, law: str | None = None) -> Plant:
     draw = SystemNoise.draw
 
-    def less(self: SystemNoise, kind: Any, scale: float, size: int) -> Array:
-        return draw(self, kind, scale * (factor if law in (None, kind) else 1.0), size)
+    def less(self: SystemNoise, kind: Any, scale: float, *how: Any) -> Any:
+        return draw(self, kind, scale * (factor if law in (None, kind) else 1.0), *how)
 
     return _put(SystemNoise, "draw", less)
 
 
-def _first_again(self: SystemNoise, size: int) -> Array:
-    if len(self._block) < size:
-        self._block = self._generator.standard_normal(size)
-    return self._block[:size]
+def _first_again() -> Plant:
+    draw = SystemNoise.draw
+
+    def again(self: SystemNoise, *how: Any) -> Any:
+        self._used = 0
+        return draw(self, *how)
+
+    return _put(SystemNoise, "draw", again)
 
 
 @dataclass(frozen=True)
@@ -193,9 +197,9 @@ class _OfMean:
     source: Any
     n: int
 
-    def draw(self, law: Any, scale: float, size: int) -> Array:
+    def draw(self, law: Any, scale: float, *how: Any) -> Any:
         """See `NoiseSource`."""
-        return self.source.draw(law, scale / self.n, size)
+        return self.source.draw(law, scale / self.n, *how)
 
 
 def _mean_noise() -> Plant:
@@ -241,7 +245,7 @@ def _of_noise() -> Iterator[Mutant]:
         "noise-again",
         "noise drawn once, for all answers",
         "tests/core/privacy/test_gate.py::test_a_sum_asked_for_again_at_the_same_point_gets_fresh_noise_only",
-        _put(SystemNoise, "_normal", _first_again),
+        _first_again(),
     )
     yield Mutant(
         "mean-noise",
@@ -597,9 +601,9 @@ def _of_batches() -> Iterator[Mutant]:
     )
     yield Mutant(
         "amplified",
-        "qε for log(1 + q(e^ε − 1))",
+        "qε for the ε of a batch",
         "tests/core/estimators/linear_model/test_acceleration_accounting.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
-        _put(core_mechanisms, "amplified", lambda epsilon, rate: rate * epsilon),
+        _put(core_mechanisms, "amplified", lambda epsilon, rate, _: rate * epsilon),
     )
 
 

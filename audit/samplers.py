@@ -65,15 +65,20 @@ def _equally_likely(found: NDArray[np.int64], cells: int) -> float:
 # Noise
 
 _SCALE, _SIZE = 2.5, 5
+_SPACING = _SCALE * 2.0**-32
+
+
+def _noise(source: NoiseSource, kind: Noise, size: int) -> Array:
+    return Grid(_SPACING).values(source.draw(kind, _SCALE, size, _SPACING)) / _SCALE
 
 
 def _normal(source: NoiseSource, count: int) -> float:
-    drawn = np.concatenate([source.draw("gaussian", _SCALE, 1000) for _ in range(count // 1000)])
-    return float(stats.kstest(drawn / _SCALE, stats.norm.cdf).pvalue)
+    drawn = np.concatenate([_noise(source, "gaussian", 1000) for _ in range(count // 1000)])
+    return float(stats.kstest(drawn, stats.norm.cdf).pvalue)
 
 
 def _laplace(source: NoiseSource, count: int) -> Array:
-    return np.stack([source.draw("laplace", _SCALE, _SIZE) for _ in range(count)]) / _SCALE
+    return np.stack([_noise(source, "laplace", _SIZE) for _ in range(count)])
 
 
 def _laplace_length(source: NoiseSource, count: int) -> float:
@@ -88,26 +93,24 @@ def _laplace_direction(source: NoiseSource, count: int) -> float:
 
 def _low_bits(source: NoiseSource, count: int) -> float:
     """p-value of the low bits of the integers that noise is rounded to. They are even, grid or no grid."""
-    drawn = Grid(_SCALE * 2.0**-32).quantise(source.draw("gaussian", _SCALE, count))
-    return _equally_likely(drawn & 15, 16)
+    return _equally_likely(source.draw("gaussian", _SCALE, count, _SPACING) & 15, 16)
 
 
 class _Independent(SystemNoise):
     """Laplace noise coordinate by coordinate, of the same length on average."""
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """See `NoiseSource`."""
         draw = super().draw
-        return np.concatenate([draw(noise, scale, 1) for _ in range(size)])
+        return np.concatenate([draw(noise, scale, 1, spacing) for _ in range(size)])
 
 
 class _Coarse(SystemNoise):
     """Noise on a grid eight times as coarse."""
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """See `NoiseSource`."""
-        step = scale * 2.0**-29
-        return np.rint(super().draw(noise, scale, size) / step) * step
+        return super().draw(noise, scale, size, 8 * spacing) * 8
 
 
 # Records

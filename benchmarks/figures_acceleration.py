@@ -92,7 +92,7 @@ def cell(problem: Problem, solver: DescentSolver, count: int, scale: float, batc
     """Mean F − F* of some runs, by the paper's constants: L is read off the data, nothing is private."""
     most = float(np.linalg.eigvalsh(problem.features.T @ problem.features / N)[-1]) + 2 * PENALTY
     schedule = schedule_of(METHODS[solver], Curvature(2 * PENALTY, most), scale=scale, count=count)
-    law = BatchLaw(pure=True, rate=batch / N)
+    law = BatchLaw(pure=True, rate=batch / N, scheme="fixed")
     # The authors' bound: twice E₀ = 10, and half the noise's part. In it a step of strength 1 has b = S₁/m.
     start, unit = 20.0, DIM * (S1 / batch) ** 2
     if solver.endswith("-opt"):

@@ -250,7 +250,7 @@ def laplace() -> str:
     rng = np.random.default_rng(0)
     for size in (3, 11, 66):
         source = SystemNoise(size * 20_000)
-        whole = np.array([source.draw("laplace", 1.0, size) for _ in range(20_000)])
+        whole = np.array([source.draw("laplace", 1.0, size, 2.0**-32) for _ in range(20_000)]) * 2.0**-32
         each = rng.laplace(scale=sqrt(size), size=(20_000, size))
         ratio = sqrt(np.mean(each**2) / np.mean(whole**2))
         lines.append([str(size), f"{ratio:.3f}", f"{sqrt(2 * size / (size + 1)):.3f}"])

@@ -129,7 +129,7 @@ def main() -> None:
                 "plain": lambda: case.not_private(STEPS),  # noqa: B023
                 "fixed": lambda: case.private(fixed),  # noqa: B023
                 "poisson": lambda: case.private(poisson),  # noqa: B023
-                "drawing": lambda: SystemNoise(0).draw("gaussian", 1.0, STEPS * size),  # noqa: B023
+                "drawing": lambda: SystemNoise(0).draw("gaussian", 1.0, STEPS * size, 2.0**-32),  # noqa: B023
             }
         )
         added = found["fixed"] - found["plain"]

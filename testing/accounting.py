@@ -48,6 +48,14 @@ def pure_mu_squared(epsilon: Fraction) -> Any:
     return 8 * mpmath.erfinv(mpmath.tanh(mpmath.mpf(epsilon.numerator) / epsilon.denominator / 2)) ** 2
 
 
+def laplace_mu_squared(ratio: Fraction, size: int) -> Any:
+    """μ² of noise of density ∝ exp(−|z|/b) on R^size at sensitivity ratio·b, by Bessel functions."""
+    half, order = mpmath.mpf(ratio.numerator) / ratio.denominator / 2, mpmath.mpf(size) / 2
+    upper = mpmath.besselk(order, half) * mpmath.struvel(order - 1, half)
+    lower = mpmath.besselk(order - 1, half) * mpmath.struvel(order, half)
+    return 8 * mpmath.erfinv(half * (upper + lower)) ** 2
+
+
 def taken_apart(drawn: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Any]]]:
     """The draws over all records, and those over batches with how each batch was drawn."""
     whole, sampled, events = list[Any](), list[tuple[Any, Any]](), iter(drawn)

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array
+from privest.privacy.exact_noise import Bracket, Normals
+from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import SystemNoise
 
@@ -39,9 +41,13 @@ class ScaledNoise(SystemNoise):
             self._generator = np.random.default_rng(seed)
         self._factor, self._order = factor, order
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """One noise vector; see `NoiseSource`."""
-        return super().draw(noise, self._factor * scale, size)
+        return super().draw(noise, self._factor * scale, size, spacing)
+
+    def normals(self, scale: float, size: int) -> Normals:
+        """Variates of a stream; see `NoiseSource`."""
+        return super().normals(self._factor * scale, size)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
         """All records, in the given order or in a random one."""
@@ -63,15 +69,31 @@ class RecordedNoise(ScaledNoise):
         super().__init__(factor, seed=seed)
         self.drawn = list[Drawn]()
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """One noise vector; see `NoiseSource`."""
         self.drawn.append((noise, scale, size))
-        return super().draw(noise, scale, size)
+        return super().draw(noise, scale, size, spacing)
+
+    def normals(self, scale: float, size: int) -> Normals:
+        """Variates of a stream, written down as a noise vector; see `NoiseSource`."""
+        self.drawn.append(("gaussian", scale, size))
+        return super().normals(scale, size)
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
         """The records of a random batch; see `NoiseSource`."""
         self.drawn.append((n, rate, scheme))
         return super().batch(n, rate, scheme)
+
+
+class _Known(Normals):
+    """Variates without anything random."""
+
+    def __init__(self, values: Array) -> None:
+        self.scale, self.values, self.errors = 1.0, values, np.zeros(values.shape)
+
+    def bracket(self, place: int, words: int) -> Bracket:  # noqa: ARG002 - as in `Normals`
+        """The value, twice."""
+        return self.values[place], self.values[place]
 
 
 class ScriptedNoise:
@@ -91,10 +113,15 @@ class ScriptedNoise:
         self._batches, self._value = iter(batches) if batches else None, value
         self.drawn = list[Drawn]()
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
         """One noise vector; see `NoiseSource`."""
         self.drawn.append((noise, scale, size))
-        return np.full(size, self._value)
+        return Grid(spacing).quantise(np.full(size, self._value))
+
+    def normals(self, scale: float, size: int) -> Normals:
+        """Variates of a stream, all of the known value; see `NoiseSource`."""
+        self.drawn.append(("gaussian", scale, size))
+        return _Known(np.full(size, self._value))
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
         """The next of the given batches, or everybody."""

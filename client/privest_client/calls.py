@@ -158,4 +158,5 @@ def _problem(response: httpx.Response) -> Problem:
         told.get("detail"),
         told.get("faults") or (),
         float(wait) if wait.isdigit() else None,
+        told.get("room"),
     )

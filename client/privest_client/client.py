@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
@@ -433,6 +434,35 @@ class Client(Estimates):
         """Questions that wait for the decision of the key's holder, an owner; oldest first."""
         return (self.run(operations.fetch(models.RequestList, "GET", "/v1/requests"))).requests
 
+    def jobs(
+        self,
+        *,
+        state: Sequence[str] = (),
+        dataset: Any = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[models.JobLine]:
+        """Questions that the key's holder asked, newest first; `wait` has the answer of each by its id.
+
+        Args:
+            state: one of these, as `committed`; by default any.
+            dataset: that they are about, alone or with others.
+            since: asked then or later, with a time zone.
+            until: asked before then.
+        """
+        return self.run(operations.jobs(state, dataset, since, until))
+
+    def grants(self) -> list[models.GrantView]:
+        """An analyst's grants, or those on an owner's datasets, each with what is `left` of its cap."""
+        return self.run(operations.grants())
+
+    def allowance(self, dataset: Any) -> models.GrantView:
+        """The grant of the key's holder, an analyst, on a dataset: its terms, and what is `left` of its cap.
+
+        How many more questions of a kind fit is told by a plan of one: `client.plan(…).told.room.times`.
+        """
+        return self.run(operations.allowance(dataset))
+
     def acts(
         self,
         *,
@@ -473,7 +503,7 @@ class Client(Estimates):
         )
 
     def withdraw(self, job: Any) -> models.JobView:
-        """End a question of one's own that waits for approval. Nothing was charged for it."""
+        """End a question of one's own that has not begun; what was charged for it is given back."""
         return self.run(operations.fetch(models.JobView, "POST", f"/v1/jobs/{id_of(job)}/withdrawal"))
 
 

@@ -82,6 +82,8 @@ class Problem(PrivestError):
         detail: what the service says of it.
         faults: where a request or an upload is wrong: dicts of location, record, field and rule.
         retry_after: seconds after which to ask again, if the service says so.
+        room: of a question that a limit of the caller's own refuses, what it takes and what is left: a dict
+            with the fields of a plan's `room`.
     """
 
     advice = "see the detail"
@@ -94,13 +96,14 @@ class Problem(PrivestError):
         detail: str | None = None,
         faults: Sequence[dict[str, Any]] = (),
         retry_after: float | None = None,
+        room: dict[str, Any] | None = None,
     ) -> None:
         told = [f"{title}: {detail}" if detail else title]
         told += [f"  {_place(fault)}{fault['rule']}" for fault in faults]
         told.append(f"({self.advice})")
         super().__init__("\n".join(told))
         self.status, self.slug, self.detail = status, slug, detail
-        self.faults, self.retry_after = tuple(faults), retry_after
+        self.faults, self.retry_after, self.room = tuple(faults), retry_after, room
 
 
 class Unauthenticated(Problem):

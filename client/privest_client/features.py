@@ -80,17 +80,25 @@ def filled(names: Sequence[str], schema: Mapping[str, Any] | None) -> dict[str, 
     }
 
 
-def standardised(rows: Any, names: Sequence[str], schema: Mapping[str, Any]) -> Array:
-    """The (n, d) features of rows as directions are of them: bounds become −1 and 1.
+def standardised(
+    rows: Any,
+    names: Sequence[str],
+    schema: Mapping[str, Any],
+    units: tuple[Sequence[float], Sequence[float]] | None = None,
+) -> Array:
+    """The (n, d) features of rows as directions are of them: bounds become −1 and 1, or units are found ones.
 
     Args:
         rows: a frame.
         names: of the features.
-        schema: of a table whose columns have bounds.
+        schema: of a table.
+        units: centres and scales of the features, where a run found these; else all columns have bounds.
 
     Raises:
         SchemaMismatch: as of `design`.
     """
+    if units is not None:
+        return (design(rows, names, schema) - np.array(units[0])) / np.array(units[1])
     known = {feature.name: feature for column in columns_of(schema) for feature in _features(column)}
     ends = [(known[name].low, known[name].high) for name in names]
     low, high = np.array(ends, dtype=np.float64).T

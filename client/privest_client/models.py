@@ -147,6 +147,10 @@ class ApprovalView(Model):
     """
     of the caller's decision; to whoever asked, of the denial
     """
+    decided_at: Annotated[AwareDatetime | None, Field(title='Decided At')] = None
+    """
+    when that was decided; to whoever asked, the denial
+    """
 
 
 class BoundsForecast(Model):
@@ -887,40 +891,6 @@ class Columns3(RootModel[list[Columns3Item]]):
     """
 
 
-class GrantView(Model):
-    """
-    A grant as it stands, for its owner and its analyst.
-    """
-
-    dataset: Annotated[str, Field(title='Dataset')]
-    analyst: Annotated[str, Field(title='Analyst')]
-    cap: Amount | None
-    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
-    """
-    whether each question waits for its owner's approval
-    """
-    purpose: Annotated[str | None, Field(title='Purpose')] = None
-    """
-    what may be asked for, in the owner's words
-    """
-    kinds: Annotated[list[str] | None, Field(title='Kinds')] = None
-    """
-    estimators; null for all
-    """
-    max_epsilon: Annotated[float | None, Field(title='Max Epsilon')] = None
-    """
-    most that one question may cost, as ε at the δ of the budget
-    """
-    expires: Annotated[AwareDatetime | None, Field(title='Expires')] = None
-    """
-    when it ends by itself
-    """
-    decide_within: Annotated[int | None, Field(title='Decide Within')] = None
-    """
-    hours until a request ends by itself
-    """
-
-
 class Head(Model):
     """
     The end of an account's chain.
@@ -1063,6 +1033,23 @@ class LedgerPage(Model):
     next: Annotated[str | None, Field(title='Next')]
 
 
+class Left(Model):
+    """
+    The largest further question that the cap of a grant covers, in the budget's present window.
+    """
+
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    delta: Annotated[float, Field(title='Delta')]
+    share: Annotated[float, Field(title='Share')]
+    """
+    of the cap that is left, as charges add up
+    """
+    queries: Annotated[int, Field(title='Queries')]
+    """
+    questions of the analyst that were charged to it
+    """
+
+
 class LimitTaken(Model):
     """
     What a workload takes of a budget or a cap that its caller may know, in shares of the whole limit.
@@ -1191,7 +1178,7 @@ class MatrixCompletionEstimate(Model):
     """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table with columns that lack a bound: what was taken off each row of the basis
+    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
@@ -1802,6 +1789,10 @@ class RequestView(Model):
     """
     of a table; null where records have no names
     """
+    label: Annotated[str | None, Field(title='Label')] = None
+    """
+    the one of them that is told by the others
+    """
     options: Annotated[dict[str, Any], Field(title='Options')]
     """
     what the analyst chose, or what follows from it
@@ -1862,7 +1853,7 @@ class RobustPCAEstimate(Model):
     """
     centers: Annotated[list[float] | None, Field(title='Centers')] = None
     """
-    of a table with columns that lack a bound: what was taken off each row of the basis
+    of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each row of the basis
     """
     scales: Annotated[list[float] | None, Field(title='Scales')] = None
     """
@@ -1933,6 +1924,14 @@ class Room(Model):
     """
     the caller's budget, the cap on its dataset, or the cap of its grant
     """
+    limit: Amount
+    """
+    of that budget or cap
+    """
+    cost: Amount
+    """
+    what the question costs there, as ε at the δ of the limit, less the tenth that a gdp budget keeps for random batches
+    """
     share: Annotated[float, Field(title='Share')]
     """
     that the question takes
@@ -1944,6 +1943,14 @@ class Room(Model):
     epsilon: Annotated[float | None, Field(title='Epsilon')]
     """
     the largest ε that a question may have there at this question's δ
+    """
+    times: Annotated[int, Field(title='Times')]
+    """
+    how many such questions, one after another, all budgets and caps it may know cover
+    """
+    covered: Annotated[bool, Field(title='Covered')]
+    """
+    whether they cover it once; a freeze or a pace may refuse it all the same
     """
 
 
@@ -2356,6 +2363,10 @@ class ProblemDocument(Model):
     of the budget that refuses, for those who may know
     """
     faults: Annotated[list[Fault] | None, Field(title='Faults')] = None
+    room: Annotated[dict[str, Any] | None, Field(title='Room')] = None
+    """
+    as of a plan: what the question takes of the limit, and what is left of it
+    """
 
 
 class Name(RootModel[str]):
@@ -2824,6 +2835,76 @@ class Dataset(RootModel[list[DatasetPart]]):
     root: Annotated[
         list[DatasetPart], Field(max_length=100, min_length=1, title='Dataset')
     ]
+
+
+class GrantView(Model):
+    """
+    A grant as it stands, for its owner and its analyst.
+    """
+
+    dataset: Annotated[str, Field(title='Dataset')]
+    analyst: Annotated[str, Field(title='Analyst')]
+    cap: Amount | None
+    left: Left | None = None
+    """
+    under the cap; null without one. The owner's budget may have less
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether each question waits for its owner's approval
+    """
+    purpose: Annotated[str | None, Field(title='Purpose')] = None
+    """
+    what may be asked for, in the owner's words
+    """
+    kinds: Annotated[list[str] | None, Field(title='Kinds')] = None
+    """
+    estimators; null for all
+    """
+    max_epsilon: Annotated[float | None, Field(title='Max Epsilon')] = None
+    """
+    most that one question may cost, as ε at the δ of the budget
+    """
+    expires: Annotated[AwareDatetime | None, Field(title='Expires')] = None
+    """
+    when it ends by itself
+    """
+    decide_within: Annotated[int | None, Field(title='Decide Within')] = None
+    """
+    hours until a request ends by itself
+    """
+
+
+class JobLine(Model):
+    """
+    A question in a list; the job itself has its answer.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[str, Field(title='Kind')]
+    state: Annotated[
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
+        Field(title='State'),
+    ]
+    asked_at: Annotated[AwareDatetime, Field(title='Asked At')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    privacy: Privacy | None
+    """
+    null where its estimator is not there any more
+    """
+    dummy: Annotated[bool, Field(title='Dummy')]
+
+
+class JobPage(Model):
+    """
+    Questions of a caller, newest first, and the cursor of the next page.
+    """
+
+    jobs: Annotated[list[JobLine], Field(title='Jobs')]
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
 
 
 class KeyList(Model):
@@ -3642,6 +3723,15 @@ class FrechetMeanPlanView(Model):
     """
     of a table: how far the mean of each column is expected to be off; null of other data, and where the run finds the scale of a column, which nobody knows before
     """
+
+
+class GrantList(Model):
+    """
+    Grants in force, by dataset and analyst, and the cursor of the next page.
+    """
+
+    grants: Annotated[list[GrantView], Field(title='Grants')]
+    next: Annotated[str | None, Field(title='Next')]
 
 
 class InlineRows(Model):

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
 from numbers import Real
 from typing import Any, TypeVar
@@ -270,6 +271,36 @@ def datasets() -> Conversation[list[Dataset]]:
             return found
 
 
+def grants() -> Conversation[list[models.GrantView]]:
+    """All grants, page by page.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    return (yield from _pages(models.GrantList, "/v1/grants", "grants", {}))
+
+
+def _pages(model: type[BaseModel], path: str, name: str, chosen: dict[str, Any]) -> Conversation[list[Any]]:
+    """What all pages of a list have under a name, whose `next` tells where the next one begins."""
+    found, params = list[Any](), {"limit": 1000, **chosen}
+    while True:
+        page: Any = yield from fetch(model, "GET", path, params=params)
+        found += getattr(page, name)
+        if not page.next:
+            return found
+        params["cursor"] = page.next
+
+
+def allowance(dataset: Any) -> Conversation[models.GrantView]:
+    """The caller's own grant on a dataset.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    own = yield from fetch(models.PrincipalView, "GET", "/v1/me")
+    return (yield from fetch(models.GrantView, "GET", grant_path(dataset, own.id)))
+
+
 def acts(**wanted: Any) -> Conversation[list[models.ActView]]:
     """What was done, page by page.
 
@@ -420,6 +451,23 @@ def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list
         stop.add_note(f"the questions may be charged: the same call with key={key!r} is charged once")
         raise
     return _read(models.JobList, response).jobs
+
+
+def jobs(
+    state: Sequence[str], dataset: Any, since: datetime | None, until: datetime | None
+) -> Conversation[list[models.JobLine]]:
+    """Questions that the caller asked, newest first, of all pages.
+
+    Raises:
+        PrivestError: see `call`.
+    """
+    chosen = given(
+        state=list(state) or None,
+        dataset=None if dataset is None else id_of(dataset),
+        since=since and since.isoformat(),
+        until=until and until.isoformat(),
+    )
+    return (yield from _pages(models.JobPage, "/v1/jobs", "jobs", chosen))
 
 
 def wait(job_id: str, timeout: float, told: Told) -> Conversation[Any]:

@@ -1,6 +1,7 @@
 """Answers as fitted estimators of scikit-learn, where that is installed."""
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,9 @@ def pca(answer: "Subspace") -> Any:
     fitted.mean_ = np.zeros(len(basis)) if answer.center is None else answer.center
     if answer.explained is not None:
         fitted.explained_variance_ratio_ = answer.explained
-    return _whole(fitted, answer, len(basis), standardised)
+    told = answer.job.estimate
+    found = None if told.centers is None or told.scales is None else (told.centers, told.scales)
+    return _whole(fitted, answer, len(basis), partial(standardised, units=found))
 
 
 def _whole(fitted: Any, answer: Any, features: int, made: Callable[..., Any]) -> Any:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import floor
 from typing import Any
 
 from rich.console import Console
@@ -327,12 +326,9 @@ def _rows_of_room(room: Any) -> Iterator[tuple[str, str]]:
     """What a question takes of a limit that its caller may know."""
     if room is not None:
         took, left = _percent(room.share), _percent(room.left)
-        yield "which takes", f"{took} of {_LIMITS[room.scope]}, as costs add up; {left} is left"
-        times = (
-            f"{floor(room.left / room.share):,} of this ε"
-            if 0 < room.share <= room.left
-            else "none of this ε"
-        )
+        there = f"ε = {room.cost.epsilon:.4g} at δ = {room.cost.delta:.3g}"
+        yield "which takes", f"{took} of {_LIMITS[room.scope]}, as costs add up ({there}); {left} is left"
+        times = f"{room.times:,} of this ε" if room.covered else "none of this ε"
         once = "" if room.epsilon is None else f", or for one of ε = {room.epsilon:.4g} at this δ"
         yield "enough for", f"{times}{once}"
 

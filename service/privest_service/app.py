@@ -27,6 +27,7 @@ from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
 from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
+from privest_service.estimates import job_endpoints as job_lists
 from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
@@ -210,11 +211,13 @@ def create_app(settings: Settings | None) -> FastAPI:
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     for router in (
         datasets.router,
+        datasets.grants,
         owners.router,
         security.router,
         connections.router,
         estimates.router,
         workloads.router,
+        job_lists.router,
         ledger.router,
         exports.router,
         notices.router,

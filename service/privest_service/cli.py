@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="FILE",
-        help="signed heads, kept earlier: as fetched, or as notices",
+        help="signed heads, kept earlier: as fetched, as notices, or a report in HTML",
     )
     check.add_argument(
         "--receipt", type=Path, action="append", default=[], metavar="FILE", help="that an analyst holds"

@@ -31,6 +31,9 @@ class ProblemDocument(BaseModel):
     detail: str | None = None
     scope: str | None = Field(default=None, description="of the budget that refuses, for those who may know")
     faults: list[Fault] | None = None
+    room: dict[str, Any] | None = Field(
+        default=None, description="as of a plan: what the question takes of the limit, and what is left of it"
+    )
 
 
 class Problem(Exception):  # noqa: N818 - the RFC's word
@@ -54,7 +57,9 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
         self.faults = faults
         self.headers = headers
         self.dataset: str | None = None
-        """The dataset whose budget refuses; told to its owner alone."""
+        """The dataset whose budget or grant refuses; told to its owner alone."""
+        self.room: dict[str, Any] | None = None
+        """What a refused question takes and what is left, for those who may know."""
         self.place: int | None = None
         """The place of the question that is refused, of several that are asked together."""
 
@@ -68,6 +73,7 @@ class Problem(Exception):  # noqa: N818 - the RFC's word
             detail=self.detail,
             scope=self.scope,
             faults=list(self.faults) if self.faults else None,
+            room=self.room,
         )
         return JSONResponse(
             document.model_dump(exclude_none=True), self.status, self.headers, media_type=MEDIA_TYPE
@@ -141,6 +147,10 @@ class GrantRefuses(Problem):
     """The caller's own grant does not allow this question."""
 
     slug, status, title = "grant-refuses", HTTPStatus.FORBIDDEN, "Your grant does not allow this"
+
+    def __init__(self, detail: str, dataset: str) -> None:
+        super().__init__(detail)
+        self.dataset = dataset
 
 
 class NotRequested(Problem):

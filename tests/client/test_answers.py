@@ -192,7 +192,7 @@ PCA = Subspace(
     told(
         "robust-pca",
         {"basis": [[1.0, 0.0], [0.0, 0.6], [0.0, 0.8]], "center": None, "explained": [0.6, 0.3],
-         "columns": ["bill", "mass", "species=Adelie"]},
+         "columns": ["bill", "mass", "species=Adelie"], "centers": None, "scales": None},
     ),
     {"kind": "table", "columns": [
         {"name": "bill", "type": "number", "low": 30, "high": 60},

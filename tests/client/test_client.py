@@ -318,7 +318,8 @@ def test_what_is_left_is_told_to_whoever_may_know_it(server: Server, client: Cli
     assert room is not None
     assert (room.scope, room.left) == ("owner", 1.0)
     assert re.search(
-        r"which takes: [\d.]+ % of your budget, as costs add up; 100 % is left\n"
+        r"which takes: [\d.]+ % of your budget, as costs add up \(ε = [\d.]+ at δ = [\de.-]+\); "
+        r"100 % is left\n"
         r"enough for: [\d,]+ of this ε, or for one of ε = [\d.]+ at this δ",
         str(plan),
     )
@@ -344,8 +345,15 @@ def test_what_is_left_is_told_to_whoever_may_know_it(server: Server, client: Cli
             match=r"which is 1\d{3} % of your cap\. 100 % of it is left: room for ε = 1\.\d+ at",
         ):
             other.robust_pca(dataset, rank=2, epsilon=5.0, delta=1e-5)
+        allowance = other.allowance(dataset)
+        assert allowance.left is not None
+        assert (allowance.left.share, allowance.left.queries) == (1.0, 0)
+        assert other.grants() == [allowance]
+        assert told.told.room.times > 1
+    assert {each.analyst for each in client.grants()} == {capped.id, free.id}
     with Client(server.url, free.key, progress=False) as other:
         assert other.plan("robust-pca", dataset, rank=2, epsilon=60.0).told.room is None
+        assert other.allowance(dataset).left is None
         with pytest.raises(BudgetExceeded, match="Your own caps allow this") as refused:
             other.robust_pca(dataset, rank=2, epsilon=60.0)
         assert "%" not in str(refused.value)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 import pytest
 from sqlalchemy import update
@@ -42,6 +43,55 @@ def test_datasets_come_in_pages_newest_first(server: Server) -> None:
         owner.grant(dataset, analyst)
     pages = _pages(analyst, "/v1/datasets", "datasets", 2)
     assert list(chain(*pages)) == [each for each in listed if each in made[::2]]
+
+
+def test_grants_come_in_pages_with_what_is_left(server: Server) -> None:
+    owner, other, analysts = server.owner(), server.owner(), [server.analyst(), server.analyst()]
+    made = [owner.dataset(), owner.dataset(), other.dataset()]
+    for dataset, whose in zip(made, (owner, owner, other), strict=True):
+        for analyst in analysts:
+            assert whose.grant(dataset, analyst, epsilon=0.5, delta=1e-6).status_code == 200
+    asked = analysts[0].estimate(made[0], epsilon=0.2, delta=1e-7)
+    assert asked.status_code == 200
+    pairs = sorted((dataset, analyst.id) for dataset in made for analyst in analysts)
+    for caller, expected in (
+        (owner, [pair for pair in pairs if pair[0] != made[2]]),
+        (other, [pair for pair in pairs if pair[0] == made[2]]),
+        (analysts[0], [pair for pair in pairs if pair[1] == analysts[0].id]),
+    ):
+        for limit in (1, 2, 1000):
+            found, cursor = list[dict[str, Any]](), ""
+            while cursor is not None:
+                page = caller.get("/v1/grants", params={"limit": limit, "cursor": cursor}).json()
+                assert len(page["grants"]) <= limit
+                found, cursor = found + page["grants"], page["next"]
+            assert [(each["dataset"], each["analyst"]) for each in found] == expected
+        for each in found:
+            spent = (each["dataset"], each["analyst"]) == (made[0], analysts[0].id)
+            assert each["left"]["queries"] == spent
+            assert (each["left"]["share"] < 1) == spent
+            assert each == caller.get(f"/v1/datasets/{each['dataset']}/grants/{each['analyst']}").json()
+    # What is left is exact: so much is covered, and no more.
+    (mine,) = (each for each in analysts[0].get("/v1/grants").json()["grants"] if each["dataset"] == made[0])
+    left = {name: mine["left"][name] for name in ("epsilon", "delta")}
+    more = left | {"epsilon": left["epsilon"] * 1.01}
+    problem(analysts[0].estimate(made[0], **more), 409, "budget-exceeded")
+    # What others did, or a freeze, shows in none of it.
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": True}).status_code == 200
+    again = [each for each in analysts[0].get("/v1/grants").json()["grants"] if each["dataset"] == made[0]]
+    assert again == [mine]
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": False}).status_code == 200
+    assert analysts[0].estimate(made[0], **left).status_code == 200
+    # Neither revoked grants nor ended ones are listed, nor those on datasets that are gone.
+    assert other.delete(f"/v1/datasets/{made[2]}/grants/{analysts[0].id}").status_code == 204
+    assert owner.delete(f"/v1/datasets/{made[1]}").status_code == 204
+    listed = analysts[0].get("/v1/grants").json()["grants"]
+    assert [each["dataset"] for each in listed] == [made[0]]
+    assert owner.grant(made[0], analysts[0]).json()["left"] is None  # no cap any more
+    for cursor in ("x", "/", "ds_1", "a/b/c"):
+        assert owner.get("/v1/grants", params={"cursor": cursor}).status_code == 422, cursor
+    assert owner.get("/v1/grants", params={"limit": 0}).status_code == 422
+    problem(server.admin.get("/v1/grants"), 403, "forbidden")
 
 
 def test_a_page_of_long_schemas_is_shorter(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:

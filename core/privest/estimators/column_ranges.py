@@ -148,6 +148,12 @@ class FoundColumns:
         first, last, told = self.fullest
         return told & (last - first <= 1)
 
+    @property
+    def width(self) -> Array:
+        """(columns,) of the nodes that surely hold most records: all of them where noise hides which do."""
+        (first, last, _), rows = self.fullest, np.arange(len(self.nodes))
+        return self.nodes[rows, last] - self.nodes[rows, first]
+
     @cached_property
     def _moments(self) -> tuple[Array, Array]:
         """(columns,) mean and standard deviation of the nodes that hold most records."""

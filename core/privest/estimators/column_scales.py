@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from privest.arrays import Array
-from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, FoundColumns
+from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, FoundColumns, Truths
 from privest.estimators.frechet_mean.distances import NODES, RATIOS, Distances
 from privest.estimators.views import Coordinates, Viewed
 from privest.privacy.budget import PrivacyBudget
@@ -41,6 +41,13 @@ _MOST_COLUMNS = 1_000
 
 SHARE = 0.25
 """Share of a run's budget by which scales are found."""
+
+_FILLED = 1 / 15
+"""Part of its bounds that most values of a column fill where these are a guess. With rough bounds most
+columns of each table in `TUNE` of the real ones fill twice as much, but where they have mostly one value."""
+
+_CHECKED = 0.008
+"""Noise on a share that is small enough to tell whether columns fill their bounds."""
 
 _OF_SPREADS = 0.65
 """Share of what all looks cost for the distances from the centres."""
@@ -205,8 +212,32 @@ class ColumnScales:
         return cls(Coordinates.at(open_places, recipe), len(recipe.features))
 
     @classmethod
-    def of_numbers(cls, recipe: Recipe) -> "ColumnScales":
-        """The scales of all columns of numbers or dates, whatever bounds they have."""
+    def sought(cls, recipe: Recipe | None, budget: PrivacyBudget, most: float) -> "ColumnScales | None":
+        """The scales of all columns of numbers or dates, whatever their bounds, which a guess may be.
+
+        Where noise hides so many, it is those that lack a bound, if any do, and elsewhere there are none.
+
+        Args:
+            recipe: of a table.
+            budget: of the whole run.
+            most: share of it that all looks may have together.
+        """
+        if recipe is None:
+            return None
+        every = cls._of_numbers(recipe)
+        return cls.of(recipe) if every.are_hidden(budget, most) else every
+
+    @classmethod
+    def planned(cls, recipe: Recipe | None, releases: Sequence[Release]) -> "ColumnScales | None":
+        """The scales that a run with these releases finds, if it looks for any."""
+        sizes = [each.size for each in releases if each.statistic == "spreads"]
+        if recipe is None or not sizes:
+            return None
+        every = cls._of_numbers(recipe)
+        return every if every.statistics["spreads"].size == sizes[0] else cls.of(recipe)
+
+    @classmethod
+    def _of_numbers(cls, recipe: Recipe) -> "ColumnScales":
         return cls(Coordinates.at(recipe.numbers, recipe), len(recipe.features))
 
     @property
@@ -299,6 +330,35 @@ class ColumnScales:
         shares, deviation = self._away.shares(seen)[:, :-1][:, ::-1], self.deviation(last)
         read = [_read(*column, deviation) for column in zip(shares, reach.tolist(), strict=True)]
         return FoundScales(places, tuple(read), deviation)
+
+    def enough(self, budget: PrivacyBudget) -> float:
+        """The share of a Gaussian budget by which looks tell whether columns fill their bounds."""
+        alone = budget.release(Standardised(self._away), "spreads", 1.0)
+        return (self.deviation(alone) / _CHECKED) ** 2 / _OF_SPREADS
+
+    def guesses(self, found: FoundScales) -> tuple[Truths, tuple[str, ...]]:
+        """Columns whose bounds tell no scale: all of them where most fill a small part of their bounds.
+
+        A column in which most records have one value tells nothing of that, unless all are such.
+
+        Returns:
+            (columns,) whether it is so, or there are no bounds; and where bounds are kept the warning that
+            some columns fill a small part, or none.
+        """
+        width = self.columns.high - self.columns.low
+        bounded = np.isfinite(width)
+        telling = bounded & ~found.places.is_atom
+        if not telling.any():
+            telling = bounded
+        narrow = telling & (found.places.width < _FILLED * width)
+        if 2 * narrow.sum() > telling.sum():
+            return np.ones_like(bounded), ()
+        names = [name for name, one in zip(self.names, narrow, strict=True) if one]
+        warning = (
+            f"most values of {listed(names)} are within {_FILLED:.0%} of the declared bounds, and count "
+            "little beside others: declare closer ones, or none"
+        )
+        return ~bounded, (warning,) * bool(names)
 
     def among_all(self, values: Array, others: Array | float) -> Array:
         """(width,) values of the columns that are looked at, and others for the rest of them."""

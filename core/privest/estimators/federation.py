@@ -338,8 +338,8 @@ def _sampled(release: SubsampledSum, n: int, run: SubsampledRun) -> SubsampledSu
 
 def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum:
     rate = _rate(release, n)
-    noise = 2 / unamplified(release.epsilon * ratio, rate)
-    return _sampled(release, n, SubsampledRun("fixed", rate, noise, release.count))
+    noise = 2 / unamplified(release.epsilon * ratio, rate, release.scheme)
+    return _sampled(release, n, SubsampledRun(release.scheme, rate, noise, release.count))
 
 
 def _batches(

@@ -138,8 +138,7 @@ class Gate(Oracle):
         whole = isinstance(release, NoisySum)
         exact = self._whole(release, point) if whole else self._batch(release, point)
         grid = Grid(release.spacing)
-        noise = self._noise.draw(release.noise, release.scale, release.size)
-        integers = grid.quantise(noise)
+        integers = self._noise.draw(release.noise, release.scale, release.size, release.spacing)
         integers += exact
         answer = grid.values(integers)
         answer /= release.divisor

@@ -3,12 +3,13 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import expm1, inf, log, log1p, nextafter, sqrt
+from math import asinh, exp, expm1, inf, log, log1p, nextafter, sinh, sqrt
 from typing import Literal
 
 from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
 from privest.privacy.cost import Cost, repeated
+from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.matrix_mechanism import Stream
 from privest.privacy.statistic import AnyStatistic
 
@@ -18,12 +19,20 @@ Scheme = Literal["poisson", "fixed"]
 """`poisson` takes each record independently with one probability; `fixed` draws sets of one size."""
 
 
+MOST_LAPLACE = 100_000
+"""Most coordinates of a sum with Laplace noise, whose exact length takes half as many random words."""
+
+
 class _Sum(ABC):
     """The variance of the noise, for sums over all records and over batches."""
 
     noise: Noise
     size: int
     scale: float
+
+    def __post_init__(self) -> None:
+        if self.noise == "laplace" and self.size > MOST_LAPLACE:
+            raise ValueError(f"delta = 0 is for sums of at most {MOST_LAPLACE} numbers")
 
     @property
     @abstractmethod
@@ -92,7 +101,7 @@ class NoisySum(_Sum):
     def cost(self) -> Cost:
         """The cost of all `count` releases, rounded up."""
         if self.noise == "laplace":
-            return repeated(mu_of_pure(self.epsilon), self.count)
+            return repeated(mu_of_laplace(self.epsilon, self.size), self.count)
         return repeated(nextafter(self.sensitivity / self.scale, inf), self.count)
 
 
@@ -122,9 +131,6 @@ class SubsampledSum(_Sum):
 
     Attributes:
         rate: probability of a record to be in a batch, or batch size over n.
-
-    Raises:
-        ValueError: Laplace noise is asked for with Poisson batches; their ε is not implemented.
     """
 
     statistic: str
@@ -138,10 +144,6 @@ class SubsampledSum(_Sum):
     count: int
     noise: Noise = "gaussian"
 
-    def __post_init__(self) -> None:
-        if self.noise == "laplace" and self.scheme != "fixed":
-            raise ValueError("Laplace noise is for batches of a fixed size")
-
     @property
     def divisor(self) -> float:
         """Expected size of a batch. The actual size of a Poisson batch stays secret."""
@@ -154,14 +156,10 @@ class SubsampledSum(_Sum):
 
     @property
     def epsilon(self) -> float:
-        """The pure ε of one sum, amplified by sampling; infinite for Gaussian noise.
-
-        Balle et al. (2018), Theorem 9, applies: the sums of two batches of one size that differ in one record
-        are at most 2C apart, with C = `sensitivity`.
-        """
+        """The pure ε of one sum, amplified by sampling; infinite for Gaussian noise."""
         if self.noise == "gaussian":
             return inf
-        return amplified(nextafter(2 * self.sensitivity / self.scale, inf), self.rate)
+        return amplified(nextafter(2 * self.sensitivity / self.scale, inf), self.rate, self.scheme)
 
     @property
     def cost(self) -> Cost:
@@ -178,27 +176,44 @@ class SubsampledSum(_Sum):
 Release = NoisySum | SubsampledSum | Stream
 
 
-def amplified(epsilon: float, rate: float) -> float:
-    """log(1 + q(e^ε − 1)), rounded up: the ε, for all n records, of an ε-private sum over a batch of qn.
+def amplified(epsilon: float, rate: float, scheme: Scheme) -> float:
+    """The ε, for all n records, of a Laplace-noisy sum over a random batch, rounded up.
 
-    References:
-        Kuru et al. (2022), (11); Balle et al. (2018), Theorem 9.
+    `fixed`: log(1 + q(e^ε − 1)), for any sums within reach of ε (Balle et al. 2018, Theorem 9; Kuru et al.
+    2022, (11)). `poisson`: log((1 − q + q·e^(ε/2))/(1 − q + q·e^(−ε/2))). With a record or without it the sum
+    is half as far apart as with either of two, so both densities lie within e^(±ε/2) of the one without.
+
+    Args:
+        epsilon: the ε of a sum over a batch that holds the replaced record, 2C over the noise's scale.
+        rate: q.
+        scheme: how batches are drawn.
     """
-    if epsilon > 700.0:  # the exponential would leave float64; the 1 − q that is left out is below rounding
-        return (epsilon + log(rate) + 1e-12) * (1 + 1e-12)
-    return log1p(rate * expm1(epsilon)) * (1 + 1e-12)
+    if scheme == "fixed":
+        if epsilon > 700.0:  # the exponential would leave float64; the 1 − q left out is below rounding
+            return (epsilon + log(rate) + 1e-12) * (1 + 1e-12)
+        return log1p(rate * expm1(epsilon)) * (1 + 1e-12)
+    half = epsilon / 2
+    if half > 700.0:
+        return min(epsilon, half + log(rate) - log1p(-rate) + 1e-12 if rate < 1.0 else inf) * (1 + 1e-12)
+    # The logarithm of 1 − q + q·e^−half, by whichever form does not cancel.
+    least = log1p(rate * expm1(-half)) if half < 1.0 else log(1 - rate + rate * exp(-half))
+    return (log1p(rate * expm1(half)) - least) * (1 + 1e-12)
 
 
-def unamplified(epsilon: float, rate: float) -> float:
+def unamplified(epsilon: float, rate: float, scheme: Scheme) -> float:
     """The inverse of `amplified`, rounded down: the ε that a sum may have for the records of its batch."""
+    if scheme == "fixed":
+        if epsilon > 600.0:
+            return (epsilon - log(rate)) * (1 - 1e-11)
+        return log1p(expm1(epsilon) / rate) * (1 - 1e-11)
     if epsilon > 600.0:
-        return (epsilon - log(rate)) * (1 - 1e-11)
-    return log1p(expm1(epsilon) / rate) * (1 - 1e-11)
+        return max(epsilon, 2 * (epsilon + log1p(-rate) - log(rate)) if rate < 1.0 else 0.0) * (1 - 1e-11)
+    return (epsilon + 2 * asinh((1 - rate) / rate * sinh(epsilon / 2))) * (1 - 1e-11)
 
 
 def _largest_noise(release: NoisySum | SubsampledSum) -> float:
     """Bound on every coordinate of the noise, except with negligible probability."""
-    return (16.0 if release.noise == "gaussian" else 2.0 * release.size + 64.0) * release.scale
+    return (40.0 if release.noise == "gaussian" else 2.0 * release.size + 64.0) * release.scale
 
 
 def subsampled_sum(

@@ -1,4 +1,7 @@
-"""Noise from a cryptographic generator that the operating system keys. Only worker processes import it."""
+"""A cryptographic generator, which the operating system keys, and all that is drawn by it.
+
+Only worker processes import it.
+"""
 
 import secrets
 from typing import Any, Protocol
@@ -7,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
-from privest.arrays import Array, lengths
+from privest.privacy.exact_noise import Normals, Radius, gaussian_cells, laplace_cells
 from privest.privacy.mechanisms import Noise, Scheme
 
-_BLOCK_BYTES = 2**20
-"""Bytes of variates drawn in one call. Larger blocks leave the cache, and cost twice as much per variate."""
+_BLOCK = 2**15
+"""Normal variates drawn in one call. What larger blocks need leaves the cache."""
 
 _INDEX_BLOCK = 4096
 """Number of indices, or of batch sizes, drawn in one call."""
@@ -20,8 +23,12 @@ _INDEX_BLOCK = 4096
 class NoiseSource(Protocol):
     """A source of noise for a gate. Only tests provide another than `SystemNoise`."""
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
-        """One (size,) noise vector with the density that `NoisySum` states."""
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
+        """One (size,) noise vector of the density that `NoisySum` states, in multiples of the spacing."""
+        ...
+
+    def normals(self, scale: float, size: int) -> Normals:
+        """`size` normal variates of deviation `scale` for a stream, which rounds weighted sums of such."""
         ...
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
@@ -55,36 +62,30 @@ class SystemNoise:
     def __init__(self, expected: int) -> None:
         self._generator = _generator()
         self._expected = expected
-        self._block = np.empty(0)
-        self._used = 0
+        self._block = Normals(self._words, 1.0, 0)
+        self._used, self._size = 0, 0
         self._index_block = np.empty(0, dtype=np.int64)
         self._index_limit, self._index_used = 0, 0
         self._counts: list[int] = []
         self._count_key = (0, 0.0)
 
-    def _normal(self, size: int) -> Array:
-        if self._used + size > len(self._block):
-            self._block = self._generator.standard_normal(max(size, min(self._expected, _BLOCK_BYTES // 8)))
-            self._used = 0
+    def _words(self, size: int) -> NDArray[np.uint64]:
+        return self._generator.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)
+
+    def draw(self, noise: Noise, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
+        """One (size,) noise vector of the density that `NoisySum` states, in multiples of the spacing."""
+        if noise == "laplace":
+            return laplace_cells(Normals(self._words, scale, size), Radius(self._words, size), spacing)
+        if self._used + size > self._size:
+            self._size = max(size, min(self._expected, _BLOCK))
+            self._block, self._used = Normals(self._words, 1.0, self._size), 0
         self._expected = max(0, self._expected - size)
         self._used += size
-        return self._block[self._used - size : self._used]
+        return gaussian_cells([scale], [self._block], spacing, slice(self._used - size, self._used))
 
-    def draw(self, noise: Noise, scale: float, size: int) -> Array:
-        """One (size,) noise vector with the density that `NoisySum` states.
-
-        Both laws come from numpy's ziggurat samplers, which take the logarithm of one of 2^53 numbers in
-        the tails. So one Laplace variate never exceeds r + 53·ln 2 = 44.434 scales, where the tail begins
-        at r = 7.697. An exact variate would with probability 5.0e-20. Beyond r + 21·ln 2 = 22.253 scales,
-        the possible values lie further apart than the points of the finest grid, so some points are never
-        drawn. An exact variate is that large with probability 2.2e-10. docs/privacy.md, "What is left
-        open", states the consequence for δ = 0.
-        """
-        normal = self._normal(size)
-        if noise == "gaussian":
-            return scale * normal
-        # |z| is Gamma(size)-distributed and independent of the direction.
-        return scale * self._generator.standard_gamma(size) * normal / lengths(normal)
+    def normals(self, scale: float, size: int) -> Normals:
+        """`size` normal variates of deviation `scale` for a stream, which rounds weighted sums of such."""
+        return Normals(self._words, scale, size)
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
         """Indices of the records in a random batch, without repetition."""

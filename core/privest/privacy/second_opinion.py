@@ -102,8 +102,8 @@ def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
         laplace: Any = import_module("autodp.autodp_core").Mechanism()
         laplace.name, laplace.params = "Laplace", {}
         epsilon = moved / release.scale
-        if not isinstance(release, NoisySum):  # batches with Laplace noise have a fixed size
-            epsilon = amplified(epsilon, release.rate)
+        if not isinstance(release, NoisySum):
+            epsilon = amplified(epsilon, release.rate, release.scheme)
         laplace.propagate_updates(epsilon, "pureDP")
         return laplace
     gaussian = zoo.ExactGaussianMechanism(release.scale / moved)

@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privest.arrays import Array, SymmetricCoordinates
+from privest.privacy.exact_noise import Normals, gaussian_cells
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums, left_row
 from privest.privacy.noise import NoiseSource
@@ -19,7 +20,7 @@ class Prefixes:
     def begin(self) -> None:
         """Begin a new segment: reset the sum to zero and discard the noise."""
         self._total = np.zeros(self.release.size, dtype=np.int64)
-        self._drawn: list[Array] = []
+        self._drawn: list[Normals] = []
 
     @property
     def full(self) -> bool:
@@ -33,15 +34,16 @@ class Prefixes:
 
     def add(self, leaf: NDArray[np.int64]) -> None:
         """Add a (size,) leaf, in multiples of the grid's spacing, and draw one vector of noise for it."""
-        self._drawn.append(self._noise.draw("gaussian", self.release.scale, self.release.size))
+        self._drawn.append(self._noise.normals(self.release.scale, self.release.size))
         self._total = self._total + leaf
 
     def read(self) -> Array:
         """The noisy sum of all leaves of the segment, (size,). It is the same until a leaf is added."""
         grid = Grid(self.release.spacing)
         row = left_row(self.release.factorisation, len(self._drawn))
-        noise = np.sum([weight * z for weight, z in zip(row, self._drawn, strict=True) if weight], axis=0)
-        return grid.values(self._total + grid.quantise(noise))
+        parts = [(weight, z) for weight, z in zip(row.tolist(), self._drawn, strict=True) if weight]
+        weights, variates = zip(*parts, strict=True)
+        return grid.values(self._total + gaussian_cells(weights, variates, grid.spacing))
 
 
 class Products:
@@ -77,5 +79,5 @@ class Products:
         grid = Grid(self.release.spacing)
         unit = direction / max(1.0, float(np.linalg.norm(direction)))
         exact = grid.quantise(self._symmetric.matrix(grid.values(self._total)) @ unit)
-        noise = self._noise.draw("gaussian", self.release.scale, self.release.rows)
-        return grid.values(exact + grid.quantise(noise))
+        noise = self._noise.draw("gaussian", self.release.scale, self.release.rows, grid.spacing)
+        return grid.values(exact + noise)

@@ -16,8 +16,8 @@ from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget
 from privest_service.ledger.service import limits_of
-from privest_service.ledger.units import EPSILON, Limits, as_number
-from privest_service.ledger.views import part, share
+from privest_service.ledger.units import Limits
+from privest_service.ledger.views import Price, part, price_of, share
 from privest_service.reports.words import title
 
 _POINTS = 120
@@ -43,9 +43,11 @@ class BudgetSnapshot:
     at: datetime
     left: float
     left_basic: float
+    closer: str
+    """Which of ε and δ is closer to its limit by plain sums."""
     seq: int
     kind: str
-    epsilon: float
+    price: Price | None
     what: str
     submitter: str | None
 
@@ -75,8 +77,9 @@ _WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
 """Labels of entries that belong to no job."""
 
 
-def _plain_sums(limits: Limits, entry: Any) -> float:
-    return max(part(entry.epsilon_spent, limits.epsilon), part(entry.delta_spent, limits.delta))
+def _plain_sums(limits: Limits, entry: Any) -> tuple[float, str]:
+    """What is spent by plain sums, and whether of ε or of δ."""
+    return max((part(entry.delta_spent, limits.delta), "δ"), (part(entry.epsilon_spent, limits.epsilon), "ε"))
 
 
 def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
@@ -87,7 +90,7 @@ def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
         places = sorted({1 + round(i * (last - 1) / (_POINTS - 1)) for i in range(_POINTS)})
     sums = (getattr(Entry, f"{name}_spent") for name in AMOUNTS)
     chosen = (  # columns alone: whole rows would take most of the page's time
-        select(Entry.seq, Entry.at, Entry.kind, Entry.epsilon, *sums)
+        select(Entry.seq, Entry.at, Entry.kind, *(getattr(Entry, name) for name in AMOUNTS), *sums)
         .add_columns(Job.kind.label("asked"), Job.submitter_id)
         .outerjoin(Job, Job.id == Entry.job_id)
         .where(Entry.account_id == account.id, Entry.seq.in_(places))
@@ -98,14 +101,16 @@ def _history(session: Session, account: Account) -> list[BudgetSnapshot]:
         BudgetSnapshot(
             at=entry.at,
             left=1 - share(limits, entry),
-            left_basic=1 - _plain_sums(limits, entry),
+            left_basic=1 - plain,
+            closer=closer,
             seq=entry.seq,
             kind=entry.kind,
-            epsilon=as_number(abs(entry.epsilon), EPSILON),
+            price=price_of(limits, entry),
             what=title(entry.asked) if entry.asked else _WITHOUT_A_JOB[entry.kind],
             submitter=entry.submitter_id,
         )
         for entry in found
+        for plain, closer in [_plain_sums(limits, entry)]
     ]
 
 

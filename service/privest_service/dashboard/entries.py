@@ -19,6 +19,7 @@ from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import moved
 from privest_service.problems import NotFound
+from privest_service.reports.words import of_columns
 from privest_service.signing import Signer, is_signature
 
 _STRETCH = 10_000
@@ -213,3 +214,10 @@ def _checks(
         signed = signed_by(receipt, signer.public_key) if receipt.public_key == signer.public_key else None
         checks.append(Check("the receipt is for this entry, and truly signed", signed and own))
     return checks
+
+
+def columns_of(session: Session, rows: Sequence[tuple[Entry, Job | None]]) -> dict[str, str]:
+    """Which columns the questions of entries were about, in words, by the job."""
+    asked = {job.id for _, job in rows if job is not None}
+    found = session.execute(select(Job.id, Job.plan).where(Job.id.in_(asked)))
+    return {job_id: of_columns(plan) for job_id, plan in found}

@@ -29,8 +29,9 @@ GLOSSARY = {
     ),
     "share": (
         "the share of the budget",
-        "What a question takes of the whole budget. Shares add up to what is spent. The ε of single "
-        "datasets or analysts do not: together they tell less than their sum.",
+        "What a question takes of the whole budget. Shares add up to what is spent, but that each is rounded "
+        "up. The ε of single datasets or analysts do not: together they tell less than their sum. An ε at "
+        "the δ of the budget is told at nine tenths of that δ, as a tenth is kept for random batches.",
     ),
     "cap": (
         "a cap",
@@ -81,11 +82,6 @@ GLOSSARY = {
         "composition",
         "How a budget counts several answers: gdp counts what they tell together, basic simply adds up "
         "their ε and δ and so allows fewer.",
-    ),
-    "certificate": (
-        "μ and slack",
-        "How the service itself counts: an answer tells as little as a normal number that a record "
-        "moves by μ standard deviations, except with a probability of slack.",
     ),
     "plan": (
         "a plan",

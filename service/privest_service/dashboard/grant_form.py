@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from privest.estimators.registry import ESTIMATORS
-from privest_service.dashboard.budget_summary import title
 from privest_service.dashboard.forms import number
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import NewGrant
@@ -15,8 +14,7 @@ from privest_service.datasets.terms import Terms
 from privest_service.inputs import checked
 from privest_service.ledger.units import EPSILON, as_number
 from privest_service.problems import Fault, Invalid
-from privest_service.reports.formatting import day, iso
-from privest_service.reports.formatting import number as formatted
+from privest_service.reports.formatting import iso
 
 KIND = "kind-"
 """What the fields of estimators begin with."""
@@ -31,22 +29,6 @@ TERMS = ("approval", "purpose", "max_epsilon", "expires", "decide_within")
 
 _END_OF_DAY = "T23:59:59+00:00"
 """With which a grant ends whose last day is named."""
-
-
-def in_words(grant: Grant) -> list[str]:
-    """What a grant says besides its cap, for either of its parties."""
-    terms, found = Terms.of(grant), list[str]()
-    if terms.approval:
-        found.append("each question is approved by the owner")
-    if terms.purpose:
-        found.append(f"for: {terms.purpose}")
-    if terms.max_epsilon is not None:
-        found.append(f"at most ε {formatted(as_number(terms.max_epsilon, EPSILON))} for one question")
-    if terms.kinds is not None:
-        found.append(f"only {', '.join(map(title, terms.kinds))}")
-    if terms.expires_at is not None:
-        found.append(f"until {day(terms.expires_at)}")
-    return found
 
 
 def fields_in_force(session: Session, owner_id: str, given: Mapping[str, str]) -> dict[str, str]:

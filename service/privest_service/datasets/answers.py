@@ -56,12 +56,22 @@ class CapView(BaseModel):
     cap: Amount | None
 
 
+class Left(Amount):
+    """The largest further question that the cap of a grant covers, in the budget's present window."""
+
+    share: Annotated[float, Field(description="of the cap that is left, as charges add up")]
+    queries: Annotated[int, Field(description="questions of the analyst that were charged to it")]
+
+
 class GrantView(BaseModel):
     """A grant as it stands, for its owner and its analyst."""
 
     dataset: str
     analyst: str
     cap: Amount | None
+    left: Annotated[
+        Left | None, Field(description="under the cap; null without one. The owner's budget may have less")
+    ] = None
     approval: Annotated[
         Literal["required"] | None, Field(description="whether each question waits for its owner's approval")
     ] = None
@@ -72,3 +82,10 @@ class GrantView(BaseModel):
     ] = None
     expires: Annotated[datetime | None, Field(description="when it ends by itself")] = None
     decide_within: Annotated[int | None, Field(description="hours until a request ends by itself")] = None
+
+
+class GrantList(BaseModel):
+    """Grants in force, by dataset and analyst, and the cursor of the next page."""
+
+    grants: list[GrantView]
+    next: str | None

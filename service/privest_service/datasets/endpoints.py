@@ -11,8 +11,17 @@ from privest.tables.metadata import TableMetadata
 from privest_service.connections import service as connections
 from privest_service.connections.schemas import NewConnection
 from privest_service.database import Database
+from privest_service.database.cursors import CURSOR
 from privest_service.datasets import service
-from privest_service.datasets.answers import CapView, DatasetList, DatasetView, DummyRows, GrantView
+from privest_service.datasets.answers import (
+    CapView,
+    DatasetList,
+    DatasetView,
+    DummyRows,
+    GrantList,
+    GrantView,
+    Left,
+)
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.dummy_files import DummyMedia, dummy_file, preferred
 from privest_service.datasets.models import Dataset, Grant
@@ -22,9 +31,11 @@ from privest_service.datasets.submissions import NewHandle, NewUpload
 from privest_service.datasets.terms import Terms
 from privest_service.formats import Format, format_of_name
 from privest_service.inputs import checked, either_body, parsed
+from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import EPSILON, PROBABILITY, Limits, as_number
+from privest_service.ledger.views import budget
 from privest_service.limits import in_thread
 from privest_service.problems import (
     DatasetInvalid,
@@ -48,6 +59,7 @@ from privest_service.security.dependencies import (
 from privest_service.security.service import require_analyst
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
+grants = APIRouter(prefix="/v1/grants", tags=["datasets"], route_class=Route)
 uploads = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Uploading)
 
 _FORMATS: dict[str, Format] = {
@@ -179,9 +191,7 @@ def list_datasets(
     caller: ReadDep,
     database: DatabaseDep,
     limit: Annotated[int, Query(ge=1, le=service.MOST_LISTED)] = service.MOST_LISTED,
-    cursor: Annotated[
-        str, Query(pattern=f"^({service.CURSOR})?$", description="`next` of the page before")
-    ] = "",
+    cursor: Annotated[str, Query(pattern=f"^({CURSOR})?$", description="`next` of the page before")] = "",
 ) -> DatasetList:
     """The datasets that the caller owns or was granted, newest first, in pages."""
     with database.read() as session:
@@ -252,7 +262,8 @@ def put_grant(
         dataset = service.require_own(session, caller, dataset_id)
         require_analyst(session, analyst_id)
         cap = cap_of(session, dataset, body)
-        return grant_view(service.put_grant(session, dataset, analyst_id, cap, body.terms()), cap)
+        service.put_grant(session, dataset, analyst_id, cap, body.terms())
+        return grant_view(*service.require_grant(session, caller, dataset_id, analyst_id))
 
     return database.run(grant)
 
@@ -261,17 +272,38 @@ def put_grant(
 def read_grant(dataset_id: str, analyst_id: str, caller: ReadDep, database: DatabaseDep) -> GrantView:
     """A grant in force, as its owner and its analyst may read it."""
     with database.read() as session:
-        grant, cap = service.require_grant(session, caller, dataset_id, analyst_id)
-        return grant_view(grant, cap)
+        return grant_view(*service.require_grant(session, caller, dataset_id, analyst_id))
 
 
-def grant_view(grant: Grant, cap: Limits) -> GrantView:
-    """A grant as it is shown."""
-    terms = Terms.of(grant)
+@grants.get("", responses=documented())
+def list_grants(
+    caller: ReadDep,
+    database: DatabaseDep,
+    limit: Annotated[int, Query(ge=1, le=service.MOST_LISTED)] = 100,
+    cursor: Annotated[
+        str, Query(pattern=f"^({service.GRANT_CURSOR})?$", description="`next` of the page before")
+    ] = "",
+) -> GrantList:
+    """An analyst's grants, or those on an owner's datasets, each with what is left of its cap, in pages."""
+    caller.must_be("owner", "analyst")
+    with database.read() as session:
+        found, further = service.grants(session, caller, limit=limit, cursor=cursor)
+        accounts = service.accounts_of(session, found)
+        views = [
+            grant_view(each, accounts[service.grant_subject(each.dataset_id, each.analyst_id)])
+            for each in found
+        ]
+        return GrantList(grants=views, next=further)
+
+
+def grant_view(grant: Grant, account: Account) -> GrantView:
+    """A grant as it is shown, by what the account of its cap counts: nothing of other accounts."""
+    terms, cap = Terms.of(grant), limits_of(account)
     return GrantView(
         dataset=grant.dataset_id,
         analyst=grant.analyst_id,
         cap=_amount(cap) if cap.capped else None,
+        left=_left(account) if cap.capped else None,
         approval="required" if terms.approval else None,
         purpose=terms.purpose,
         kinds=None if terms.kinds is None else list(terms.kinds),
@@ -279,6 +311,12 @@ def grant_view(grant: Grant, cap: Limits) -> GrantView:
         expires=terms.expires_at,
         decide_within=terms.decide_within,
     )
+
+
+def _left(account: Account) -> Left:
+    told = budget(account)
+    left = told.remaining
+    return Left(epsilon=left.epsilon, delta=left.delta, share=max(0.0, 1 - told.share), queries=told.queries)
 
 
 @router.put("/{dataset_id}/cap", responses=documented(NotFound))

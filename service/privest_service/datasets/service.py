@@ -1,22 +1,24 @@
 """Datasets and grants: found, shared, deleted."""
 
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
 from itertools import accumulate
 from math import prod
 
 import numpy as np
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from privest.metadata import DatasetMetadata
 from privest.tables.metadata import TableMetadata
 from privest_service import acts
 from privest_service.database import now
+from privest_service.database.cursors import behind, cursor_at
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.store import Store
 from privest_service.datasets.terms import Terms, has_ended, limits_of_question
 from privest_service.ledger import charges
 from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Account
 from privest_service.ledger.units import Limits
 from privest_service.problems import Forbidden, GrantRefuses, Invalid, NotFound
 from privest_service.security.models import Owner
@@ -29,15 +31,13 @@ Wide records have fewer rows: two at least, or none.
 """
 
 MOST_LISTED = 1000
-"""Datasets that are listed at a time."""
+"""Datasets, or grants, that are listed at a time."""
 
 _LONGEST_LIST = 2**20
 """Most characters of schemas in one list of datasets. The list ends after them."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-CURSOR = r"[0-9]{1,17}-[!-~]{1,40}"
-"""What a list's cursor looks like."""
+GRANT_CURSOR = r"[!-.0-~]{1,40}/[!-.0-~]{1,40}"
+"""What the cursor of a list of grants looks like: the subject of the last one."""
 
 
 def require(session: Session, principal: Principal, dataset_id: str) -> Dataset:
@@ -66,7 +66,8 @@ def require_access(
     if grant is None or grant.revoked_at is not None:
         raise NotFound
     if has_ended(grant):
-        raise GrantRefuses(f"Your grant on dataset {dataset_id} has ended. Ask the owner for a new one.")
+        ended = f"Your grant on dataset {dataset_id} has ended. Ask the owner for a new one."
+        raise GrantRefuses(ended, dataset_id)
     return dataset, grant
 
 
@@ -83,6 +84,11 @@ def require_own(session: Session, principal: Principal, dataset_id: str) -> Data
     return dataset
 
 
+def _in_force() -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Conditions on grants: they were not revoked, and have not come to their end."""
+    return Grant.revoked_at.is_(None), or_(Grant.expires_at.is_(None), Grant.expires_at > now())
+
+
 def visible(
     session: Session, principal: Principal, *, limit: int = MOST_LISTED, cursor: str = ""
 ) -> tuple[list[Dataset], str | None]:
@@ -90,11 +96,7 @@ def visible(
 
     Fewer than `limit` come where their schemas are long. The cursor tells where an earlier list ended.
     """
-    granted = select(Grant.dataset_id).where(
-        Grant.analyst_id == principal.id,
-        Grant.revoked_at.is_(None),
-        or_(Grant.expires_at.is_(None), Grant.expires_at > now()),
-    )
+    granted = select(Grant.dataset_id).where(Grant.analyst_id == principal.id, *_in_force())
     theirs = (
         select(Dataset.id, Dataset.created_at, func.length(Dataset.dataset_schema))
         .where(
@@ -106,11 +108,7 @@ def visible(
         .limit(limit + 1)
     )
     if cursor:
-        microseconds, _, last = cursor.partition("-")
-        then = _EPOCH + timedelta(microseconds=int(microseconds))
-        theirs = theirs.where(
-            or_(Dataset.created_at < then, and_(Dataset.created_at == then, Dataset.id > last))
-        )
+        theirs = theirs.where(behind(cursor, Dataset.created_at, Dataset.id))
     rows = session.execute(theirs).all()
     room = sum(length <= _LONGEST_LIST for length in accumulate(length for _, _, length in rows))
     listed = rows[: min(limit, max(1, room))]
@@ -120,8 +118,7 @@ def visible(
     }
     further = None
     if len(listed) < len(rows):
-        last = listed[-1]
-        further = f"{(last.created_at - _EPOCH) // timedelta(microseconds=1)}-{last.id}"
+        further = cursor_at(listed[-1].created_at, listed[-1].id)
     return [found[row.id] for row in listed], further
 
 
@@ -185,8 +182,8 @@ def put_grant(
 
 def require_grant(
     session: Session, principal: Principal, dataset_id: str, analyst_id: str
-) -> tuple[Grant, Limits]:
-    """A grant that was not revoked, with its cap, for its owner or its analyst.
+) -> tuple[Grant, Account]:
+    """A grant that was not revoked, with the account of its cap, for its owner or its analyst.
 
     Raises:
         NotFound: there is none for this caller.
@@ -196,10 +193,48 @@ def require_grant(
         raise NotFound
     if principal.id not in (dataset.owner_id, analyst_id):
         raise NotFound
-    owner = session.get_one(Owner, dataset.owner_id)
-    subject = grant_subject(dataset_id, analyst_id)
-    found = {each.scope: each for each in ledger.accounts_in_force(session, owner, {"analyst": subject})}
-    return grant, ledger.limits_of(found["analyst"])
+    return grant, accounts_of(session, [grant])[grant_subject(dataset_id, analyst_id)]
+
+
+def accounts_of(session: Session, grants: Sequence[Grant]) -> dict[str, Account]:
+    """The accounts in force that count what grants cost, by the subjects of these."""
+    owners = select(Dataset.owner_id).where(Dataset.id.in_({each.dataset_id for each in grants}))
+    found = session.scalars(
+        select(Account)
+        .join(Owner, and_(Owner.id == Account.owner_id, Owner.window == Account.window))
+        .where(
+            Account.owner_id.in_(owners),
+            Account.scope == "analyst",
+            Account.subject.in_([grant_subject(each.dataset_id, each.analyst_id) for each in grants]),
+        )
+        .execution_options(populate_existing=True)
+    )
+    return {each.subject: each for each in found}
+
+
+def grants(
+    session: Session, principal: Principal, *, limit: int = MOST_LISTED, cursor: str = ""
+) -> tuple[list[Grant], str | None]:
+    """Grants in force of an analyst, or on an owner's datasets, and the cursor of those that follow.
+
+    They come by dataset and analyst. The cursor tells where an earlier list ended.
+    """
+    theirs = (
+        select(Grant)
+        .join(Dataset)
+        .where(
+            Dataset.deleted_at.is_(None),
+            *_in_force(),
+            or_(Dataset.owner_id == principal.id, Grant.analyst_id == principal.id),
+        )
+    )
+    if cursor:
+        dataset_id, _, analyst_id = cursor.partition("/")
+        later = and_(Grant.dataset_id == dataset_id, Grant.analyst_id > analyst_id)
+        theirs = theirs.where(or_(Grant.dataset_id > dataset_id, later))
+    found = list(session.scalars(theirs.order_by(Grant.dataset_id, Grant.analyst_id).limit(limit + 1)))
+    listed = found[:limit]
+    return listed, grant_subject(listed[-1].dataset_id, listed[-1].analyst_id) if found[limit:] else None
 
 
 def put_cap(session: Session, dataset: Dataset, cap: Limits) -> None:

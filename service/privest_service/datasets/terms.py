@@ -80,7 +80,8 @@ def require_kind(grant: Grant, kind: str) -> None:
     if kinds is not None and kind not in kinds:
         raise GrantRefuses(
             f"Your grant on dataset {grant.dataset_id} is for {_listed(kinds)} only. Ask for that, or ask "
-            "the owner for another grant."
+            "the owner for another grant.",
+            grant.dataset_id,
         )
 
 
@@ -100,7 +101,8 @@ def require_terms(session: Session, dataset: Dataset, grant: Grant, kind: str, c
         raise GrantRefuses(
             f"Your grant on dataset {dataset.id} allows questions up to ε = "
             f"{as_number(most.epsilon, EPSILON):.6g} at δ = {as_number(most.delta, PROBABILITY):.3g}"
-            f"{_at_delta(most, charge)}. Ask with a smaller ε."
+            f"{_at_delta(most, charge)}. Ask with a smaller ε.",
+            dataset.id,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
 from privest_service.datasets.dependencies import RegistrarDep
@@ -21,6 +22,7 @@ from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, 
 from privest_service.jobs import service as jobs
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
+from privest_service.ledger.units import Charge
 from privest_service.limits import JOB_STREAMS, UPLOADS, WAITS, in_thread
 from privest_service.problems import (
     AccountFrozen,
@@ -34,6 +36,7 @@ from privest_service.problems import (
     NotFound,
     NotRequested,
     PaceExceeded,
+    TooManyRequests,
     Unauthenticated,
     Unavailable,
     documented,
@@ -165,6 +168,10 @@ def _ask_route(kind: Kind) -> None:
         return _answer(job, request.scope.get("root_path", ""))
 
 
+_WITH_CHARGES: TypeAdapter[tuple[str, list[Charge]]] = TypeAdapter(tuple[str, list[Charge]])
+"""Reads and writes a plan's view with its exact costs, from which its room follows anew each time."""
+
+
 def _plan_route(kind: Kind) -> None:
     """Add the call that plans an estimate of one kind."""
     request_type: Any = kind.plan_request
@@ -192,12 +199,16 @@ def _plan_route(kind: Kind) -> None:
                 with traces.step("plan"):
                     planned = planner.plan(question)
                 opinion = planner.second_opinion(question, planned)
-                text = views.plan_view(question, planned, opinion).model_dump_json()
+                view = views.plan_view(question, planned, opinion).model_dump_json()
+                text = _WITH_CHARGES.dump_json((view, room.charges_of(planned))).decode()
                 if opinion is not None:
                     planner.keep(name, text)
-            told = json.loads(text)
+            view, charged = _WITH_CHARGES.validate_json(text)
+            told = json.loads(view)
             with database.read() as session:
-                told["room"] = room.of_view(session, caller, question, told)
+                found = room.room_of(session, caller, question, charged)
+            told["room"] = found and found.model_dump()
+            told["warnings"] += room.warnings_of(found, told["privacy"]["delta"])
             told["approval"] = "required" if question.approval else None
             if not isinstance(about, InlineRef):
                 stop_clock()
@@ -264,9 +275,12 @@ def decide_on_job(
     return decided
 
 
-@router.post("/jobs/{job_id}/withdrawal", responses=documented(NotFound, NotRequested))
+@router.post("/jobs/{job_id}/withdrawal", responses=documented(NotFound, NotRequested, TooManyRequests))
 def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> JobView:
-    """End a question of the caller's that waits for approval. Nothing was charged for it."""
+    """End a question of the caller's that waits for approval or for a worker; a charge is given back.
+
+    Once it has begun, its charge is final.
+    """
 
     def withdraw(session: Session) -> JobView:
         job = requests.withdraw(session, asker.principal, job_id)

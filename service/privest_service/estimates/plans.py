@@ -42,6 +42,21 @@ def stored_plan(kind: str, plan: str) -> Plan | Part | None:
         return None
 
 
+def asked_columns(plan: Plan | Part | None) -> list[str] | None:
+    """Names of the columns of a table that a plan is about, a label first; None where there are no names."""
+    recipe = None if plan is None or isinstance(plan, Part) else plan.shape.recipe
+    if recipe is None:
+        return None
+    label = () if recipe.label is None else (recipe.label,)
+    return [recipe.columns[place].name for place in (*label, *recipe.chosen)]
+
+
+def asked_label(plan: Plan | Part | None) -> str | None:
+    """Name of the column that a plan tells by others; None where it tells none, or none has a name."""
+    recipe = None if plan is None or isinstance(plan, Part) else plan.shape.recipe
+    return None if recipe is None or recipe.label is None else recipe.columns[recipe.label].name
+
+
 def can_run(kind: str, plan: str) -> bool:
     """Whether a run can follow a stored plan to the letter.
 

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from privest.estimators.federation import Federated, Part, Plan
 from privest_service.datasets.models import Grant
 from privest_service.estimates.catalogue import KINDS
-from privest_service.estimates.plans import stored_plan
+from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import Privacy
 from privest_service.estimates.views import privacy_of
 from privest_service.jobs.models import Job
@@ -32,6 +32,7 @@ class RequestView(BaseModel):
     decide_by: Annotated[datetime, Field(description="when the request ends by itself")]
     several: Annotated[bool, Field(description="whether it is on other datasets as well")]
     columns: Annotated[list[str] | None, Field(description="of a table; null where records have no names")]
+    label: Annotated[str | None, Field(description="the one of them that is told by the others")] = None
     options: Annotated[dict[str, Any], Field(description="what the analyst chose, or what follows from it")]
     privacy: Privacy
     epsilon: Annotated[float, Field(description="what it costs by itself, as ε at the δ of the budget")]
@@ -62,7 +63,6 @@ def request_view(session: Session, asked: Job) -> RequestView | None:
     grant = session.get(Grant, (asked.dataset_id, asked.submitter_id))
     account = ledger.owner_account(session, str(asked.owner_id))
     limits, charge = ledger.limits_of(account), Charge.of(own.target, own.cost)
-    recipe = course.shape.recipe
     return RequestView(
         job=asked.id,
         kind=asked.kind,
@@ -73,7 +73,8 @@ def request_view(session: Session, asked: Job) -> RequestView | None:
         asked_at=asked.created_at,
         decide_by=asked.decide_by,
         several=asked.part_of is not None,
-        columns=None if recipe is None else [recipe.columns[place].name for place in recipe.chosen],
+        columns=asked_columns(course),
+        label=asked_label(course),
         options={name: getattr(course, name) for name in KINDS[asked.kind].estimator.shown},
         privacy=privacy_of(own),
         epsilon=views.epsilon_of(limits, charge),

@@ -5,7 +5,8 @@ then owners and accounts: the order of all that ends or claims a job.
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from datetime import timedelta
+from typing import Literal, get_args
 
 from sqlalchemy import exists, func, select
 from sqlalchemy.orm import Session
@@ -34,6 +35,7 @@ from privest_service.problems import (
     NotFound,
     NotRequested,
     PaceExceeded,
+    TooManyRequests,
 )
 from privest_service.security.principals import Principal
 
@@ -46,6 +48,9 @@ _OTHERS = (
     f"present. {_STAYS}"
 )
 """Told to an owner whatever of other owners refuses: it learns neither who nor why."""
+
+_GIVEN_BACK_AN_HOUR = 20
+"""Questions of one caller that may be given back within an hour: each takes two entries of a ledger."""
 
 _ENDED = {
     "denied": "It was denied.",
@@ -100,12 +105,16 @@ def decide(session: Session, caller: Principal, job_id: str, verdict: Verdict, r
 
 
 def withdraw(session: Session, caller: Principal, job_id: str) -> Job:
-    """End a request of one's own. Once it has ended so, this changes nothing.
+    """End a question of one's own before it begins; what was charged is given back.
+
+    One that waits for an owner is withdrawn, one that waits for a worker voided. Once it has ended so, this
+    changes nothing.
 
     Raises:
         Forbidden: somebody else asked.
         NotFound: the caller has no such job.
-        NotRequested: it was decided, or ended otherwise.
+        NotRequested: it began, or ended otherwise.
+        TooManyRequests: too many of the caller's were given back lately, each in two entries of a ledger.
     """
     own = session.get(Job, job_id)
     if own is None or caller.id not in (own.owner_id, own.submitter_id):
@@ -115,8 +124,12 @@ def withdraw(session: Session, caller: Principal, job_id: str) -> Job:
     whole = _held_job(session, job_id)
     if whole.state == "requested":
         jobs.move(session, Job.id == job_id, "requested", "withdrawn")
-    elif whole.state != "withdrawn":
-        raise NotRequested(_ENDED.get(whole.state, "It was charged, or never waited for approval."))
+    elif whole.state == "reserved":
+        if jobs.voided_lately(session, caller.id, now() - timedelta(hours=1)) >= _GIVEN_BACK_AN_HOUR:
+            raise TooManyRequests(f"{_GIVEN_BACK_AN_HOUR} of your questions were given back within an hour.")
+        charges.void(session, job_id)
+    elif whole.state not in ("withdrawn", "voided"):
+        raise NotRequested(_ENDED.get(whole.state, "It has begun, and what was charged is final."))
     return whole
 
 
@@ -151,6 +164,42 @@ def is_open(session: Session, job: Job) -> bool:
 def number_waiting_for(session: Session, owner_id: str) -> int:
     """How many wait for a decision of an owner."""
     return session.scalar(select(func.count()).where(*_OPEN, Job.owner_id == owner_id)) or 0
+
+
+Outcome = Literal["approved", "denied", "expired", "withdrawn"]
+"""What becomes of a request: approved by its owner, or ended uncharged."""
+
+_ENDS = tuple(outcome for outcome in get_args(Outcome) if outcome != "approved")
+
+
+def decided_by(
+    session: Session, owner_id: str, outcome: Outcome | None, *, most: int, before: str = ""
+) -> Sequence[tuple[Job, Decision | None]]:
+    """The requests, or parts of them, that wait for an owner no more, with its decisions, newest first.
+
+    What other owners of the same question decided shows in a job's state alone.
+
+    Args:
+        session: of the caller's transaction.
+        owner_id: whose datasets were asked about.
+        outcome: of those that are meant; None for all.
+        most: how many.
+        before: the id of the last one of the list that this one continues.
+    """
+    approved = select(Decision.job_id).where(Decision.approved)
+    ended = select(Job.id).where(Job.state.in_(_ENDS if outcome is None else (outcome,)))
+    # By ids, which indexes find: an owner's jobs are many more than those that it approves.
+    which = approved if outcome == "approved" else ended if outcome else approved.union(ended)
+    theirs = (
+        select(Job, Decision)
+        .outerjoin(Decision, Decision.job_id == Job.id)
+        .where(Job.id.in_(which), Job.owner_id == owner_id, Job.decide_by.is_not(None))
+    )
+    last = session.get(Job, before) if before else None
+    if last is not None and last.owner_id == owner_id:
+        theirs = theirs.where(jobs.before(last))
+    rows = session.execute(theirs.order_by(Job.created_at.desc(), Job.id.desc()).limit(most)).all()
+    return [(job, decision) for job, decision in rows]
 
 
 def _held_job(session: Session, job_id: str) -> Job:

@@ -25,7 +25,7 @@ from privest_service.ledger.mechanisms import mechanism
 from privest_service.ledger.models import Account, Mechanism
 from privest_service.ledger.units import Charge
 from privest_service.notices import service as notices
-from privest_service.problems import GrantRefuses, Problem, TooManyRequests
+from privest_service.problems import Invalid, Problem, TooManyRequests
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 
@@ -271,7 +271,7 @@ def reserve_all(
             refused.place = place
             raise
         if answer.fresh is not None and answer.fresh.job.state == "requested":
-            raise GrantRefuses(f"Question {place + 1} waits for an owner's approval. Ask it by itself.")
+            raise Invalid(f"Question {place + 1} waits for an owner's approval. Ask it by itself.")
         answers.append(answer)
     return answers
 

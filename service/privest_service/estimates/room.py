@@ -1,30 +1,36 @@
 """What a question takes of the budget and of the caps that its caller may know."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from functools import reduce
+from operator import add
 
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Plan
-from privest.privacy.cost import Cost, PrivacyTarget
+from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.service import grant_subject
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
 from privest_service.estimates.schemas import Room
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
-from privest_service.ledger.units import Charge
-from privest_service.ledger.views import largest_query, share, share_of_charge
+from privest_service.ledger.schemas import Amount
+from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
+from privest_service.ledger.views import epsilon_of, largest_query, share, share_of_charge
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
-
-Price = tuple[PrivacyTarget, Cost]
 
 _CALLED = {"owner": "your budget", "dataset": "the cap on this dataset", "analyst": "your cap"}
 
 
+def charges_of(planned: Plan) -> list[Charge]:
+    """What a plan costs each of its datasets, in the order in which they were named."""
+    plans = planned.parts if isinstance(planned, Federated) else [planned]
+    return [Charge.of(plan.target, plan.cost) for plan in plans]
+
+
 def room_of(
-    session: Session, caller: Principal, question: ResolvedQuery, prices: Sequence[Price]
+    session: Session, caller: Principal, question: ResolvedQuery, charges: Sequence[Charge]
 ) -> Room | None:
     """What a question takes of the account with least room, of those that its caller may know; None of none.
 
@@ -34,33 +40,58 @@ def room_of(
         session: to read accounts in.
         caller: who asks.
         question: what is asked.
-        prices: of each of its datasets.
+        charges: of each of its datasets.
     """
-    taken = dict[int, tuple[Account, list[Price]]]()
-    for subject, price in zip(question.about, prices, strict=True):
+    found = dict[int, tuple[Account, list[Charge]]]()
+    for subject, charge in zip(question.about, charges, strict=True):
         for account in known_accounts(session, caller, subject):
-            taken.setdefault(account.id, (account, []))[1].append(price)
-    rooms = [_room(account, paid) for account, paid in taken.values()]
-    return min(rooms, key=lambda room: room.left - room.share, default=None)
+            found.setdefault(account.id, (account, []))[1].append(charge)
+    if not found:
+        return None
+    taken = [(account, reduce(add, charges)) for account, charges in found.values()]
+    account, charge = min(taken, key=_left_after)
+    limits, delta = ledger.limits_of(account), question.about[0].target.delta
+    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
+    times = min(times_covered(*each) for each in taken)
+    return Room(
+        scope=account.scope,  # pyright: ignore[reportArgumentType]
+        limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
+        cost=_cost(limits, charge),
+        share=share_of_charge(limits, charge),
+        left=max(0.0, 1 - share(limits, account)),
+        epsilon=None if pure else largest_query(account, delta),
+        times=times,
+        covered=times > 0,
+    )
 
 
-def of_view(
-    session: Session, caller: Principal, question: ResolvedQuery, told: dict[str, Any]
-) -> dict[str, Any] | None:
-    """The room of a question whose plan is there as it is told, in JSON."""
-    prices = [
-        (PrivacyTarget(each["epsilon"], each["delta"]), Cost(each["mu"] ** 2, each["slack"]))
-        for each in ([part["privacy"] for part in told["parts"]] or [told["privacy"]])
+def _cost(limits: Limits, charge: Charge) -> Amount:
+    """What a charge is as an ε, and the δ at which it is told: of a gdp budget what is not kept for slack."""
+    delta = limits.room.delta if limits.composition == "gdp" else as_number(charge.delta, PROBABILITY)
+    return Amount(epsilon=epsilon_of(limits, charge), delta=delta)
+
+
+def _left_after(taken: tuple[Account, Charge]) -> float:
+    account, charge = taken
+    limits = ledger.limits_of(account)
+    return max(0.0, 1 - share(limits, account)) - share_of_charge(limits, charge)
+
+
+def times_covered(account: Account, charge: Charge) -> int:
+    """How many times an account covers a charge: in whole units, as the ledger counts."""
+    names = ledger.limits_of(account).counted
+    left = {name: getattr(account, f"{name}_limit") - getattr(account, f"{name}_spent") for name in names}
+    return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
+
+
+def warnings_of(room: Room | None, delta: float) -> list[str]:
+    """What an analyst should know of a question of this δ beside the limit that it counts against."""
+    if room is None or delta <= room.limit.delta:
+        return []
+    return [
+        f"δ of this question, {delta:.3g}, is above that of {_CALLED[room.scope]}, {room.limit.delta:.3g}, "
+        f"where it costs ε = {room.cost.epsilon:.3g}: take a δ that is no larger"
     ]
-    found = room_of(session, caller, question, prices)
-    return found and found.model_dump()
-
-
-def figures(session: Session, caller: Principal, question: ResolvedQuery, planned: Plan) -> str:
-    """What a refused question costs, and what is left for it, in words."""
-    plans = planned.parts if isinstance(planned, Federated) else [planned]
-    room = room_of(session, caller, question, [(plan.target, plan.cost) for plan in plans])
-    return "" if room is None else _in_words(room, planned.target)
 
 
 def known_accounts(session: Session, caller: Principal, subject: QueryTarget) -> Iterator[Account]:
@@ -76,18 +107,8 @@ def known_accounts(session: Session, caller: Principal, subject: QueryTarget) ->
             yield account
 
 
-def _room(account: Account, paid: Sequence[Price]) -> Room:
-    limits, delta = ledger.limits_of(account), paid[0][0].delta
-    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
-    return Room(
-        scope=account.scope,  # pyright: ignore[reportArgumentType]
-        share=sum(share_of_charge(limits, Charge.of(*price)) for price in paid),
-        left=max(0.0, 1 - share(limits, account)),
-        epsilon=None if pure else largest_query(account, delta),
-    )
-
-
-def _in_words(room: Room, target: PrivacyTarget) -> str:
+def in_words(room: Room, target: PrivacyTarget) -> str:
+    """What a refused question costs, and what is left for it."""
     largest = "" if room.epsilon is None else f": room for ε = {room.epsilon:.4g} at that δ"
     return (
         f"It costs ε = {target.epsilon:.6g} at δ = {target.delta:.3g}, which is {_percent(room.share)} of "

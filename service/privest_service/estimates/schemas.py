@@ -10,7 +10,7 @@ from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name, like
 from privest_service.ledger.receipts import Receipt
-from privest_service.ledger.schemas import Delta
+from privest_service.ledger.schemas import Amount, Delta
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -254,6 +254,9 @@ class ApprovalView(BaseModel):
     reason: Annotated[
         str | None, Field(description="of the caller's decision; to whoever asked, of the denial")
     ] = None
+    decided_at: Annotated[
+        datetime | None, Field(description="when that was decided; to whoever asked, the denial")
+    ] = None
 
 
 class Verdict(Input):
@@ -321,10 +324,27 @@ class Room(BaseModel):
         Literal["owner", "dataset", "analyst"],
         Field(description="the caller's budget, the cap on its dataset, or the cap of its grant"),
     ]
+    limit: Annotated[Amount, Field(description="of that budget or cap")]
+    cost: Annotated[
+        Amount,
+        Field(
+            description="what the question costs there, as ε at the δ of the limit, less the tenth that "
+            "a gdp budget keeps for random batches"
+        ),
+    ]
     share: Annotated[float, Field(description="that the question takes")]
     left: Annotated[float, Field(description="that is left before it")]
     epsilon: Annotated[
         float | None, Field(description="the largest ε that a question may have there at this question's δ")
+    ]
+    times: Annotated[
+        int,
+        Field(
+            description="how many such questions, one after another, all budgets and caps it may know cover"
+        ),
+    ]
+    covered: Annotated[
+        bool, Field(description="whether they cover it once; a freeze or a pace may refuse it all the same")
     ]
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import structlog
+from pydantic import JsonValue
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
@@ -15,6 +16,7 @@ from privest.estimators.federation import Plan
 from privest_service import acts
 from privest_service.database import Database
 from privest_service.datasets import registration
+from privest_service.datasets.models import Dataset
 from privest_service.datasets.registration import Registrar
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.planning import Planner
@@ -34,7 +36,7 @@ from privest_service.estimates.reservation import (
     reserve_all,
     reserve_free,
 )
-from privest_service.estimates.room import figures
+from privest_service.estimates.room import charges_of, in_words, room_of
 from privest_service.estimates.schemas import (
     FINAL,
     EstimateRequest,
@@ -50,8 +52,10 @@ from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
     DatabaseUnavailable,
+    GrantRefuses,
     Invalid,
     NotFound,
+    PaceExceeded,
     Problem,
     Unavailable,
 )
@@ -106,11 +110,15 @@ class Submissions:
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
         """
-        with self.database.read() as session:
-            if known := replay(session, ask):
-                return known
-            question = resolve(session, ask.caller, ask.kind, ask.request, rows)
-            self._refuse_if_full(session, question, ask.caller)
+        try:
+            with self.database.read() as session:
+                if known := replay(session, ask):
+                    return known
+                question = resolve(session, ask.caller, ask.kind, ask.request, rows)
+                self._refuse_if_full(session, question, ask.caller)
+        except GrantRefuses as refused:
+            self._record(refused, ask)
+            raise
         with traces.step("plan"):
             planned = self.planner.plan(question, free=False)
         draft = Draft.of(question, planned)  # which takes a while on many datasets, and no lock
@@ -123,9 +131,8 @@ class Submissions:
                         else reserve(session, ask, question, draft, self.decide_within)
                     )
                 )
-        except (BudgetExceeded, AccountFrozen) as refused:
-            self._record(refused, question, draft)
-            raise self._as_told(refused, ask, question, planned) from None
+        except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
+            raise self._refused(refused, ask, question, draft) from None
         self.notify()
         log.info(f"job {answer.fresh.job.state}" if answer.fresh else "job known", job=answer.job_id)
         return answer
@@ -143,24 +150,29 @@ class Submissions:
         ]
         together = digest_of([ask.digest for ask in asks])  # the key is bound to all of them
         asks = [replace(ask, digest=digest_of({"of": together, "place": at})) for at, ask in enumerate(asks)]
-        with self.database.read() as session:
-            if known := [answer for ask in asks if (answer := replay(session, ask))]:
-                return known
-            questions = [
-                in_place(place, resolve, session, caller, ask.kind, ask.request)
-                for place, ask in enumerate(asks)
-            ]
-            self._refuse_if_full(session, questions[0], caller, len(asks))
+        try:
+            with self.database.read() as session:
+                if known := [answer for ask in asks if (answer := replay(session, ask))]:
+                    return known
+                questions = [
+                    in_place(place, resolve, session, caller, ask.kind, ask.request)
+                    for place, ask in enumerate(asks)
+                ]
+                self._refuse_if_full(session, questions[0], caller, len(asks))
+        except GrantRefuses as refused:
+            self._record(refused, asks[refused.place or 0])
+            raise
         drafts = [in_place(place, self._drafted, question) for place, question in enumerate(questions)]
         drafted = list(zip(asks, questions, drafts, strict=True))
         try:
             answers = self.database.run(lambda session: reserve_all(session, drafted, self.decide_within))
-        except (BudgetExceeded, AccountFrozen) as refused:
-            at = refused.place or 0
-            self._record(refused, questions[at], drafts[at])
-            told = self._as_told(refused, asks[at], questions[at], drafts[at].planned)
+        except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
+            if refused.place is None:  # a grant that ended since they were resolved, before any was charged
+                self._record(refused, asks[0])
+                raise
+            told = self._refused(refused, *drafted[refused.place])
             if told is refused:
-                told.detail = f"Question {at + 1}: {told.detail or told.title}"
+                told.detail = f"Question {refused.place + 1}: {told.detail or told.title}"
             raise told from None
         self.notify()
         log.info("jobs reserved", jobs=[answer.job_id for answer in answers])
@@ -219,32 +231,49 @@ class Submissions:
                 raise self._told(refused, ask, question, planned) from None
         return None
 
-    def _record(self, refused: BudgetExceeded | AccountFrozen, question: ResolvedQuery, draft: Draft) -> None:
-        """Tell the owner whose budget refuses who was refused what: by its plan, and so of no row."""
-        place = [subject.dataset_id for subject in question.about].index(str(refused.dataset))
-        subject, (charge, _) = question.about[place], draft.charges[place]
-        details = {
-            "estimate": question.kind.name,
-            "epsilon": as_number(charge.epsilon, EPSILON),
-            "delta": as_number(charge.delta, PROBABILITY),
-            "by": "freeze" if isinstance(refused, AccountFrozen) else refused.scope,
-        }
-        self.database.run(
-            lambda session: acts.record_few(
-                session, subject.owner_id, "question.refused", subject=subject.dataset_id, details=details
-            )
-        )
-
-    def _as_told(
+    def _record(
         self,
-        refused: BudgetExceeded | AccountFrozen,
+        refused: BudgetExceeded | AccountFrozen | GrantRefuses,
+        ask: EstimateCommand,
+        question: ResolvedQuery | None = None,
+        draft: Draft | None = None,
+    ) -> None:
+        """Tell the owner whose budget or grant refuses who was refused what: by its plan, and so of no row.
+
+        Without a plan, because the grant forbids even that, nothing is told of a price.
+        """
+        details: dict[str, JsonValue] = {"estimate": ask.kind.name, "by": _refuses(refused)}
+        details["several"] = isinstance(ask.request.dataset, list) and len(ask.request.dataset) > 1
+        if question is not None and draft is not None:
+            place = [subject.dataset_id for subject in question.about].index(str(refused.dataset))
+            charge, _ = draft.charges[place]
+            details["epsilon"] = as_number(charge.epsilon, EPSILON)
+            details["delta"] = as_number(charge.delta, PROBABILITY)
+
+        def record(session: Session) -> None:
+            dataset = session.get_one(Dataset, refused.dataset)
+            acts.record_few(
+                session, dataset.owner_id, "question.refused", subject=dataset.id, details=details
+            )
+
+        self.database.run(record)
+
+    def _refused(
+        self,
+        refused: BudgetExceeded | AccountFrozen | GrantRefuses,
         ask: EstimateCommand,
         question: ResolvedQuery,
-        planned: Plan,
-    ) -> BudgetExceeded | AccountFrozen:
-        """A refusal as its caller may know it: an analyst knows its own cap, and all else is one answer."""
+        draft: Draft,
+    ) -> BudgetExceeded | AccountFrozen | GrantRefuses:
+        """A refusal, recorded for the owner, as its caller may know it.
+
+        An analyst knows its own grant and cap alone: all else is one answer, whoever and whatever refused.
+        """
+        self._record(refused, ask, question, draft)
+        if isinstance(refused, GrantRefuses):
+            return refused
         if refused.scope == "analyst" or ask.caller.role == "owner":
-            return self._told(refused, ask, question, planned)
+            return self._told(refused, ask, question, draft.planned)
         return BudgetExceeded(_SOMEBODY_ELSES)
 
     def _told(
@@ -257,8 +286,10 @@ class Submissions:
         """A refusal by an account that the caller may look at, with what was asked and what is left."""
         if isinstance(refused, BudgetExceeded):
             with self.database.read() as session:
-                told = figures(session, ask.caller, question, planned)
-            refused.detail = " ".join(filter(None, (refused.detail, told)))
+                room = room_of(session, ask.caller, question, charges_of(planned))
+            if room is not None:
+                refused.room = room.model_dump()
+                refused.detail = " ".join(filter(None, (refused.detail, in_words(room, planned.target))))
         return refused
 
     def _refuse_if_full(
@@ -291,6 +322,19 @@ def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
         refused.place = place
         refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
         raise
+
+
+def _refuses(refused: BudgetExceeded | AccountFrozen | GrantRefuses) -> str | None:
+    """What refuses a question, in a word."""
+    match refused:
+        case GrantRefuses():
+            return "grant"
+        case AccountFrozen():
+            return "freeze"
+        case PaceExceeded():
+            return "pace"
+        case _:
+            return refused.scope
 
 
 def is_over(database: Database, job_id: str) -> bool:

@@ -65,7 +65,12 @@ def approval_of(session: Session, caller: Principal, job: Job, parts: Sequence[s
     decisions = jobs.decisions_on(session, *parts)
     told = next((each for each in decisions if job.owner_id == caller.id or not each.approved), None)
     verdict = None if told is None else "approve" if told.approved else "deny"
-    return ApprovalView(decide_by=job.decide_by, decision=verdict, reason=told and told.reason)
+    return ApprovalView(
+        decide_by=job.decide_by,
+        decision=verdict,
+        reason=told and told.reason,
+        decided_at=told and told.at,
+    )
 
 
 def fresh_job_view(caller: Principal, reserved: Reservation) -> JobView:

@@ -19,17 +19,16 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
-from privest_service.estimates.room import known_accounts
+from privest_service.estimates.room import known_accounts, times_covered
 from privest_service.estimates.schemas import EstimateRequest, InlineRef, JobView, Privacy
 from privest_service.estimates.service import in_place
 from privest_service.estimates.views import privacy_of
 from privest_service.inputs import Input
-from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
 from privest_service.ledger.views import share, share_of_charge
-from privest_service.problems import BudgetExceeded, Invalid
+from privest_service.problems import Invalid
 from privest_service.security.principals import Principal
 
 _MOST = 50
@@ -232,15 +231,7 @@ def _limits(database: Database, caller: Principal, paid: Sequence[_Paid]) -> lis
                 datasets=list(dict.fromkeys(datasets)),
                 share=share_of_charge(ledger.limits_of(account), charge),
                 left=max(0.0, 1 - share(ledger.limits_of(account), account)),
-                covered=_covers(account, charge),
+                covered=times_covered(account, charge) > 0,
             )
             for account, charge, datasets in taken.values()
         ]
-
-
-def _covers(account: Account, charge: Charge) -> bool:
-    try:
-        entries.require_sums([account], [charge])
-    except BudgetExceeded:
-        return False
-    return True

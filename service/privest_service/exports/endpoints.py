@@ -7,30 +7,26 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
-from sqlalchemy import select
 from starlette.background import BackgroundTask
 
 from privest_service.database import Database
-from privest_service.exports.export import Form, chains_of, heads, write_out
+from privest_service.exports.export import Form, heads_of, write_out
 from privest_service.exports.lines import Heads
-from privest_service.ledger.models import Account
 from privest_service.limits import EXPORTS
 from privest_service.problems import NotFound, documented
 from privest_service.security.admission import Route
-from privest_service.security.dependencies import DatabaseDep, LimiterDep, ReadDep, SettingsDep
+from privest_service.security.dependencies import DatabaseDep, LimiterDep, ReadDep
 from privest_service.security.service import require_owner
 
 router = APIRouter(prefix="/v1/owners/{owner_id}", tags=["ledger"], route_class=Route)
 
 
 @router.get("/ledger/heads", responses=documented(NotFound))
-def read_heads(owner_id: str, caller: ReadDep, database: DatabaseDep, settings: SettingsDep) -> Heads:
+def read_heads(owner_id: str, caller: ReadDep, database: DatabaseDep) -> Heads:
     """The signed ends of this owner's chains. Keep them, to see later that nothing was cut."""
     caller.must_be_owner(owner_id)
     with database.read() as session:
-        require_owner(session, owner_id)
-        accounts = session.scalars(select(Account).where(Account.owner_id == owner_id).order_by(Account.id))
-        return heads(settings.signer, list(accounts), list(session.scalars(chains_of(owner_id))))
+        return heads_of(session, owner_id)
 
 
 async def _with_room(caller: ReadDep, limiter: LimiterDep) -> AsyncIterator[None]:

@@ -30,6 +30,7 @@ from privest_service.jobs.models import Decision, Job
 from privest_service.ledger.entries import AMOUNTS
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, digest_of_plan
+from privest_service.security.service import require_owner
 from privest_service.signing import Signer, signer_of
 
 Form = Literal["jsonl", "csv"]
@@ -148,6 +149,13 @@ def heads(signer: Signer, accounts: Sequence[Account], acts: Sequence[ActChain] 
     )
     found.signature = signer.sign(to_sign(found))
     return found
+
+
+def heads_of(session: Session, owner_id: str) -> Heads:
+    """Sign the ends of all of an owner's chains. Raises NotFound: there is no such owner."""
+    require_owner(session, owner_id)
+    accounts = session.scalars(select(Account).where(Account.owner_id == owner_id).order_by(Account.id)).all()
+    return heads(signer_of(session), accounts, session.scalars(chains_of(owner_id)).all())
 
 
 def _account(session: Session, account: Account) -> AccountLine:

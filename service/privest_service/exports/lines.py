@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator
+from html import unescape
 from typing import Annotated, Literal
 
 import rfc8785
@@ -208,13 +210,19 @@ class Digest:
         return self._hash.hexdigest()
 
 
+_IN_A_REPORT = re.compile(r'<pre id="heads">(.*?)</pre>', re.DOTALL)
+"""Where a report for an auditor has the heads: no name in it has such a tag, as all are escaped."""
+
+
 def kept_heads(text: str) -> list[Heads]:
-    """Heads as an owner keeps them: as they were fetched, as a notice brought them, or a file of notices.
+    """Heads as an owner keeps them: as they were fetched, as notices brought them, or as a report shows them.
 
     Raises:
         ValueError: there are none.
     """
     found = list[Heads]()
+    if (shown := _IN_A_REPORT.search(text)) is not None:
+        text = unescape(shown[1])
     documents = [text] if _is_json(text) else [line for line in text.splitlines() if line.strip()]
     for document in map(json.loads, documents):
         if "facts" not in document:

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, u
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
+from privest_service.database.cursors import behind, cursor_at
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
 from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
@@ -51,6 +52,42 @@ def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
     theirs = Job.submitter_id == submitter_id
     counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
     return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
+
+
+def submitted(
+    session: Session,
+    submitter_id: str,
+    *conditions: ColumnElement[bool],
+    dataset_id: str | None = None,
+    limit: int = 100,
+    cursor: str = "",
+) -> tuple[list[Job], str | None]:
+    """Questions of a submitter, newest first, and the cursor of those that follow.
+
+    Args:
+        session: to read in.
+        submitter_id: who asked.
+        conditions: on the jobs.
+        dataset_id: that they are about, alone or with others.
+        limit: most that are listed.
+        cursor: tells where an earlier list ended.
+    """
+    theirs = select(Job).where(Job.submitter_id == submitter_id, _WHOLE, *conditions)
+    if dataset_id is not None:
+        parts = select(Job.part_of).where(Job.dataset_id == dataset_id, Job.part_of.is_not(None))
+        theirs = theirs.where(or_(Job.dataset_id == dataset_id, Job.id.in_(parts)))
+    if cursor:
+        theirs = theirs.where(behind(cursor, Job.created_at, Job.id))
+    found = list(session.scalars(theirs.order_by(Job.created_at.desc(), Job.id).limit(limit + 1)))
+    listed = found[:limit]
+    return listed, cursor_at(listed[-1].created_at, listed[-1].id) if found[limit:] else None
+
+
+def voided_lately(session: Session, submitter_id: str, since: datetime) -> int:
+    """How many questions of a submitter were given back since then."""
+    entered = and_(Transition.job_id == Job.id, Transition.state == "voided", Transition.at > since)
+    theirs = select(func.count()).select_from(Job).join(Transition, entered)
+    return session.scalar(theirs.where(Job.submitter_id == submitter_id, _WHOLE)) or 0
 
 
 def queue(session: Session) -> tuple[int, float]:
@@ -123,6 +160,11 @@ def _next(not_of: Collection[str]) -> Select[Job]:
         .with_for_update(skip_locked=True, of=Job)  # SQLite has one writer and leaves this out
         .execution_options(populate_existing=True)
     )
+
+
+def before(job: Job) -> ColumnElement[bool]:
+    """Condition on jobs: they come after this one where the newest are first."""
+    return or_(Job.created_at < job.created_at, and_(Job.created_at == job.created_at, Job.id < job.id))
 
 
 def parts_of(session: Session, job: Job) -> list[Job]:

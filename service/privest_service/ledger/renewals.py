@@ -1,6 +1,7 @@
 """Budgets over time: the rules of an owner's windows, changed, and windows that open by themselves."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from fractions import Fraction
 from math import ceil
 from typing import Literal
@@ -14,9 +15,9 @@ from privest.privacy.calibration import epsilon_for
 from privest_service import acts
 from privest_service.database import Database, now
 from privest_service.ledger import entries, service, windows
-from privest_service.ledger.models import WHOLE, Entry, WindowRules
+from privest_service.ledger.models import WHOLE, Account, Entry, WindowRules
 from privest_service.ledger.units import EPSILON, Limits, mu_above
-from privest_service.ledger.windows import LEAST_DAYS, Every
+from privest_service.ledger.windows import LEAST_DAYS, PERIODS, Every
 from privest_service.problems import Invalid
 from privest_service.security.models import Owner
 
@@ -76,6 +77,24 @@ def set_pace(session: Session, owner_id: str, share: float) -> None:
     _tell(session, rules)
 
 
+def would_open(
+    session: Session, account: Account, most: int | None, least_days: int | None
+) -> dict[Every, datetime | None]:
+    """When the window after an owner's present one would open by itself, by the period that a rule names.
+
+    Args:
+        session: to read what is in force in.
+        account: the owner's, of the present window.
+        most: the largest number of windows that the rule would allow; None for any.
+        least_days: fewest days that it would have between two windows; None for those of the period.
+    """
+    rules = session.get(WindowRules, account.owner_id) or _without(session, account)
+    if most is not None and account.window >= most:
+        return dict.fromkeys(PERIODS)
+    least = LEAST_DAYS if least_days is None else dict.fromkeys(PERIODS, least_days)
+    return {every: windows.due(every, rules.began_at, least[every], now()) for every in PERIODS}
+
+
 def _tell(session: Session, rules: WindowRules) -> None:
     details: dict[str, JsonValue] = {
         "every": rules.every,
@@ -91,12 +110,16 @@ def _rules(session: Session, owner: Owner) -> WindowRules:
     """The rules of an owner's windows; new ones allow what was allowed without."""
     rules = session.get(WindowRules, owner.id, populate_existing=True)
     if rules is None:
-        account = service.owner_account(session, owner.id)
-        began = session.scalars(select(Entry.at).where(Entry.account_id == account.id, Entry.seq == 1)).one()
-        rules = WindowRules(owner_id=owner.id, least_days=0, pace=WHOLE, began_at=began)
+        rules = _without(session, service.owner_account(session, owner.id))
         session.add(rules)
         session.flush()
     return rules
+
+
+def _without(session: Session, account: Account) -> WindowRules:
+    """New rules, which allow what was allowed without any."""
+    began = session.scalars(select(Entry.at).where(Entry.account_id == account.id, Entry.seq == 1)).one()
+    return WindowRules(owner_id=account.owner_id, least_days=0, pace=WHOLE, began_at=began)
 
 
 def _divide(session: Session, owner: Owner, rules: WindowRules, most: int | None) -> None:

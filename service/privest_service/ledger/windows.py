@@ -9,6 +9,8 @@ from privest_service.problems import WindowNotAllowed
 Every = Literal["week", "month", "quarter", "year"]
 """Periods of the calendar: weeks begin on Mondays, and all periods at midnight in UTC."""
 
+PERIODS: tuple[Every, ...] = ("week", "month", "quarter", "year")
+
 LEAST_DAYS: dict[str | None, int] = {"week": 7, "month": 28, "quarter": 90, "year": 365, None: 0}
 """Days of the shortest period of each kind. Fewer are not between two windows unless an owner says so."""
 

@@ -1,25 +1,26 @@
 """The record for those whom it concerns: acts, and a report for an auditor."""
 
-from collections.abc import AsyncIterator, Iterator
-from functools import partial
-from itertools import chain
+from asyncio import Task, wait
+from collections.abc import AsyncIterator
 from tempfile import TemporaryFile
-from typing import IO, Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
-from starlette.background import BackgroundTask
 
 from privest_service.acts.search import Wanted, find, find_own
-from privest_service.limits import REPORTS
-from privest_service.problems import NotFound, documented
+from privest_service.database import now
+from privest_service.limits import REPORTS, in_thread
+from privest_service.problems import NotFound, TooLarge, Unavailable, documented
 from privest_service.reports import page, record, sheet
 from privest_service.reports.schemas import ActPage, ActQuery, ActView
-from privest_service.reports.verifying import Verifier
+from privest_service.reports.verifying import Verdict, Verifier
 from privest_service.reports.words import named
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import DatabaseDep, LimiterDep, ReadDep, SettingsDep, WorkersDep
+from privest_service.security.models import Owner
+from privest_service.security.service import require_owner
 
 router = APIRouter(tags=["acts"], route_class=Route)
 
@@ -52,6 +53,9 @@ def read_acts(caller: ReadDep, database: DatabaseDep, asked: Annotated[ActQuery,
 
 Form = Literal["html", "csv"]
 """The form of a report."""
+
+_SILENCE = 10.0
+"""Seconds after which a report that is still being made says that it is."""
 
 FORMS = {"html": page, "csv": sheet}
 
@@ -95,36 +99,65 @@ async def read_report(
 
 
 async def reported(verifying: Verifier, owner_id: str, form: Form, keys: list[str]) -> StreamingResponse:
-    """A report as a file, which stands alone."""
-    made, rest = FORMS[form], TemporaryFile()  # noqa: SIM115 - closed once it is sent
+    """A report as a file, which stands alone. It is sent while it is made: a long record takes minutes.
+
+    Raises:
+        NotFound: there is no such owner.
+        Invalid, TooManyRequests, Unavailable: see `Verifier.begin`.
+    """
+    made, rest, at = FORMS[form], TemporaryFile(), now()  # noqa: SIM115 - closed once it is sent
+
+    def find(owner_id: str) -> Owner:
+        with verifying.database.read() as session:
+            return require_owner(session, owner_id)
 
     def read(session: Session) -> record.Summary:
         found = record.summary(session, owner_id)
-        for piece in made.body(record.record(session, owner_id)):
+        for piece in made.body(found, record.record(session, owner_id)):
             rest.write(piece.encode())
+        rest.seek(0)
         return found
 
-    try:
-        verdict, summary = await verifying.verify(owner_id, keys, read)
-        rest.seek(0)
-        head = list(made.head(summary, verdict))
-    except BaseException:
-        rest.close()
-        raise
+    owner = await in_thread(find, owner_id)
+    reading, verdict = verifying.begin(owner_id, keys, read)
+
+    async def pieces() -> AsyncIterator[str | bytes]:
+        try:
+            yield made.beginning(owner, at)
+            async for pause in _until(reading, made.PAUSE):
+                yield pause
+            found = reading.result()
+            while piece := rest.read(2**16):
+                yield piece
+            async for pause in _until(verdict, made.PAUSE):
+                yield pause
+            for piece in made.end(found, _or_none(verdict)):
+                yield piece
+        finally:
+            verdict.cancel()
+            rest.close()
+
     how = "inline" if form == "html" else "attachment"
-    name = f"report-{owner_id}-{summary.at.date()}.{form}"
     return StreamingResponse(
-        _pieces(head, rest),
+        pieces(),
         media_type=made.MEDIA_TYPE,
         headers={
-            "Content-Disposition": f'{how}; filename="{name}"',
+            "Content-Disposition": f'{how}; filename="report-{owner_id}-{at.date()}.{form}"',
             "Content-Security-Policy": page.POLICY,
             "X-Content-Type-Options": "nosniff",
         },
-        background=BackgroundTask(rest.close),
     )
 
 
-def _pieces(head: list[str], rest: IO[bytes]) -> Iterator[bytes]:
-    """A report that was made, as it is sent."""
-    return chain((piece.encode() for piece in head), iter(partial(rest.read, 2**16), b""))
+async def _until(task: Task[Any], pause: str) -> AsyncIterator[str]:
+    """A pause now and then until a task is over: proxies take silence for an end, often after a minute."""
+    while not (await wait([task], timeout=_SILENCE))[0]:
+        yield pause
+
+
+def _or_none(verdict: Task[Verdict]) -> Verdict | None:
+    """The verdict; None where the worker that verifies came to no end."""
+    try:
+        return verdict.result()
+    except (TooLarge, Unavailable):
+        return None

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterator
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from privest_service.reports import formatting
 from privest_service.reports.record import Record, Summary
 from privest_service.reports.verifying import Verdict
+from privest_service.security.models import Owner
 
 MEDIA_TYPE = "text/html; charset=utf-8"
 
@@ -26,6 +28,9 @@ POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; fo
 
 _MOST_FAULTS = 50
 """Most faults that are listed; the page tells how many there are."""
+
+PAUSE = "\n"
+"""What says nothing, and shows whoever waits that more will come."""
 
 _PIECES = 200
 """Pieces of a page that are joined before they are written."""
@@ -57,13 +62,19 @@ def _environment() -> Environment:
     return found
 
 
-def head(summary: Summary, verdict: Verdict) -> Iterator[str]:
-    """The first pages: the verifier's word, and all that sums up."""
-    yield _environment().get_template("report_head.html").render(summary=summary, verdict=verdict)
+def beginning(owner: Owner, at: datetime) -> str:
+    """What is sent before anything long begins."""
+    return _environment().get_template("report_beginning.html").render(owner=owner, at=at)
 
 
-def body(record: Record) -> Iterator[str]:
-    """All that happened, and the end of the page."""
-    pieces = _environment().get_template("report_body.html").stream(record=record)
+def body(summary: Summary, record: Record) -> Iterator[str]:
+    """All that sums up, and all that happened."""
+    yield _environment().get_template("report_summary.html").render(summary=summary)
+    pieces = _environment().get_template("report_record.html").stream(record=record)
     pieces.enable_buffering(_PIECES)
-    return iter(pieces)
+    yield from pieces
+
+
+def end(summary: Summary, verdict: Verdict | None) -> Iterator[str]:
+    """Where chains end, and the verifier's word, or that it came to none."""
+    yield _environment().get_template("report_end.html").render(summary=summary, verdict=verdict)

@@ -1,46 +1,36 @@
 """What an auditor's report tells of an owner, read in the names and units of people."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
 
 from sqlalchemy import and_, select
 from sqlalchemy.orm import Session, defer
 
-from privest_service.acts.models import Act, ActChain
+from privest_service.acts.models import Act
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates.plans import stored_plan
+from privest_service.exports.lines import Heads
 from privest_service.jobs.models import Decision, Job
 from privest_service.ledger import promises, views
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget, Windows
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
+from privest_service.ledger.views import Price
 from privest_service.reports.formatting import job_state, told_apart
+from privest_service.reports.in_force import End, InForce, ends_of, in_force
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
-from privest_service.reports.words import Told, in_words, title
+from privest_service.reports.words import Told, in_words, of_columns, title
 from privest_service.security.service import require_owner
-
-_NAMED = 6
-"""Most columns of a question that are named; of more the number is told."""
 
 _AT_ONCE = 500
 """Entries, or acts, that are read in one go."""
 
 _PLANS_AT_ONCE = 20
 """Requests that are read in one go: each with its plan, which may be long."""
-
-
-@dataclass(frozen=True)
-class End:
-    """Where a chain ends: whoever keeps this sees later whether it was cut."""
-
-    chain: str
-    seq: int
-    hash: str
 
 
 @dataclass(frozen=True)
@@ -75,7 +65,9 @@ class Summary:
         windows: of the budget, first to last.
         rules: for windows, and what they promise together.
         datasets: of the owner, deleted ones too, by their names.
-        ends: of the chains of the budget's windows and of acts.
+        in_force: grants, caps and all else at that moment.
+        ends: of all chains, in words.
+        heads: likewise, signed.
     """
 
     owner: str
@@ -84,7 +76,9 @@ class Summary:
     windows: list[Window]
     rules: Windows
     datasets: list[tuple[str, Dataset]]
+    in_force: InForce
     ends: list[End]
+    heads: Heads
 
 
 @dataclass(frozen=True)
@@ -97,7 +91,8 @@ class Request:
         what: was asked for.
         dataset: on which.
         purpose: of the grant, as it is now; empty where it names none.
-        price: ε at the δ of the present window; None where nobody can read the plan any more.
+        price: by the present window; None where nobody can read the plan any more.
+        charged: whether it ever was, or may still be.
         state: what became of it.
         decided: when the owner decided; None where it did not.
         approved: whether the owner approved.
@@ -109,7 +104,8 @@ class Request:
     what: str
     dataset: str
     purpose: str
-    price: float | None
+    price: Price | None
+    charged: bool
     state: str
     decided: datetime | None
     approved: bool
@@ -124,12 +120,13 @@ class Movement:
         at: its moment.
         window: of the budget.
         seq: its place in the chain of the window's account.
-        who: asked; empty of what is no question.
+        who: asked, or set the limit; empty where nobody knows.
         what: was asked for, or happened.
         dataset: on which.
         epsilon: ε as it was asked for, or the limit; below 0 where it was given back.
         delta: δ, likewise.
-        cost: the ε that this alone takes, at the δ of the budget; None of a limit.
+        price: of the limit that was then in force; None of a limit.
+        given_back: whether that was given back.
         left: the share that was left after it, of the limit that was then in force.
         state: what became of it.
         approved: when the owner approved it; None where that was not needed.
@@ -143,7 +140,8 @@ class Movement:
     dataset: str
     epsilon: float
     delta: float
-    cost: float | None
+    price: Price | None
+    given_back: bool
     left: float
     state: str
     approved: datetime | None
@@ -177,9 +175,7 @@ def summary(session: Session, owner_id: str) -> Summary:
         )
         for each in accounts
     ]
-    ends = [End(f"budget, window {each.window}", each.seq, each.head) for each in accounts]
-    if (acted := session.get(ActChain, owner_id)) is not None:
-        ends.append(End("acts", acted.seq, acted.head))
+    ends, heads = ends_of(session, owner_id, analysts, names)
     return Summary(
         owner=owner.name,
         owner_id=owner_id,
@@ -187,7 +183,9 @@ def summary(session: Session, owner_id: str) -> Summary:
         windows=windows,
         rules=promises.windows_of(session, present),
         datasets=[(names[each.id], each) for each in datasets],
+        in_force=in_force(session, present, analysts, names),
         ends=ends,
+        heads=heads,
     )
 
 
@@ -222,17 +220,7 @@ class _Names:
     def asked(self, who: str, kind: str, dataset: str | None, plan: str) -> tuple[str, str, str]:
         """Who asked for what, on which dataset."""
         on = self.datasets.get(dataset or "", "sent with the question")
-        return self.people.get(who, who), title(kind) + _of_columns(plan), on
-
-
-def _of_columns(plan: str) -> str:
-    """Which columns of a table a stored plan is about, in words; nothing where records have no names."""
-    told = json.loads(plan)
-    recipe = (told.get("shape") or told.get("course", {}).get("shape") or {}).get("recipe")
-    if not recipe:
-        return ""
-    names = [recipe["columns"][place]["name"] for place in recipe["chosen"]]
-    return f" of {', '.join(names)}" if len(names) <= _NAMED else f" of {len(names)} columns"
+        return self.people.get(who, who), title(kind) + of_columns(plan), on
 
 
 def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Request]:
@@ -254,7 +242,8 @@ def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Reques
             what=what,
             dataset=dataset,
             purpose=purpose or "",
-            price=None if plan is None else views.epsilon_of(limits, Charge.of(plan.target, plan.cost)),
+            price=None if plan is None else views.price(limits, Charge.of(plan.target, plan.cost)),
+            charged=job.state not in _UNCHARGED,
             state=job_state(job.state),
             decided=decision and decision.at,
             approved=decision is not None and decision.approved,
@@ -262,13 +251,16 @@ def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Reques
         )
 
 
+_UNCHARGED = ("denied", "expired", "withdrawn")
+"""States of requests that ended before anything was charged."""
+
 _WITHOUT_A_JOB = {"limit": "Limit set", "loss": "Charged at a restore: what was forgotten"}
 """What entries that belong to no question are called."""
 
 
 def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movement]:
-    cost_of = lru_cache(maxsize=1000)(views.epsilon_of)
     for account in _accounts(session, owner_id):
+        setters = _who_set_limits(session, account)
         moved = (
             select(Entry, Job.kind, Job.submitter_id, Job.dataset_id, Job.plan, Job.state, Decision.at)
             .outerjoin(Job, Job.id == Entry.job_id)
@@ -284,7 +276,9 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
                 amounts = (entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
                 limits = Limits(limits.composition, *amounts)
             who, what, dataset = ("", _WITHOUT_A_JOB.get(entry.kind, ""), "")
-            if entry.job_id is not None:
+            if entry.kind == "limit":
+                who = next(setters, "")
+            elif entry.job_id is not None:
                 who, what, dataset = names.asked(asker, kind, on, plan)
             yield Movement(
                 at=entry.at,
@@ -295,16 +289,32 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
                 dataset=dataset,
                 epsilon=as_number(entry.epsilon, EPSILON),
                 delta=as_number(entry.delta, PROBABILITY),
-                cost=None if entry.kind == "limit" else _cost(limits, entry, cost_of),
+                price=views.price_of(limits, entry),
+                given_back=entry.kind == "void",
                 left=max(0.0, 1 - views.share(limits, entry)),
                 state="given back" if entry.kind == "void" else job_state(state or ""),
                 approved=approved,
             )
 
 
-def _cost(limits: Limits, entry: Entry, cost_of: Callable[[Limits, Charge], float]) -> float:
-    amounts = (entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
-    return (-1 if entry.kind == "void" else 1) * cost_of(limits, Charge(*map(abs, amounts)))
+def _who_set_limits(session: Session, account: Account) -> Iterator[str]:
+    """Who set each of the limits of a budget's window, as acts tell of them: one act for each, in order."""
+    kinds = ("budget.set", "budget.raised", "budget.renewed", "budget.rules")
+    acts = select(Act).where(Act.chain == account.owner_id, Act.kind.in_(kinds)).order_by(Act.seq)
+    for some in session.scalars(acts.execution_options(yield_per=_AT_ONCE)).partitions():
+        yield from (
+            each.who for each in in_words(session, [act for act in some if _sets(act, account.window)])
+        )
+
+
+def _sets(act: Act, window: int) -> bool:
+    """Whether an act set a limit of the budget in this window."""
+    details = json.loads(act.details)
+    if act.kind == "budget.set":
+        return window == 1
+    if act.kind == "budget.rules":  # of a promise for all windows together, of which the first gets its part
+        return window == 1 and details.get("promise") == "lifetime"
+    return details.get("window") == window
 
 
 def _acts(session: Session, owner_id: str) -> Iterator[Told]:

@@ -8,17 +8,24 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from io import StringIO
 
 from privest_service.ledger.schemas import Together
+from privest_service.ledger.units import Limits
+from privest_service.ledger.views import Price
 from privest_service.reports.formatting import count
+from privest_service.reports.in_force import InForce
 from privest_service.reports.record import Movement, Record, Request, Summary, Window
 from privest_service.reports.shares import Part
 from privest_service.reports.verifying import Verdict
 from privest_service.reports.words import Told
+from privest_service.security.models import Owner
 
 MEDIA_TYPE = "text/csv; charset=utf-8"
 
+_COST = "Cost (ε at the budget's δ)"
+
+
 _COLUMNS = (
     *("Section", "Number", "When (UTC)", "Window", "Who", "What", "On what", "ε", "δ"),
-    *("Cost (ε at the budget's δ)", "Left after it (share)", "Taken (share)", "Questions", "State"),
+    *(_COST, "Left after it (share)", "Taken (share)", "Questions", "State"),
     *("Decided (UTC)", "Details", "Reason"),
 )
 
@@ -31,15 +38,19 @@ _DIGITS = 6
 _Row = Mapping[str, object]
 
 
-def head(summary: Summary, verdict: Verdict) -> Iterator[str]:
-    """The names of the columns, and rows of all that sums up."""
-    yield "\ufeff"  # by which spreadsheets know that it is UTF-8
-    yield _line(_COLUMNS)
-    yield from map(_written, _summed(summary, verdict))
+PAUSE = "\r\n"
+"""An empty line, which tables leave out: it shows whoever waits that more will come."""
 
 
-def body(record: Record) -> Iterator[str]:
-    """Rows of all that happened."""
+def beginning(owner: Owner, at: datetime) -> str:
+    """What is sent before anything long begins: the names of the columns, and what this is."""
+    told = {"Section": "report", "When (UTC)": at, "Who": owner.name, "Details": owner.id}
+    return "\ufeff" + _line(_COLUMNS) + _written(told)  # with which spreadsheets know that it is UTF-8
+
+
+def body(summary: Summary, record: Record) -> Iterator[str]:
+    """Rows of all that sums up, and of all that happened."""
+    yield from map(_written, _summed(summary))
     yield from map(_written, map(_request, record.requests))
     yield from map(_written, map(_movement, record.movements))
     yield from map(_written, map(_act, record.acts))
@@ -76,9 +87,20 @@ def _down(value: float) -> float:
     return float(Context(_DIGITS, ROUND_FLOOR).create_decimal(repr(value)))
 
 
-def _summed(summary: Summary, verdict: Verdict) -> Iterator[_Row]:
+def end(summary: Summary, verdict: Verdict | None) -> Iterator[str]:
+    """Rows of where chains end, and of the verifier's word."""
+    for each in summary.ends:
+        yield _written(
+            {"Section": "end of chain", "Number": each.seq, "What": each.chain, "Details": each.hash}
+        )
+    if verdict is None:
+        yield _written({"Section": "verified", "State": "NOT VERIFIED: the verifier came to no end"})
+    else:
+        yield from map(_written, _verified(verdict))
+
+
+def _verified(verdict: Verdict) -> Iterator[_Row]:
     found = verdict.found
-    yield {"Section": "report", "When (UTC)": summary.at, "Who": summary.owner, "Details": summary.owner_id}
     yield {
         "Section": "verified",
         "When (UTC)": verdict.at,
@@ -89,8 +111,9 @@ def _summed(summary: Summary, verdict: Verdict) -> Iterator[_Row]:
     yield from (
         {"Section": "fault", "Number": place, "Details": fault} for place, fault in enumerate(found.faults, 1)
     )
-    for end in summary.ends:
-        yield {"Section": "end of chain", "Number": end.seq, "What": end.chain, "Details": end.hash}
+
+
+def _summed(summary: Summary) -> Iterator[_Row]:
     for window in summary.windows:
         yield _window(window)
     rules = summary.rules
@@ -113,6 +136,30 @@ def _summed(summary: Summary, verdict: Verdict) -> Iterator[_Row]:
             "State": "deleted" if dataset.deleted_at else "there",
             "Details": f"{dataset.n} records; {dataset.id}",
         }
+    yield from _in_force(summary.in_force)
+
+
+def _in_force(found: InForce) -> Iterator[_Row]:
+    for grant in found.grants:
+        told = {"What": "grant", "When (UTC)": grant.since, "Who": grant.who, "On what": grant.dataset}
+        yield _cap(grant.cap) | told | {"Details": "; ".join(grant.terms)}
+    for dataset, limits in found.caps:
+        yield _cap(limits) | {"What": "cap on a dataset", "On what": dataset}
+    for key in found.keys:
+        told = {"When (UTC)": key.created_at, "Details": f"{key.id}: {key.scopes}"}
+        yield {"Section": "in force", "What": "key of the owner"} | told
+    for each in found.channels:
+        told = {
+            "When (UTC)": each.created_at,
+            "Details": f"signed ends: {each.heads or 'never'}",
+        }
+        yield {"Section": "in force", "What": f"channel: {each.kind}"} | told
+
+
+def _cap(limits: Limits | None) -> dict[str, object]:
+    told = {"epsilon": None, "delta": None} if limits is None else limits.told()
+    state = "without a cap of its own" if limits is None else "capped"
+    return {"Section": "in force", "ε": told["epsilon"], "δ": told["delta"], "State": state}
 
 
 def _window(window: Window) -> _Row:
@@ -124,7 +171,7 @@ def _window(window: Window) -> _Row:
         "What": "budget",
         "ε": budget.limit.epsilon,
         "δ": budget.limit.delta,
-        "Cost (ε at the budget's δ)": _up(budget.spent.epsilon),
+        _COST: _up(budget.spent.epsilon),
         "Left after it (share)": _down(max(0.0, 1 - budget.share)),
         "Taken (share)": _up(budget.share),
         "Questions": budget.queries,
@@ -161,11 +208,21 @@ def _request(each: Request) -> _Row:
         "Who": each.who,
         "What": each.what,
         "On what": each.dataset,
-        "Cost (ε at the budget's δ)": None if each.price is None else _up(each.price),
-        "State": each.state,
+        # The share is in the line of its charge, of the limit that was then in force.
+        **({_COST: _up(each.price.epsilon)} if each.charged and each.price else {}),
+        "State": each.state if each.charged else f"{each.state}, not charged",
         "Decided (UTC)": each.decided,
         "Details": f"{decided if each.decided else 'not decided'}; purpose: {each.purpose or 'none'}",
         "Reason": each.reason,
+    }
+
+
+def _price(price: Price | None, sign: int = 1) -> _Row:
+    if price is None:
+        return {}
+    return {
+        _COST: sign * _up(price.epsilon),
+        "Taken (share)": sign * _up(price.share),
     }
 
 
@@ -180,7 +237,7 @@ def _movement(each: Movement) -> _Row:
         "On what": each.dataset,
         "ε": each.epsilon,
         "δ": each.delta,
-        "Cost (ε at the budget's δ)": None if each.cost is None else _up(each.cost),
+        **_price(each.price, -1 if each.given_back else 1),
         "Left after it (share)": _down(each.left),
         "State": each.state,
         "Decided (UTC)": each.approved,

@@ -1,6 +1,8 @@
 """The verifier's word on an owner's ledger as it is now, and what else is to be read of that moment."""
 
+from asyncio import Task, create_task
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from tempfile import NamedTemporaryFile
@@ -56,17 +58,21 @@ class Verifier:
     signer: Signer
     who: str
 
-    async def verify(
+    def begin(
         self, owner_id: str, earlier_keys: list[str], beside: Callable[[Session], T]
-    ) -> tuple[Verdict, T]:
+    ) -> tuple[Task[T], Task[Verdict]]:
         """Export a ledger, read what else is wanted of the same moment, and verify the export in a worker.
 
         No session is held while the worker reads.
 
+        Returns:
+            what was read besides, as soon as it is, and the verdict; who cancels that ends all of it. It
+            raises Unavailable, or TooLarge, where the worker came to no end.
+
         Raises:
             Invalid: an earlier key is none, or has no end.
             TooManyRequests: the caller has another verification, or too many exports, under way.
-            Unavailable: all callers have too many, or the worker came to no end.
+            Unavailable: all callers have too many.
         """
         keys = [self.signer.public_key, *earlier_keys]
         try:
@@ -81,9 +87,21 @@ class Verifier:
             file.flush()
             return found
 
-        with self.limiter.hold(VERIFICATIONS, self.who), NamedTemporaryFile(prefix="verify-") as file:
-            with self.limiter.hold(EXPORTS, self.who):
-                read = await in_thread(write, file.file)
-            report = await self.workers.in_worker("verify", verify_file, file.name, keys)
-        metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
-        return Verdict(report, list(known.values()), self.signer.id, now()), read
+        async def verdict(reading: Task[T], path: str) -> Verdict:
+            await reading
+            report = await self.workers.in_worker("verify", verify_file, path, keys)
+            metrics.verified(report.entries, len(report.faulty), whole=not report.faults)
+            return Verdict(report, list(known.values()), self.signer.id, now())
+
+        with ExitStack() as stack:
+            stack.enter_context(self.limiter.hold(VERIFICATIONS, self.who))
+            file = stack.enter_context(NamedTemporaryFile(prefix="verify-"))
+            exporting = stack.enter_context(ExitStack())
+            exporting.enter_context(self.limiter.hold(EXPORTS, self.who))
+            held = stack.pop_all()
+        # Given back whatever becomes of the tasks: one that is cancelled too soon does nothing itself.
+        reading = create_task(in_thread(write, file.file))
+        reading.add_done_callback(lambda _: exporting.close())
+        verifying = create_task(verdict(reading, file.name))
+        verifying.add_done_callback(lambda _: held.close())
+        return reading, verifying

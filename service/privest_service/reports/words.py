@@ -1,6 +1,7 @@
 """Acts in words for people: who did what to what, and what else there is to tell."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +14,9 @@ from privest.estimators.registry import ESTIMATORS
 from privest_service.acts.kinds import KINDS
 from privest_service.acts.models import Act
 from privest_service.datasets.models import Dataset, Grant
-from privest_service.reports.formatting import number
+from privest_service.datasets.terms import Terms
+from privest_service.ledger.units import EPSILON, as_number
+from privest_service.reports.formatting import day, moment, number
 from privest_service.security.models import Analyst, Owner
 
 _ROLES = {
@@ -28,9 +31,17 @@ _SCOPES = {
     "dataset": "the dataset's cap",
     "analyst": "the analyst's own cap",
     "freeze": "a freeze",
+    "pace": "the most that seven days may take",
+    "grant": "the terms of the grant",
 }
 """What may refuse a question."""
 
+
+_COLUMNS = 6
+"""Most columns of a question that are named; of more the number is told."""
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,6})?[+-]\d\d:\d\d$")
+"""How details of acts write a moment."""
 
 _NAMED = 20
 """Most owners, analysts and datasets of a name whose acts are looked for."""
@@ -66,6 +77,34 @@ class Told:
 def title(kind: str) -> str:
     """What a kind of estimate is called in a table; one that is no more is called by its name."""
     return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
+
+
+def of_columns(plan: str) -> str:
+    """Which columns of a table a stored plan is about, and which one it predicts; nothing of other data."""
+    told = json.loads(plan)
+    recipe = (told.get("shape") or told.get("course", {}).get("shape") or {}).get("recipe")
+    if not recipe:
+        return ""
+    names = [recipe["columns"][place]["name"] for place in recipe["chosen"]]
+    told = ", ".join(names) if len(names) <= _COLUMNS else f"{len(names)} columns"
+    label = recipe.get("label")
+    return f" of {told}" if label is None else f" of {recipe['columns'][label]['name']} by {told}"
+
+
+def terms_of(grant: Grant) -> list[str]:
+    """What a grant says besides its cap, for either of its parties."""
+    terms, found = Terms.of(grant), list[str]()
+    if terms.approval:
+        found.append("each question is approved by the owner")
+    if terms.purpose:
+        found.append(f"for: {terms.purpose}")
+    if terms.max_epsilon is not None:
+        found.append(f"at most ε {number(as_number(terms.max_epsilon, EPSILON))} for one question")
+    if terms.kinds is not None:
+        found.append(f"only {', '.join(map(title, terms.kinds))}")
+    if terms.expires_at is not None:
+        found.append(f"until {day(terms.expires_at)}")
+    return found
 
 
 def in_words(session: Session, acts: Iterable[Act]) -> list[Told]:
@@ -130,6 +169,11 @@ def _figure(amount: object) -> str:
     return number(float(str(amount)))
 
 
+def _to_the_minute(text: str) -> str:
+    """A text as it is, but a moment for machines as one for people."""
+    return moment(datetime.fromisoformat(text)) if _MOMENT.match(text) else text
+
+
 def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]:
     """Each detail in words: those that every act may have, then all others by their names."""
     left = {name: value for name, value in details.items() if name != "name"}
@@ -144,8 +188,10 @@ def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]
         yield f"and {left.pop('further'):,} more within that minute"
     if (by := left.pop("by", None)) is not None:
         yield f"by {_SCOPES.get(str(by), by)}"
+    if left.pop("several", False):
+        yield "together with other datasets"
     for name, value in left.items():
         several = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
         if several not in (None, ""):
-            told = names.get(several, several) if isinstance(several, str) else several
+            told = names.get(several) or _to_the_minute(several) if isinstance(several, str) else several
             yield f"{name.replace('_', ' ')}: {told}"

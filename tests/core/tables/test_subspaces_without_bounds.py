@@ -1,4 +1,4 @@
-"""Directions of a table's columns without bounds: as if their scales were declared, but for the price."""
+"""Directions of columns without bounds, or with wide ones: as if scales were declared, but for the price."""
 
 import numpy as np
 import pytest
@@ -28,8 +28,12 @@ def rows(rng, count=N):
     return MIDDLES + UNITS * inner
 
 
-def table(kind, count, *, bounded=False):
-    ends = [(m - 4 * u, m + 4 * u) if bounded else (None, None) for m, u in zip(MIDDLES, UNITS, strict=True)]
+def table(kind, count, *wide):
+    """Without bounds, or with bounds at so many times four spreads of all columns, or of each."""
+    ends = [(None, None)] * WIDTH
+    if wide:
+        reach = 4 * np.resize(wide, WIDTH) * UNITS
+        ends = list(zip((MIDDLES - 0.6 * reach).tolist(), (MIDDLES + 1.4 * reach).tolist(), strict=True))
     columns = tuple(
         Column(f"c{at}", "number", *end, missing="filled", fill=0.0) for at, end in enumerate(ends)
     )
@@ -57,10 +61,11 @@ def angle(found, own):
     return float(Grassmann(WIDTH, RANK).dist(true, found.basis))
 
 
+@pytest.mark.parametrize("wide", [(), (100.0,), (1000.0,)])
 @pytest.mark.parametrize("seed", range(3))
-def test_directions_are_found_whatever_the_columns_units(seed):
+def test_directions_are_found_whatever_the_columns_units(wide, seed):
     own, target = rows(np.random.default_rng(2)), PrivacyTarget(1.0, 1e-6)
-    shape = table(VectorsMetadata, N)
+    shape = table(VectorsMetadata, N, *wide)
     plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, target)
     found = answered(ROBUST_PCA, plan, shape, own, seed)
     assert found.columns == tuple(f"c{at}" for at in range(WIDTH))
@@ -70,26 +75,83 @@ def test_directions_are_found_whatever_the_columns_units(seed):
     assert "in units of a scale for each column" in found.uncertainty.of
 
 
-def test_columns_with_bounds_are_asked_as_before():
-    shape = table(VectorsMetadata, N, bounded=True)
-    plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(1.0, 1e-6))
-    assert {"orders", "columns", "spreads"}.isdisjoint(each.statistic for each in plan.releases)
+@pytest.mark.parametrize(("epsilon", "most"), [(0.3, 0.1), (3.0, 0.01)])
+def test_bounds_that_columns_fill_stay_their_units_at_a_small_price(epsilon, most):
+    shape = table(VectorsMetadata, N, 1.0)
+    plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(epsilon, 1e-6))
+    assert 0 < plan.finding.share <= most + 1e-9
     found = answered(ROBUST_PCA, plan, shape, rows(np.random.default_rng(2)), 0)
     assert found.centers is None
     assert found.scales is None
+    assert "units" not in found.uncertainty.of
+    assert not found.uncertainty.warnings
 
 
+def test_a_single_column_with_wide_bounds_is_said():
+    shape = table(VectorsMetadata, N, 1.0, 1.0, 1.0, 1000.0, 1.0, 1.0)
+    plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(3.0, 1e-6))
+    found = answered(ROBUST_PCA, plan, shape, rows(np.random.default_rng(2)), 0)
+    assert found.scales is None
+    assert any("most values of c3 are within 7% of" in words for words in found.uncertainty.warnings)
+
+
+def test_columns_of_mostly_one_value_decide_only_where_all_are_such():
+    own = rows(np.random.default_rng(2))
+    middles = own.mean(axis=0)
+    for atoms, taken in ((4, False), (WIDTH, True)):
+        rare = own.copy()
+        rare[: N - N // 100, :atoms] = middles[:atoms]
+        shape = table(VectorsMetadata, N, 1.0)
+        plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(3.0, 1e-6))
+        found = answered(ROBUST_PCA, plan, shape, rare, 0)
+        assert (found.scales is not None) == taken
+
+
+@pytest.mark.parametrize(("count", "epsilon"), [(300, 1.0), (N, 0.003)])
+def test_where_noise_hides_columns_with_bounds_nothing_is_looked_at(count, epsilon):
+    shape = table(VectorsMetadata, count, 1000.0)
+    plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(epsilon, 1e-6))
+    assert plan.scales is None
+    assert plan.finding is None
+    own = rows(np.random.default_rng(2), count)
+    assert any(
+        "leaves open" in words for words in answered(ROBUST_PCA, plan, shape, own, 0).uncertainty.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    "spec", [RobustPCASpec(RANK, solver="sggd"), RobustPCASpec(RANK, solver="md-reaper")]
+)
+def test_other_solvers_find_scales_too(spec):
+    own, shape = rows(np.random.default_rng(2)), table(VectorsMetadata, N, 1000.0)
+    plan = ROBUST_PCA.plan(spec, shape, PrivacyTarget(3.0, 1e-6))
+    assert angle(answered(ROBUST_PCA, plan, shape, own, 0), own) < 0.2
+
+
+def test_what_has_no_bounds_is_looked_at_with_the_others_unless_noise_hides_so_many():
+    columns = (*(Column(f"c{at}", "number", 0.0, 1.0) for at in range(200)), Column("open", "number"))
+    for count, looked in ((2_000, 1), (200_000, 201)):
+        shape = metadata_for(VectorsMetadata, TableMetadata(count, columns), TableChoice())
+        plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(1.0, 1e-6))
+        assert len(plan.scales.names) == looked
+
+
+@pytest.mark.parametrize("wide", [(), (1000.0,)])
 @pytest.mark.parametrize("spec", [MatrixCompletionSpec(RANK), MatrixCompletionSpec(RANK, steps=4)])
-def test_completion_finds_scales_of_what_is_known(spec):
+def test_completion_finds_scales_of_what_is_known(spec, wide):
     rng = np.random.default_rng(4)
     own = rows(rng)
     own[rng.random(own.shape) < 0.3] = np.nan
-    shape = table(PartialVectorsMetadata, N)
+    shape = table(PartialVectorsMetadata, N, *wide)
     plan = MATRIX_COMPLETION.plan(spec, shape, PrivacyTarget(2.0, 1e-6))
-    found = answered(MATRIX_COMPLETION, plan, shape, own, 0)
-    assert np.allclose(np.log(found.scales), np.log(np.nanstd(own, axis=0)), atol=1.0)
-    full = rows(np.random.default_rng(4))
-    assert angle(found, full) < 0.3
+    full, near = rows(np.random.default_rng(4)), 0
+    for seed in range(6):
+        found = answered(MATRIX_COMPLETION, plan, shape, own, seed)
+        off = np.abs(np.log(found.scales) - np.log(np.nanstd(own, axis=0)))
+        assert np.median(off) < 0.3
+        near += off.max() < 1.0 and angle(found, full) < 0.3
+    # The short look that tells bounds to be a guess takes a scale for a larger one in about one run of five.
+    assert near >= (3 if wide else 6)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0])
@@ -113,10 +175,11 @@ def test_hostile_tables_have_finite_answers(epsilon):
         assert np.isfinite(found.uncertainty.radius_95)
 
 
-def test_several_owners_have_one_scale():
+@pytest.mark.parametrize("wide", [(), (1000.0,)])
+def test_several_owners_have_one_scale(wide):
     rng, target = np.random.default_rng(6), PrivacyTarget(1.0, 1e-6)
     parts = [rows(rng, 8_000), rows(rng, 12_000)]
-    shapes = [table(VectorsMetadata, len(own)) for own in parts]
+    shapes = [table(VectorsMetadata, len(own), *wide) for own in parts]
     joint = federation.plan(
         lambda shape, share: ROBUST_PCA.plan(RobustPCASpec(RANK), shape, share), shapes, [target, target]
     )

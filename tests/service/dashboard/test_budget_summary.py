@@ -85,7 +85,7 @@ def test_a_short_history_is_told_whole_and_a_long_one_by_its_shape(books: Books)
 def moments(*told: tuple[float, float, str]) -> list[BudgetSnapshot]:
     """Days before now, what was left, and the kind of entry."""
     return [
-        BudgetSnapshot(NOW - timedelta(days=days), left, left, i + 1, kind, 0.1, "", None)
+        BudgetSnapshot(NOW - timedelta(days=days), left, left, "ε", i + 1, kind, None, "", None)
         for i, (days, left, kind) in enumerate(told)
     ]
 

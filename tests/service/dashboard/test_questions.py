@@ -105,3 +105,69 @@ def test_a_form_drops_no_terms_that_it_did_not_show(site: Server, visit: Visit) 
     page.get_by_label("I have decided").check()
     page.get_by_role("button", name="Deny").click()
     expect(page.locator("main")).to_contain_text("It was withdrawn")
+
+
+def test_an_owner_finds_what_it_decided_and_what_ended_otherwise(site: Server, visit: Visit) -> None:
+    owner, other, analyst = (
+        owner_called(site, "Looking back"),
+        owner_called(site, "Somebody else"),
+        analyst_called(site, "Ines Roth"),
+    )
+    datasets = [dataset_called(each, "Rows to ask about") for each in (owner, other)]
+    for each, dataset in zip((owner, other), datasets, strict=True):
+        assert each.grant(dataset, analyst, approval="required").status_code == 200
+    approved, denied, withdrawn, waiting = (
+        _asked(analyst, datasets[0], epsilon) for epsilon in (0.2, 0.1, 0.15, 0.12)
+    )
+    decide = {"decision": "approve", "reason": "as agreed"}
+    assert owner.post(f"/v1/jobs/{approved}/decision", json=decide).status_code == 200
+    decide = {"decision": "deny", "reason": "once is enough"}
+    assert owner.post(f"/v1/jobs/{denied}/decision", json=decide).status_code == 200
+    assert analyst.post(f"/v1/jobs/{withdrawn}/withdrawal").status_code == 200
+    assert analyst.ended(approved)["state"] == "committed"
+    foreign = _asked(analyst, datasets[1], 0.2)
+    assert other.post(f"/v1/jobs/{foreign}/decision", json=decide).status_code == 200
+    desk = Desk(site, owner.key)
+    lists = {
+        which: {job for job in (approved, denied, withdrawn, waiting, foreign) if f'/{job}"' in page}
+        for which in ("waiting", "decided", "approved", "denied", "withdrawn", "expired")
+        if (page := desk.get(f"/questions?which={which}").text)
+    }
+    assert lists == {
+        "waiting": {waiting},
+        "decided": {approved, denied, withdrawn},
+        "approved": {approved},
+        "denied": {denied},
+        "withdrawn": {withdrawn},
+        "expired": set[str](),
+    }
+    assert desk.get("/questions?which=mine").status_code == 422
+    older = desk.get(f"/questions?which=decided&before={denied}").text
+    assert (approved in older, denied in older) == (True, False)
+    assert foreign not in desk.get(f"/questions?which=decided&before={foreign}").text
+    visitor = visit(site)
+    page = visitor.page
+    visitor.enter(owner.key)
+    visitor.open("/dashboard/acts?kind=question.denied")
+    page.get_by_role("region", name="Acts").get_by_role("link", name=denied).click()
+    region = page.get_by_role("region", name="What became of it")
+    for words in ("denied", "once is enough", "Nothing was charged."):
+        expect(region).to_contain_text(words)
+    expect(page.get_by_role("button", name="Approve")).to_have_count(0)
+    visitor.check_accessibility()
+    page.get_by_role("link", name="Questions decided").click()
+    rows = page.get_by_role("region", name="Questions").get_by_role("row")
+    expect(rows).to_have_count(4)
+    expect(rows.filter(has_text="approved, ")).to_contain_text("as agreed")
+    expect(rows.filter(has_text="not decided")).to_contain_text("withdrawn")
+    visitor.check_accessibility()
+    page.get_by_role("link", name="Not decided in time").click()
+    expect(page.locator("main")).to_contain_text("There are none.")
+    page.get_by_role("link", name="Waiting", exact=True).click()
+    expect(rows).to_have_count(2)
+    phone = visit(site, viewport="phone")
+    phone.enter(owner.key)
+    phone.open("/dashboard/questions?which=decided")
+    cells = phone.page.get_by_role("cell").filter(has_text="approved, ")
+    assert [box["height"] < 60 for cell in cells.all() if (box := cell.bounding_box())] == [True]
+    phone.check_accessibility()

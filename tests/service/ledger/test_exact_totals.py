@@ -5,14 +5,14 @@ Mixes are drawn from fixed seeds; noise and clips come from real plans, and no c
 
 import functools
 from collections import Counter
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
+from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.pld.common import DifferentialPrivacyParameters
 
 from privest.metadata import PointsMetadata, VectorsMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -22,6 +22,7 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.ledger.units import Charge, Limits
 from privest_service.problems import BudgetExceeded
 from testing.books import Books
+from testing.laplace_losses import LaplaceLosses
 
 SHAPES = {
     "line": PointsMetadata(4000, {"name": "euclidean", "dim": 1}, None, 1.0),
@@ -58,7 +59,6 @@ def draw(rng: np.random.Generator, share: np.ndarray) -> Any:
         return plan(kind, shape, epsilon, delta, tuple(body.items()))
     shape = ("line", "space")[rng.integers(2)]
     steps = 1 if which == 1 else int(rng.integers(1, 6))
-    # A large pure ε is dear, as it counts as a μ that covers every δ.
     epsilon = round(float(rng.uniform(0.01, 0.05 if which == 1 else 0.4)), 6)
     delta = 0.0 if which == 1 else float(10 ** rng.uniform(-9, -5.5))
     return plan("frechet-mean", shape, epsilon, delta, (("solver", "rgd"), ("steps", steps)))
@@ -99,11 +99,15 @@ def _sampled(noise: float, rate: float) -> Any:
 
 @functools.cache
 def _laplace(scale: float, size: int) -> Any:
-    """The Laplace mechanism on a line; in space the worst of all mechanisms with its ε."""
+    """The Laplace mechanism on a line, and in space by the law of its loss, which is its own mirror image."""
     if size == 1:
         return pld.from_laplace_mechanism(scale, value_discretization_interval=CELL)
-    return pld.from_privacy_parameters(
-        DifferentialPrivacyParameters(1 / scale, 0.0), value_discretization_interval=CELL
+    reach = ceil(1 / scale / CELL)
+    epsilons = CELL * np.arange(-reach, reach + 1)
+    above = LaplaceLosses(1 / scale, size).deltas(epsilons[reach:])
+    below = np.exp(epsilons[:reach]) * above[:0:-1] - np.expm1(epsilons[:reach])
+    return pld.PrivacyLossDistribution(
+        pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(CELL, -reach, reach, np.append(below, above))
     )
 
 

@@ -117,9 +117,9 @@ def test_every_cost_is_found_again_from_the_noise(plans: list[tuple[str, Any]]) 
     assert {name for name, _, _ in met} == set(KINDS)
     for name in ("frechet-mean", "robust-pca", "logistic-regression"):
         assert {(name, "gaussian", how) for how in ("full", "poisson")} <= met, name
-        # Batches of a fixed size have Laplace noise in a classifier; robust PCA has none.
-        batches = "laplace" if name == "logistic-regression" else "gaussian"
-        assert (name, batches, "fixed") in met, name
+        # Batches of a classifier are Poisson's, and have Laplace noise, too; robust PCA has none.
+        batches = ("laplace", "poisson") if name == "logistic-regression" else ("gaussian", "fixed")
+        assert (name, *batches) in met, name
         assert ((name, "laplace", "full") in met) == (name != "robust-pca")
 
 

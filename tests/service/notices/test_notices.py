@@ -30,6 +30,7 @@ from privest_service.notices.sending import NotSentError
 from privest_service.settings import Settings
 from testing import ROOT
 from testing.books import Books
+from testing.mailbox import mailbox
 from testing.server import ADMIN_KEY, Server, problem, until
 
 
@@ -392,38 +393,16 @@ def test_files_are_added_to_and_links_are_not_followed(
     assert (tmp_path / "secret").read_bytes() == b"s" * 32
 
 
-class Mailbox(StreamRequestHandler):
-    """A mail server that takes one e-mail."""
-
-    def handle(self) -> None:
-        got: list[str] = self.server.got  # pyright: ignore[reportAttributeAccessIssue]
-        self.wfile.write(b"220 here\r\n")
-        while line := self.rfile.readline():
-            command = line.upper()[:4]
-            got.append(line.decode())
-            if command == b"DATA":
-                self.wfile.write(b"354 go on\r\n")
-                while (line := self.rfile.readline()) != b".\r\n":
-                    got.append(line.decode())
-            refused = command == b"RCPT" and b"nobody" in line
-            self.wfile.write(b"550 no\r\n" if refused else b"250 ok\r\n")  # to QUIT, too, which is wrong
-            if command == b"QUIT":
-                return
-
-
 @pytest.mark.parametrize("backend", ["sqlite"])
 def test_an_e_mail_has_the_notice_in_words_and_as_it_is(database: Database, settings: Settings) -> None:
     books = Books(database)
-    with ThreadingTCPServer(("127.0.0.1", 0), Mailbox) as server:
-        server.got = []  # pyright: ignore[reportAttributeAccessIssue]
-        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        url = f"smtp://127.0.0.1:{server.server_address[1]}"
+    with mailbox() as (url, got):
         given = settings.model_dump() | {"mail_server": url, "notice_networks": ()}
         mailing = Settings.model_validate(given)
         channel(books, settings, kind="mail", to="dpo@example.org")
         notify(books, 7)
         assert Deliverer(database, mailing, nowhere).deliver_one()
-        text = "".join(server.got)  # pyright: ignore[reportAttributeAccessIssue]
+        text = "".join(got)
         for expected in ("dpo@example.org", "Subject: Privest: budget.renewed", "window: 7", "notice.json"):
             assert expected in text
         assert view(books).last_error is None
@@ -432,9 +411,8 @@ def test_an_e_mail_has_the_notice_in_words_and_as_it_is(database: Database, sett
         )
         notify(books, 8)
         assert Deliverer(database, with_password, nowhere).deliver_one()  # no password in clear
-        assert "secret" not in "".join(server.got)  # pyright: ignore[reportAttributeAccessIssue]
+        assert "secret" not in "".join(got)
         assert view(books).last_error == "The mail server did not take it."
-        server.shutdown()
 
 
 # What is told

@@ -1,5 +1,6 @@
 """Acts over HTTP: each with who, with which key and why; nobody reads another's."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -67,6 +68,41 @@ def test_an_owners_life_is_told(server: Server) -> None:
         "grant.revoked",
         "question.refused",
     }
+
+
+def test_what_a_grant_refuses_is_told_and_floods_nobody(server: Server) -> None:
+    owner, analyst = server.owner(epsilon=1.0), server.analyst()
+    datasets = [owner.dataset(), owner.dataset()]
+    for dataset in datasets:
+        owner.grant(dataset, analyst, kinds=["frechet-mean"], max_epsilon=0.2)
+    spent = owner.budget()
+    problem(analyst.estimate(datasets[0], epsilon=0.3, delta=1e-6), 403, "grant-refuses")
+    body = {"dataset": [{"id": each} for each in datasets], "privacy": {"epsilon": 0.4, "delta": 1e-6}}
+    both = analyst.post("/v1/estimates/frechet-mean", json=body, headers={"Idempotency-Key": "both"})
+    problem(both, 403, "grant-refuses")
+    body = {"dataset": {"id": datasets[0]}, "privacy": {"epsilon": 0.1}}
+    other = analyst.post("/v1/estimates/bounds", json=body, headers={"Idempotency-Key": "bounds"})
+    problem(other, 403, "grant-refuses")
+    of_price = {"estimate": "frechet-mean", "by": "grant", "delta": 1e-6}
+    acts = told(owner, kind="question.refused")
+    assert [(act["principal"], act["subject"], act["details"]) for act in acts] == [
+        (analyst.id, datasets[0], of_price | {"epsilon": 0.3, "several": False}),
+        (analyst.id, datasets[0], of_price | {"epsilon": 0.4, "several": True}),
+        # Not even planned, and so without a price.
+        (analyst.id, datasets[0], {"estimate": "bounds", "by": "grant", "several": False}),
+    ]
+    for _ in range(9):
+        problem(analyst.estimate(datasets[1], epsilon=0.3, delta=1e-6), 403, "grant-refuses")
+    # At most five in a minute are told in full, and so ten in what may be parts of two.
+    moments = [
+        datetime.fromisoformat(act["at"])
+        for act in told(owner, kind="question.refused")
+        if "further" not in act["details"]
+    ]
+    assert all(
+        later - earlier > timedelta(minutes=1) for earlier, later in zip(moments, moments[10:], strict=False)
+    )
+    assert owner.budget() == spent
 
 
 def test_nobody_reads_of_others(server: Server) -> None:

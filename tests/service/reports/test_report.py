@@ -2,16 +2,21 @@
 
 import asyncio
 import csv
+import json
 import re
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from html import unescape
 from html.parser import HTMLParser
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from fastapi.responses import StreamingResponse
 from sqlalchemy import select, text
 
 from privest_service import acts
+from privest_service.cli import main
 from privest_service.dashboard.pages.report import _with_room
 from privest_service.database import Database
 from privest_service.ledger import entries
@@ -19,9 +24,11 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge
 from privest_service.limits import REPORTS, VERIFICATIONS, Limiter
-from privest_service.problems import TooManyRequests
-from privest_service.reports import page, record, sheet
+from privest_service.problems import TooManyRequests, Unavailable
+from privest_service.reports import endpoints, page, record, sheet
+from privest_service.reports.endpoints import FORMS, Form, reported
 from privest_service.reports.verifying import Verifier
+from privest_service.workers.service import Workers
 from testing.scenes import analyst_called, dataset_called, owner_called
 from testing.server import SIGNER, Caller, Server, problem
 from testing.world import World
@@ -86,7 +93,7 @@ def story(server: Server) -> tuple[Caller, Caller, str]:
 
 def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) -> None:
     owner, analyst, dataset = story
-    found = sections(owner, owner)
+    found, owner_name = sections(owner, owner), f"'{HOSTILE}".replace(";", ";'")
     # Every movement of every window, as the interface tells them.
     for window in (1, 2):
         page = owner.get(f"/v1/owners/{owner.id}/ledger", params={"window": window}).json()
@@ -96,7 +103,11 @@ def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) 
         for row, each in zip(told, entries, strict=True):
             assert (float(row["ε"]), float(row["δ"])) == (each["epsilon"], each["delta"])
             assert row["When (UTC)"] == each["at"][:19].replace("T", " ")
-            asker = {None: "", owner.id: "the owner", analyst.id: f"'{HOSTILE}, A".replace(";", ";'")}
+            asker = {
+                None: "An administrator" if window == 1 else owner_name,
+                owner.id: "the owner",
+                analyst.id: f"'{HOSTILE}, A".replace(";", ";'"),
+            }
             assert row["Who"] == asker[each["submitter"]]
             assert row["State"] == ("" if each["kind"] == "limit" else "answered")
     # Costs at the budget's δ, and what is left, are those of the budget.
@@ -125,10 +136,12 @@ def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) 
     approved, denied = found["request"]
     approval = f"approved by the owner; purpose: {HOSTILE}".replace(";=", ";'=")
     assert (approved["State"], approved["Details"]) == ("answered", approval)
-    assert denied["State"] == "denied"
+    assert denied["State"] == "denied, not charged"
     assert denied["Details"].startswith("denied by the owner; ")
     assert approved["Reason"] == denied["Reason"] == f"'{REASON}"
-    assert float(approved["Cost (ε at the budget's δ)"]) < float(denied["Cost (ε at the budget's δ)"])
+    assert 0 < float(approved["Cost (ε at the budget's δ)"]) < 0.1
+    assert approved["Taken (share)"] == ""  # it is in the line of its charge
+    assert denied["Cost (ε at the budget's δ)"] == denied["Taken (share)"] == ""
     done = owner.get("/v1/acts", params={"limit": 500}).json()["acts"][::-1]
     assert [(int(row["Number"]), row["What"]) for row in found["act"]] == [
         (each["seq"], each["title"]) for each in done
@@ -139,9 +152,17 @@ def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) 
     assert word["State"] == "sound"
     assert word["Details"] == f"with key {key['id']}: {key['public_key']}"
     heads = owner.get(f"/v1/owners/{owner.id}/ledger/heads").json()
-    ends = {row["Details"] for row in found["end of chain"]}
-    assert len(ends) == 3
-    assert ends <= {each["hash"] for each in heads["heads"] + heads["acts"]}
+    ends = [row["Details"] for row in found["end of chain"]]
+    assert sorted(ends) == sorted(each["hash"] for each in heads["heads"] + heads["acts"])
+    names = [row["What"] for row in found["end of chain"]]
+    assert names[0] == "Budget, window 1"
+    assert names[-1] == "Acts"
+    assert len(names) == len(set(names)) == 7
+    # What is in force, with the caps.
+    grant, key, channel = found["in force"]
+    assert (grant["What"], grant["State"]) == ("grant", "without a cap of its own")
+    assert grant["Details"].startswith("each question is approved by the owner; ")
+    assert (key["What"], channel["What"]) == ("key of the owner", "channel: webhook")
 
 
 def test_names_and_reasons_harm_nobody(story: tuple[Caller, Caller, str]) -> None:
@@ -156,6 +177,8 @@ def test_names_and_reasons_harm_nobody(story: tuple[Caller, Caller, str]) -> Non
     assert not [name for name in told.given if name.startswith("on") or name in ("src", "href", "style")]
     for words in (HOSTILE, REASON, f"{HOSTILE}, A", f"{HOSTILE}, D"):
         assert words in told.texts or any(words in each for each in told.texts), words
+    assert any(re.fullmatch(r"not charged", each) for each in told.texts), "the question that was denied"
+    assert not [each for each in told.texts if re.search(r"\d\d:\d\d:\d\d", each) and '"heads"' not in each]
     policy = answer.headers["content-security-policy"]
     assert policy == page.POLICY
     assert "script" not in policy
@@ -237,13 +260,17 @@ def test_a_chain_that_was_cut_is_told(start_server: Callable[..., Server]) -> No
     assert "Nothing was found to be changed" not in told
 
 
+async def _begin(verifying: Verifier) -> None:
+    verifying.begin(verifying.who, [], lambda _: None)
+
+
 def test_callers_have_few_reports_made_at_a_time() -> None:
     """One is read out and verified; another may be on its way to the caller."""
     nothing: Any = None
     limiter, who = Limiter(), "own_x"
     verifying = Verifier(nothing, limiter, nothing, SIGNER, who)
     with limiter.hold(VERIFICATIONS, who), pytest.raises(TooManyRequests):
-        asyncio.run(verifying.verify(who, [], lambda _: None))
+        asyncio.run(_begin(verifying))
 
     async def another() -> None:
         await anext(_with_room(verifying))
@@ -272,7 +299,8 @@ def test_a_long_record_takes_no_more_memory_than_a_short_one(
         for form in (page, sheet):
             tracemalloc.start()
             with database.read(snapshot=True) as session:
-                assert sum(1 for _ in form.body(record.record(session, world.owner))) > 10
+                told = record.record(session, world.owner)
+                assert sum(1 for _ in form.body(record.summary(session, world.owner), told)) > 10
             found.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         return found
@@ -283,3 +311,119 @@ def test_a_long_record_takes_no_more_memory_than_a_short_one(
     longer(400)
     for before, after in zip(short, peaks(), strict=True):
         assert after - before < 600 * 2 * 400
+
+
+class _Workers:
+    """Workers that verify once they are let, or never come to an end."""
+
+    def __init__(self, *, lost: bool = False) -> None:
+        self.let, self.asked, self._lost = asyncio.Event(), asyncio.Event(), lost
+
+    async def in_worker(self, _: str, function: Callable[..., Any], *args: Any) -> Any:
+        self.asked.set()
+        await self.let.wait()
+        if self._lost:
+            raise Unavailable
+        return function(*args)
+
+
+async def _texts(answer: StreamingResponse) -> AsyncIterator[str]:
+    """The pieces of an answer."""
+    async for piece in answer.body_iterator:
+        yield piece if isinstance(piece, str) else bytes(piece).decode()
+
+
+@pytest.mark.parametrize("form", ["html", "csv"])
+def test_all_but_the_verdict_is_sent_before_there_is_one(
+    database: Database, monkeypatch: pytest.MonkeyPatch, form: Form
+) -> None:
+    """Whoever waits for it is shown now and then that more will come: proxies end what is silent."""
+    monkeypatch.setattr(endpoints, "_SILENCE", 0.001)
+    world, workers, limiter = World.make(database), _Workers(), Limiter()
+    verifying = Verifier(database, limiter, cast("Workers", workers), SIGNER, world.owner)
+
+    async def read() -> tuple[str, str]:
+        answer = await reported(verifying, world.owner, form, [])
+        before, pieces = "", _texts(answer)
+        first = await anext(pieces)
+        assert "verifier" in first or first.startswith("\ufeffSection,")
+        while not (workers.asked.is_set() and before.endswith(FORMS[form].PAUSE * 3)):
+            before += await anext(pieces)
+        with pytest.raises(TooManyRequests), limiter.hold(VERIFICATIONS, world.owner):
+            pass
+        workers.let.set()
+        after = "".join(
+            [piece if isinstance(piece, str) else bytes(piece).decode() async for piece in pieces]
+        )
+        await asyncio.sleep(0)  # in which what is held is given back
+        with limiter.hold(VERIFICATIONS, world.owner):
+            pass
+        return before, after
+
+    before, after = asyncio.run(read())
+    assert "Limit set" in before
+    assert "Owner created" in before
+    for word in ("Nothing was found", "Is the record intact") if form == "html" else ("verified", "sound"):
+        assert word in after
+        assert word not in before
+
+
+@pytest.mark.parametrize("form", ["html", "csv"])
+def test_a_verifier_that_comes_to_no_end_is_told(database: Database, form: Form) -> None:
+    world, workers, limiter = World.make(database), _Workers(lost=True), Limiter()
+    verifying = Verifier(database, limiter, cast("Workers", workers), SIGNER, world.owner)
+
+    async def read() -> str:
+        workers.let.set()
+        answer = await reported(verifying, world.owner, form, [])
+        return "".join([piece async for piece in _texts(answer)])
+
+    told = asyncio.run(read())
+    assert "came to no end" in told
+    assert "ot verified" in told or "NOT VERIFIED" in told
+    assert "Nothing was found" not in told
+
+
+def test_whoever_leaves_ends_what_is_made_for_it(database: Database) -> None:
+    world, workers, limiter = World.make(database), _Workers(), Limiter()
+    verifying = Verifier(database, limiter, cast("Workers", workers), SIGNER, world.owner)
+
+    async def leave() -> None:
+        answer = await reported(verifying, world.owner, "html", [])
+        pieces = cast("AsyncGenerator[str]", answer.body_iterator)
+        await anext(pieces)
+        await workers.asked.wait()
+        await pieces.aclose()
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+        with limiter.hold(VERIFICATIONS, world.owner):
+            pass
+
+    asyncio.run(leave())
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_the_ends_that_a_report_shows_are_held_against_a_ledger(
+    start_server: Callable[..., Server], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = start_server()
+    owner = owner_called(server, HOSTILE)
+    dataset = dataset_called(owner, "Rows")
+    assert owner.estimate(dataset, epsilon=0.1, delta=1e-6).status_code == 200
+    key = owner.get("/v1/ledger/keys").json()["keys"][0]["public_key"]
+    kept, export = tmp_path / "report.html", tmp_path / "ledger.jsonl"
+    kept.write_text(report(owner, owner, "html").text)
+    assert owner.estimate(dataset, epsilon=0.2, delta=1e-6).status_code == 200
+
+    def verified() -> int:
+        export.write_text(owner.get(f"/v1/owners/{owner.id}/ledger/export").text)
+        return main(["verify-ledger", "--export", str(export), "--key", key, "--heads", str(kept)])
+
+    assert verified() == 0
+    content = kept.read_text()
+    shown = unescape(content.partition('<pre id="heads">')[2].partition("</pre>")[0])
+    (end,) = [each["hash"] for each in json.loads(shown)["acts"]]
+    for planted, told in ((content.replace(end, "0" * 64), "no true signature"), ("<p>", "signed heads")):
+        kept.write_text(planted)
+        assert verified() != 0
+        output = capsys.readouterr()
+        assert told in output.out + output.err

@@ -120,7 +120,7 @@ class Descent:
         return tuple(release(share, 1) for share in shares.tolist())
 
     def _over_batches(self, rate: float) -> tuple[SubsampledSum, ...]:
-        """Gradients over batches: Laplace noise over a fixed size, Gaussian noise over Poisson ones."""
+        """Gradients over Poisson batches."""
         allowed, loss = self.budget, self.loss
         n, pure = allowed.n, allowed.pure
         law = BatchLaw(pure, rate)
@@ -211,7 +211,7 @@ def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[Su
     costs = law.cost(law.divide(weight, epsilon))
     shares = costs / costs.sum() * (epsilon * ROUNDING_GUARD)
     return [
-        SubsampledRun("fixed", law.rate, 2 / unamplified(share, law.rate), len(list(same)))
+        SubsampledRun(law.scheme, law.rate, 2 / unamplified(share, law.rate, law.scheme), len(list(same)))
         for share, same in groupby(shares.tolist())
     ]
 
@@ -228,4 +228,4 @@ def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) 
     strengths = law.divide(means[place], mu * mu)[np.searchsorted(part, np.unique(part))]
     ratios = np.sqrt(strengths[-1] / strengths)
     sized = tuple(zip(counts.tolist(), ratios.tolist(), strict=True))
-    return noises_for("poisson", law.rate, sized, mu * ROUNDING_GUARD, slack)
+    return noises_for(law.scheme, law.rate, sized, mu * ROUNDING_GUARD, slack)

@@ -75,15 +75,15 @@ class Fit:
             moved=moved,
             sampling=sampling,
             unknown=self.unknown,
-            warnings=((_WARNING,) if self._useless else ()) + self.warnings,
+            warnings=((_WARNING,) if self.is_useless else ()) + self.warnings,
         )
 
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
-        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self.believes and self._useless else 1.0)
+        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self.believes and self.is_useless else 1.0)
 
     @cached_property
-    def _useless(self) -> bool:
+    def is_useless(self) -> bool:
         """Whether hardly less is unknown than before anything was known, or nothing stands out from noise."""
         if self.hidden:
             return True

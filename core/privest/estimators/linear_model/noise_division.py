@@ -8,12 +8,13 @@ in closed form. Over random batches strength costs less, but by a law of its own
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import log
+from math import inf, log
 
 import numpy as np
 
 from privest.arrays import Array
 from privest.estimators.linear_model.acceleration_schedule import Schedule
+from privest.privacy.mechanisms import Scheme
 
 _POINTS = 20_000
 _WEAKEST = 1e-18
@@ -42,13 +43,14 @@ def best_shares(weight: Array, *, pure: bool) -> Array:
 class BatchLaw:
     """The cost of noise of strength y over random batches with a share q of the records.
 
-    `pure`: ε = log(1 + q(e^y − 1)) of fixed-size batches (Kuru et al. 2022, (11)), y the ε on a batch.
-    Otherwise μ² = 4q²·sinh(y) of Poisson batches, y = (C/σ)²: the variance of the privacy loss of small q. By
-    it noise is divided; what that costs, a certificate of the whole run says.
+    `pure`: the ε of `mechanisms.amplified`, with y the ε on a batch; of a `fixed` size it is (11) of Kuru et
+    al. (2022). Otherwise μ² = 4q²·sinh(y) of Poisson batches, y = (C/σ)²: the variance of the privacy loss of
+    small q. By it noise is divided; what that costs, a certificate of the whole run says.
     """
 
     pure: bool
     rate: float
+    scheme: Scheme = "poisson"
 
     @property
     def power(self) -> int:
@@ -58,8 +60,10 @@ class BatchLaw:
     def cost(self, strength: Array) -> Array:
         """ε or μ² of steps, for y up to the strongest."""
         if self.pure:
-            held = np.minimum(strength, 700.0)
-            return np.log1p(self.rate * np.expm1(held)) + (strength - held)
+            apart = strength / 2 if self.scheme == "poisson" else strength
+            held = np.minimum(apart, 700.0)
+            entering = np.log1p(self.rate * np.expm1(held)) + (apart - held)
+            return entering - (np.log1p(self.rate * np.expm1(-held)) if self.scheme == "poisson" else 0.0)
         return 4 * self.rate**2 * np.sinh(strength)
 
     def divide(self, weight: Array, budget: float) -> Array:
@@ -89,7 +93,13 @@ class BatchLaw:
         """log y, and the logarithm of the cost's slope times y^(p+1), which grows with it."""
         logs = np.linspace(log(_WEAKEST), log(1e6 if self.pure else 500.0), _POINTS)
         y = np.exp(logs)
-        slope = -np.log1p((1 / self.rate - 1) * np.exp(-y)) if self.pure else np.logaddexp(y, -y)
+        odds = log(1 / self.rate - 1) if self.rate < 1.0 else -inf
+        if not self.pure:
+            slope = np.logaddexp(y, -y)
+        elif self.scheme == "fixed":
+            slope = -np.logaddexp(0.0, odds - y)
+        else:  # of the two logarithms, each with half of y
+            slope = np.logaddexp(-np.logaddexp(0.0, odds - y / 2), -np.logaddexp(0.0, odds + y / 2)) - log(2)
         return logs, slope + (self.power + 1) * logs
 
 

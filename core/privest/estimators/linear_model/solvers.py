@@ -62,17 +62,12 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
 
 
 def scales_to_find(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ColumnScales | None:
-    """The scales that histograms find where standardisation is private: of all columns of numbers.
+    """The scales that histograms find where standardisation is private: see `ColumnScales.sought`.
 
-    Where noise hides so many, it is those that lack a bound, if any do, and elsewhere there are none.
     Histograms also find what fills a thousandth of its bounds, which the mean square of a `FeatureSpread`
     does not.
     """
-    if shape.recipe is None:
-        return None
-    every = ColumnScales.of_numbers(shape.recipe)
-    hidden = every.are_hidden(budget_of(spec, shape, target), STANDARDISATION_SHARE)
-    return ColumnScales.of(shape.recipe) if hidden else every
+    return ColumnScales.sought(shape.recipe, budget_of(spec, shape, target), STANDARDISATION_SHARE)
 
 
 def standardises(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> bool:

@@ -1,7 +1,7 @@
 """A linear classifier by gradients kept up by their changes, each record seen once (Liu and Talwar 2025)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
 
@@ -52,14 +52,18 @@ class SpiderSolver(Nonconvex):
     def run(self, releases: Sequence[Release], gate: Oracle, feature_map: FeatureMap) -> Fit:
         """The point of least released gradient. Its noise is what the steps since the last escape added.
 
-        Where there were none since, that of a whole segment: noise decided which point it is.
+        Its error is that of a whole segment at least, by which it is held to stand out: soon after an escape
+        noise decided which point it is.
         """
         schedule = self.planned.schedule
         found = spider(gate.streams, start=np.zeros(self.objective.size), schedule=schedule)
         gradients = self.planned.releases[1]
         steps = sum(variance_of_total(gradients.factorisation, *prefixes) for prefixes in found.way)
         variance = steps * (schedule.step_size * gradients.scale) ** 2
-        return same_steps(feature_map, found.answer[None], variance or self.noise_variance(releases))
+        answer, segment = found.answer[None], self.noise_variance(releases)
+        whole = same_steps(feature_map, answer, max(variance, segment))
+        noise = same_steps(feature_map, answer, variance or segment).noise
+        return replace(whole, noise=noise, hidden=whole.is_useless)
 
     def noise_variance(self, releases: Sequence[Release]) -> float:  # noqa: ARG002
         """Variance of a weight, by the steps of one whole segment of the run, of which there may be more."""

@@ -2,7 +2,8 @@
 
 Where all rows are of one population there is nothing to be robust against: a robust loss is flat about its
 minimum, and noise turns the answer further than plain PCA's. Where some rows lie near a subspace and others
-do not, only the near ones are to count. The choice is made from released numbers, and whatever it is, the
+do not, only the near ones are to count. But where noise leaves open where descents start, they may end
+anywhere, and plain PCA tells by how much. The choice is made from released numbers, and whatever it is, the
 same releases are spent (see `SecondLook`): on the moment again, or on two descents on a robust loss.
 """
 
@@ -57,7 +58,8 @@ class Adaptive:
             scale: c of the redescending loss.
         """
         shares = gate.mean(Frame(start.basis, self.center), "distances")
-        if calls_for_a_robust_loss(shares, self.noise["distances"]):
+        robust = calls_for_a_robust_loss(shares, self.noise["distances"])
+        if robust and self.moment.tells(range(self.rank, self.rank + len(start.selected) + 1)):
             return self._robust(gate, start, Redescending(scale))
         moment, entry = self._whole(gate)
         found = principal_uncertainty(moment, self.rank, self.n, of=principal_of(self.center), entry=entry)
@@ -79,13 +81,17 @@ class Adaptive:
             self.schedule,
             self.moment,
         )
-        return basis, descent_uncertainty(turn, self.rank, "redescending", self.moment.rivals(basis))
+        rivals = self.moment.rivals(basis)
+        return basis, descent_uncertainty(turn, self.rank, "redescending", self.center, rivals)
 
 
-def descent_uncertainty(turn: Turn, rank: int, loss: str, warnings: tuple[str, ...]) -> Uncertainty:
+def descent_uncertainty(
+    turn: Turn, rank: int, loss: str, center: Array | None, warnings: tuple[str, ...]
+) -> Uncertainty:
     """The uncertainty of the middle of two descents on a loss."""
+    about = "" if center is None else ", about the released centre"
     return Uncertainty(
-        of=f"the subspace that the same descent on the {loss} loss finds without noise",
+        of=f"the subspace that the same descent on the {loss} loss finds without noise{about}",
         standard_deviation=turn.standard_deviation,
         radius_95=turn.radius_95,
         noise=turn.radius_95,

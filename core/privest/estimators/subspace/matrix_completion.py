@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Annotated
 
 from privest.estimators.base import Estimator, require
-from privest.estimators.column_scales import SHARE, ColumnScales
+from privest.estimators.column_scales import ColumnScales
 from privest.estimators.subspace.completion_error import chosen_steps_uncertainty, completion_uncertainty
 from privest.estimators.subspace.completion_losses import CompletionGradient
 from privest.estimators.subspace.completion_schedule import DataModel
@@ -21,6 +21,7 @@ from privest.estimators.subspace.plan import (
     NamedRows,
     SubspacePlan,
     require_subspace,
+    scales_to_find,
     subspace_warnings,
 )
 from privest.estimators.subspace.schedule import right_angles
@@ -102,15 +103,14 @@ class MatrixCompletionPlan(SubspacePlan):
     @property
     def statistics(self) -> dict[str, AnyStatistic]:
         """The statistics that the gate may sum, by the names that releases use."""
-        return _statistics(self.shape, self.rank)
+        return _statistics(self.shape.dim, self.rank, self.scales)
 
 
-def _statistics(shape: PartialVectorsMetadata, rank: int) -> dict[str, AnyStatistic]:
+def _statistics(dim: int, rank: int, scales: ColumnScales | None) -> dict[str, AnyStatistic]:
     own: dict[str, AnyStatistic] = {
-        "moment": GapMoment(shape.dim),
-        "gradient": CompletionGradient(shape.dim, rank),
+        "moment": GapMoment(dim),
+        "gradient": CompletionGradient(dim, rank),
     }
-    scales = ColumnScales.of(shape.recipe)
     return own if scales is None else scales.among(own)
 
 
@@ -124,15 +124,15 @@ def plan(
     """
     _refuse(spec, shape, target)
     picture, budget = _picture(spec, shape), PrivacyBudget.of(target, shape.n)
-    scales, looks = ColumnScales.of(shape.recipe), tuple[NoisySum, ...]()
+    (scales, looking), looks = scales_to_find(shape, budget), tuple[NoisySum, ...]()
     if scales is not None:
-        looks, budget = scales.releases(budget, SHARE), budget.part(1 - SHARE)
+        looks, budget = scales.releases(budget, looking), budget.part(1 - looking)
     planned = _descent(spec, picture, budget) if _is_descent_asked(spec) else _moment(picture, budget)
     error, releases = planned.expected, (*looks, *planned.releases)
     hidden = scales.warnings(looks) if scales else ()
     warnings = (*hidden, *_warnings(picture, error))
     return MatrixCompletionPlan(
-        **certified(releases, _statistics(shape, spec.rank), target, shape.n, warnings),
+        **certified(releases, _statistics(shape.dim, spec.rank, scales), target, shape.n, warnings),
         shape=shape,
         rank=spec.rank,
         step_sizes=planned.step_sizes,

@@ -1,11 +1,13 @@
 """A second moment as it is released: what its noise does to a subspace, and which directions rival it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.subspace.perturbation import turn_by_noise
 from privest.manifolds.grassmann import Grassmann
 
 _SEED = int.from_bytes(b"two descents")
@@ -67,6 +69,12 @@ class NoisyMoment:
 
     matrix: Array
     deviation: float
+
+    def tells(self, ranks: Iterable[int]) -> bool:
+        """Whether noise leaves no direction open of the leading subspace of one of these ranks."""
+        eigenvalues = np.asarray(np.linalg.eigvalsh(self.matrix)[::-1], dtype=np.float64)
+        below = (rank for rank in ranks if rank < len(eigenvalues))
+        return any(not turn_by_noise(eigenvalues, rank, self.deviation / sqrt(2.0)).lost for rank in below)
 
     def directions(self, basis: Array) -> Directions:
         """What the moment tells of a subspace and its neighbourhood.

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 from typing import Annotated, Self
 
+import numpy as np
 from scipy.special import chdtri
 
 from privest.arrays import Array
 from privest.estimators.base import BasePlan, require
-from privest.estimators.column_scales import Columns, ColumnScales, StandardisedOracle
+from privest.estimators.column_scales import SHARE, Columns, ColumnScales, StandardisedOracle
 from privest.estimators.subspace.schedule import right_angles
 from privest.estimators.uncertainty import Answer, ExpectedError
 from privest.metadata import PartialVectorsMetadata, VectorsMetadata
 from privest.options import Doc
+from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
 from privest.privacy.oracle import Oracle
@@ -21,6 +23,9 @@ from privest.tables.answers import Loadings, loadings
 from privest.tables.recipe import Recipe
 
 _MOST_RANK = 50
+
+_CHECK = 0.1
+"""Most of a run's budget for scales of columns that all have bounds."""
 
 _USEFUL = 0.25
 """Share of a square right angle in every direction; more than that is no use as a start, or as an answer."""
@@ -40,7 +45,11 @@ class NamedRows(Answer):
 
     centers: Annotated[
         Array | None,
-        Doc("of a table with columns that lack a bound: what was taken off each row of the basis", axes=(1,)),
+        Doc(
+            "of a table whose columns lack a bound, or fill a small part of theirs: what was taken off each "
+            "row of the basis",
+            axes=(1,),
+        ),
     ] = field(default=None, kw_only=True)
     scales: Annotated[
         Array | None, Doc("and what the rest was divided by, in the columns' own units", axes=(1,))
@@ -60,12 +69,10 @@ class NamedRows(Answer):
         """The subspace of rows in units that the run found, if it looked for any."""
         if found is None or self.uncertainty is None:
             return self
-        told = self.uncertainty
-        told = replace(
-            told,
-            of=f"{told.of}, in units of a scale for each column that the run found",
-            warnings=(*told.warnings, *found.warnings),
-        )
+        told = replace(self.uncertainty, warnings=(*self.uncertainty.warnings, *found.warnings))
+        if not found.others:
+            return replace(self, uncertainty=told)
+        told = replace(told, of=f"{told.of}, in units of a scale for each column that the run found")
         columns = found.columns
         return replace(self, centers=columns.center, scales=columns.scale, uncertainty=told)
 
@@ -115,8 +122,8 @@ class SubspacePlan(BasePlan):
 
     @property
     def scales(self) -> ColumnScales | None:
-        """The scales of columns that the run is to find first, if any lack a bound."""
-        return ColumnScales.of(self.shape.recipe)
+        """The scales of columns that the run is to find first, if it looks for any."""
+        return ColumnScales.planned(self.shape.recipe, self.releases)
 
     @property
     def looks(self) -> tuple[Release, ...]:
@@ -124,16 +131,34 @@ class SubspacePlan(BasePlan):
         return self.scales.looks(self.releases) if self.scales else ()
 
     def opened(self, gate: Oracle) -> "tuple[Self, Oracle, Units | None]":
-        """What is left of the plan once scales of columns are found, and a gate in these units."""
+        """What is left of the plan once scales of columns are found, and a gate in these units.
+
+        Columns keep the units of their bounds, unless these prove to be a guess.
+        """
         scales, recipe = self.scales, self.shape.recipe
         if scales is None or recipe is None:
             return self, gate, None
         looks = self.looks
         found = scales.find(gate, looks)
-        typical = found.typical()
-        columns = Columns(scales.among_all(typical.center, 0.0), scales.among_all(typical.scale, 1.0))
+        typical, (taken, narrow) = found.typical(), scales.guesses(found)
+        center, scale = np.where(taken, typical.center, 0.0), np.where(taken, typical.scale, 1.0)
+        columns = Columns(scales.among_all(center, 0.0), scales.among_all(scale, 1.0))
         left = replace(self, releases=self.releases[len(looks) :])
-        return left, StandardisedOracle(gate, columns), Units(columns, tuple(found.hidden(scales.names)))
+        units = Units(columns, bool(taken.any()), (*found.hidden(scales.names), *narrow))
+        return left, StandardisedOracle(gate, columns), units
+
+
+def scales_to_find(
+    shape: VectorsMetadata | PartialVectorsMetadata, budget: PrivacyBudget
+) -> tuple[ColumnScales | None, float]:
+    """The scales of columns that a run is to find, and the share of its budget for that.
+
+    It is less where all columns have bounds, which serve as scales unless they prove to be a guess.
+    """
+    if shape.recipe is None or not shape.recipe.is_bounded:
+        return ColumnScales.sought(shape.recipe, budget, SHARE), SHARE
+    scales = ColumnScales.sought(shape.recipe, budget, _CHECK)
+    return scales, min(_CHECK, scales.enough(budget)) if scales else 0.0
 
 
 @dataclass(frozen=True)
@@ -142,10 +167,12 @@ class Units:
 
     Attributes:
         columns: centres and scales.
-        warnings: of columns that noise hides.
+        others: whether some are others than those of declared bounds.
+        warnings: of columns that noise hides, and of bounds that are too wide.
     """
 
     columns: Columns
+    others: bool
     warnings: tuple[str, ...]
 
 

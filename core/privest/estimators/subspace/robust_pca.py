@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from privest.estimators.base import Estimator, require
-from privest.estimators.column_scales import SHARE
 from privest.estimators.subspace.plan import require_subspace, subspace_warnings
 from privest.estimators.subspace.robust_pca_plan import RobustPCAPlan, Subspace, SubspaceError
 from privest.estimators.subspace.robust_pca_planning import (
@@ -52,9 +51,9 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
     spec = _resolved(spec, shape)
     _refuse(spec, shape, target)
     planner = Planner(spec, shape, target)
-    looks, hidden = planner.scales(SHARE)
+    looks, looking, hidden = planner.looks()
     releases: list[Release] = [*looks]
-    left, center_step = 1.0 - (SHARE if looks else 0.0), 0.0
+    left, center_step = 1.0 - looking, 0.0
     if spec.explained:
         releases.append(planner.release("explained", EXPLAINED_SHARE))
         left -= EXPLAINED_SHARE

@@ -13,6 +13,7 @@ from privest.estimators.frechet_mean.schedule import schedule
 from privest.estimators.subspace.candidates import CandidateGradients, CandidateScores
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.losses import SubspaceDistance
+from privest.estimators.subspace.plan import scales_to_find
 from privest.estimators.subspace.reaper_losses import Reaper
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, Solver, Start
 from privest.estimators.subspace.schedule import (
@@ -82,9 +83,10 @@ _NOISY_REFINEMENT = 0.25
 """Noise on a candidate's gradient above which refinement would move candidates at random."""
 
 
-def statistics_of(shape: VectorsMetadata, rank: int, solver: Solver) -> dict[str, AnyStatistic]:
+def statistics_of(
+    dim: int, rank: int, solver: Solver, scales: ColumnScales | None
+) -> dict[str, AnyStatistic]:
     """The statistics of robust PCA of such rows, by the names that plans store."""
-    dim, scales = shape.dim, ColumnScales.of(shape.recipe)
     own: dict[str, AnyStatistic] = {
         "location": SquaredDistance(Euclidean(dim), "the mean pull on the centre"),
         "moment": SecondMoment(dim),
@@ -163,15 +165,15 @@ class Planner:
     def __init__(self, spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> None:
         self._spec, self._shape = spec, shape
         self._budget = PrivacyBudget.of(target, shape.n, batches=spec.solver in STOCHASTIC)
-        self.statistics = statistics_of(shape, spec.rank, spec.solver)
+        self._scales, self._looking = scales_to_find(shape, self._budget)
+        self.statistics = statistics_of(shape.dim, spec.rank, spec.solver, self._scales)
 
-    def scales(self, share: float) -> tuple[tuple[Release, ...], tuple[str, ...]]:
-        """The looks at columns that lack a bound, which cost this share together, and what to warn of."""
-        scales = ColumnScales.of(self._shape.recipe)
-        if scales is None:
-            return (), ()
-        looks = scales.releases(self._budget, share)
-        return looks, tuple(scales.warnings(looks))
+    def looks(self) -> tuple[tuple[Release, ...], float, tuple[str, ...]]:
+        """The looks at columns, the share that they cost together, and what to warn of."""
+        if self._scales is None:
+            return (), 0.0, ()
+        looks = self._scales.releases(self._budget, self._looking)
+        return looks, self._looking, tuple(self._scales.warnings(looks))
 
     def release(self, name: str, share: float, clip: float = 1.0, count: int = 1) -> NoisySum:
         """`count` sums that cost this share together."""

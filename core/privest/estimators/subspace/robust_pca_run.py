@@ -109,7 +109,7 @@ def _found(planned: RobustPCAPlan, gate: Oracle, center: Array | None) -> tuple[
         _schedule(planned, noise["gradient"]),
         moment,
     )
-    return basis, descent_uncertainty(turn, rank, planned.loss, moment.rivals(basis))
+    return basis, descent_uncertainty(turn, rank, planned.loss, center, moment.rivals(basis))
 
 
 def _schedule(planned: RobustPCAPlan, deviation: float) -> DescentSchedule:

@@ -1,5 +1,6 @@
 """Analysts: who may ask about what, up to which cap, and what that has cost."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,7 +17,6 @@ from privest_service.dashboard.grant_form import (
     CHOICES,
     TERMS,
     fields_in_force,
-    in_words,
     require_seen,
     terms_given,
 )
@@ -32,11 +32,13 @@ from privest_service.datasets.schemas import NewCap
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
-from privest_service.ledger.models import Account
-from privest_service.ledger.units import Charge, Limits
+from privest_service.ledger.models import WHOLE, Account
+from privest_service.ledger.units import EPSILON, Charge, Limits, as_number
 from privest_service.ledger.views import epsilon_of, share_of_charge
 from privest_service.problems import Fault, Invalid, NotFound, Problem
+from privest_service.reports.formatting import percent, rounded_down
 from privest_service.reports.shares import analysts_of, by_analyst
+from privest_service.reports.words import terms_of
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.security.models import Analyst
 from privest_service.security.service import require_analyst
@@ -52,7 +54,7 @@ class GrantRow:
     """One grant as a row of a table, with its terms in words.
 
     `spent` is a share of the whole budget and `of_cap` of the cap, of which `left` is the ε of the largest
-    single question.
+    single question. `limited_by` says what limits its questions besides, or without a cap.
     """
 
     grant: Grant
@@ -60,6 +62,7 @@ class GrantRow:
     analyst: str
     dataset: Dataset
     cap: Limits | None
+    limited_by: list[str]
     left: float | None
     of_cap: float | None
     spent: float
@@ -158,6 +161,7 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
             )
         )
     }
+    limited = _limited_by(session, account)
     rows: list[GrantRow] = []
     for grant, dataset in grants:
         theirs = own.get(datasets.grant_subject(dataset.id, grant.analyst_id))
@@ -171,10 +175,11 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
         rows.append(
             GrantRow(
                 grant=grant,
-                terms=in_words(grant),
+                terms=terms_of(grant),
                 analyst=names.get(grant.analyst_id, grant.analyst_id),
                 dataset=dataset,
                 cap=cap if capped else None,
+                limited_by=limited[dataset.lineage],
                 left=views.budget(capped).remaining.epsilon if capped else None,
                 of_cap=share_of_charge(ledger.limits_of(capped), sums) if capped else None,
                 spent=share_of_charge(limits, sums),
@@ -183,6 +188,21 @@ def _rows(session: Session, account: Account, names: dict[str, str], page: int) 
             )
         )
     return rows
+
+
+def _limited_by(session: Session, account: Account) -> defaultdict[str, list[str]]:
+    """What limits questions whatever a grant says, in words, by the lineage of their dataset."""
+    pace = [] if account.pace in (None, WHOLE) else [f"{percent(account.pace / WHOLE)} of it in seven days"]
+    found = defaultdict[str, list[str]](lambda: ["your budget", *pace])
+    capped = select(Account).where(
+        Account.owner_id == account.owner_id, Account.scope == "dataset", Account.window == account.window
+    )
+    for each in session.scalars(capped):
+        if (limits := ledger.limits_of(each)).capped:
+            left = views.budget(each).remaining.epsilon
+            cap = f"the dataset's cap of ε {rounded_down(as_number(limits.epsilon, EPSILON))}"
+            found[each.subject] = ["your budget", *pace, f"{cap}, with room for ε {rounded_down(left)}"]
+    return found
 
 
 @router.post("")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from markupsafe import Markup
 from numpy.typing import NDArray
-from sqlalchemy import and_, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
@@ -38,10 +38,13 @@ from privest_service.dashboard.charts import (
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import version_for
 from privest_service.dashboard.pages.ledger import names_of_datasets
+from privest_service.dashboard.pages.what_if import address_with_less
+from privest_service.dashboard.refused import Refused, refused_to
 from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep, Visitor
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
-from privest_service.estimates.plans import stored_plan
+from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
+from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
 from privest_service.estimates.views import approval_of, read_answer
 from privest_service.inputs import Id
@@ -49,7 +52,7 @@ from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
 from privest_service.reports.formatting import cell_text, number, told_apart
-from privest_service.reports.words import title
+from privest_service.reports.words import of_columns, title
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/answers", route_class=Page)
@@ -67,24 +70,36 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, before: Id 
     with database.read() as session:
         last = session.get(Job, before) if before else None
         if last and last.submitter_id == visitor.id:
-            statement = statement.where(
-                or_(
-                    Job.created_at < last.created_at,
-                    and_(Job.created_at == last.created_at, Job.id < last.id),
-                )
-            )
-        jobs = session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE)).all()
+            statement = statement.where(jobs.before(last))
+        found = session.scalars(statement.order_by(Job.created_at.desc(), Job.id.desc()).limit(_PAGE)).all()
+        denials = {job.id: _approval(session, visitor, job) for job in found if job.state == "denied"}
         names, seen = _names(session, visitor), version_for(session, visitor)
+        refused = _refused(session, visitor) if visitor.is_analyst and not before else []
     return render(
         request,
         "answers.html",
         seen=seen,
-        jobs=jobs,
-        plans={job.id: stored_plan(job.kind, job.plan) for job in jobs},
+        denials=denials,
+        refused=refused,
+        jobs=found,
+        plans={job.id: stored_plan(job.kind, job.plan) for job in found},
         names=names,
         title=title,
-        further=jobs[-1].id if len(jobs) == _PAGE else None,
+        about={job.id: of_columns(job.plan) for job in found},
+        further=found[-1].id if len(found) == _PAGE else None,
     )
+
+
+def _approval(session: Session, visitor: Visitor, job: Job) -> ApprovalView | None:
+    """What became of a visitor's own question at its owners."""
+    parts = [each.id for each in jobs.parts_of(session, job)]
+    return approval_of(session, visitor.principal, job, parts or [job.id])
+
+
+def _refused(session: Session, visitor: Visitor) -> list[Refused]:
+    """The latest questions on what is granted to an analyst now that were refused at once."""
+    granted, _ = datasets.visible(session, visitor.principal)
+    return refused_to(session, visitor.id, {each.id: each.owner_id for each in granted})
 
 
 def _names(session: Session, visitor: Visitor) -> dict[str, str]:
@@ -101,15 +116,26 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.part_of is not None:
             raise NotFound("answers are for those who asked")
-        parts = jobs.parts_of(session, job) or [job]
-        approval = approval_of(session, visitor.principal, job, [each.id for each in parts])
-        about = [str(each.dataset_id) for each in parts]
+        approval = _approval(session, visitor, job)
+        about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
         names, seen = _names(session, visitor), version_for(session, visitor)
     plan = stored_plan(job.kind, job.plan)
     name = ", ".join(names[each] for each in about if each in names)
     if job.result is None:
-        content = {"job": job, "plan": plan, "name": name, "title": title(job.kind), "approval": approval}
-        return render(request, "question.html", seen=seen, **content)
+        return render(
+            request,
+            "question.html",
+            seen=seen,
+            job=job,
+            plan=plan,
+            finding=None if plan is None or isinstance(plan, Part) else plan.finding,
+            columns=asked_columns(plan),
+            label=asked_label(plan),
+            name=name,
+            title=title(job.kind),
+            approval=approval,
+            less=address_with_less(job, plan) if job.dataset_id in names else None,
+        )
     told = read_answer(plan, job.result)
     answer = told.estimate
     shape = None if plan is None or isinstance(plan, Part) else plan.shape

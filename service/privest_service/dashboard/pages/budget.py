@@ -13,7 +13,7 @@ from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
 from privest_service.database import Database
 from privest_service.inputs import checked
-from privest_service.ledger import promises, views
+from privest_service.ledger import promises, renewals, views
 from privest_service.ledger import service as ledger
 from privest_service.ledger.endpoints import changed
 from privest_service.ledger.models import Account
@@ -30,15 +30,6 @@ _DIGITS = 10
 _WINDOWS = 100
 """Most windows that are listed, the latest of them."""
 
-PERIODS = {
-    "": "by hand alone",
-    "week": "every week, on Mondays",
-    "month": "every month, on its first day",
-    "quarter": "every quarter, on its first day",
-    "year": "every year, on 1 January",
-}
-"""When windows open by themselves, in words."""
-
 
 @router.get("")
 def read(request: Request, visitor: OwnerDep, database: DatabaseDep) -> Response:
@@ -54,7 +45,7 @@ def _page(
     given: Mapping[str, str] | None = None,
     problem: Problem | None = None,
 ) -> Response:
-    """The page; a form of this name was refused, with what was given in it."""
+    """The page; with the form of this name as it was filled in, which has a problem or was only looked at."""
     with database.read() as session:
         seen = page_version(session, visitor.id)
         present = ledger.owner_account(session, visitor.id)
@@ -68,6 +59,8 @@ def _page(
             (views.budget(each), views.chance_of_guessing(ledger.limits_of(each), each)) for each in latest
         ]
         rules = promises.windows_of(session, present)
+        filled = dict(given) if form == "rules" and given is not None else _in_force(rules)
+        next_by = renewals.would_open(session, present, *_numbers(filled))
     limits = ledger.limits_of(present)
     return render(
         request,
@@ -78,12 +71,12 @@ def _page(
         windows=windows,
         most=views.chance_of_guessing(limits, limits, ""),
         rules=rules,
-        in_force=_in_force(rules),
-        periods=PERIODS,
+        filled=filled,
+        next_by=next_by,
         refused=form,
         given=given or {},
         problem=problem,
-        **({} if problem else {"seen": seen}),  # what a form says is not at the address to be looked at again
+        **({} if form else {"seen": seen}),  # what a form says is not at the address to be looked at again
     )
 
 
@@ -124,13 +117,25 @@ def renew(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, fo
 @router.post("/rules")
 def rule(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """Say how windows follow each other from now on."""
-    return _change(request, visitor, database, "rules", texts(form))
+    given = texts(form)
+    if "see" in given:
+        return _seen(request, visitor, database, given)
+    return _change(request, visitor, database, "rules", given)
 
 
 @router.post("/pace")
 def pace(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
     """Say how much of a window seven days may take."""
     return _change(request, visitor, database, "pace", texts(form))
+
+
+def _seen(request: Request, visitor: Visitor, database: Database, given: Mapping[str, str]) -> Response:
+    """The page with a rule that is not set, and when windows would open by it."""
+    try:
+        _rules(given)
+    except Invalid as problem:
+        return _page(request, visitor, database, "rules", given, problem)
+    return _page(request, visitor, database, "rules", given)
 
 
 def _raised(given: Mapping[str, str]) -> dict[str, Any]:
@@ -145,15 +150,29 @@ def _renewed(given: Mapping[str, str]) -> dict[str, Any]:
 
 def _ruled(given: Mapping[str, str]) -> dict[str, Any]:
     """The rules for windows; a promise for all windows together stays for ever."""
-    rules: dict[str, Any] = {"every": given.get("every") or None, "promise": given.get("promise")}
-    rules |= {name: _whole(given, name) for name in ("most", "least_days") if given.get(name)}
-    rules = checked(RenewalRules.model_validate, rules).model_dump()
+    rules = _rules(given).model_dump()
     if rules["promise"] == "lifetime":
         _require_sure(given)
         if rules["most"] is None:
             told = Fault(location="most", rule="must be said for a promise for all windows together")
             raise Invalid(faults=[told])
     return {"renewal": rules}
+
+
+def _rules(given: Mapping[str, str]) -> RenewalRules:
+    """The rules for windows as a form has them. Raises Invalid: they cannot be."""
+    rules: dict[str, Any] = {"every": given.get("every") or None, "promise": given.get("promise")}
+    rules |= {name: _whole(given, name) for name in ("most", "least_days") if given.get(name)}
+    return checked(RenewalRules.model_validate, rules)
+
+
+def _numbers(given: Mapping[str, str]) -> tuple[int | None, int | None]:
+    """Most windows and least days of rules; none of rules that cannot be."""
+    try:
+        rules = _rules(given)
+    except Invalid:
+        return None, None
+    return rules.most, rules.least_days
 
 
 def _paced(given: Mapping[str, str]) -> dict[str, Any]:

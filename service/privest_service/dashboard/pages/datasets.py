@@ -20,6 +20,7 @@ from privest_service.dashboard.page import FilePage, Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, OwnerDep, OwnerOfDataDep, Visitor
 from privest_service.database import Database
+from privest_service.database.cursors import CURSOR
 from privest_service.datasets import service
 from privest_service.datasets.dependencies import RegistrarDep, StoreDep
 from privest_service.datasets.endpoints import format_of
@@ -85,7 +86,7 @@ def read(
     request: Request,
     visitor: OwnerDep,
     database: DatabaseDep,
-    after: Annotated[str, Query(pattern=f"^({service.CURSOR})?$")] = "",
+    after: Annotated[str, Query(pattern=f"^({CURSOR})?$")] = "",
 ) -> Response:
     """The datasets of the owner, newest first."""
     with database.read() as session:

@@ -5,24 +5,23 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response
-from sqlalchemy import and_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest_service.dashboard.grant_form import in_words
 from privest_service.dashboard.page import Page, render
 from privest_service.dashboard.page_version import analyst_version
 from privest_service.dashboard.pages.datasets import columns_of
 from privest_service.dashboard.session_auth import AnalystDep, Visitor
+from privest_service.database.cursors import CURSOR
 from privest_service.datasets import service
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
-from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Budget
 from privest_service.ledger.views import share
+from privest_service.reports.words import terms_of
 from privest_service.security.dependencies import DatabaseDep
-from privest_service.security.models import Owner
 
 router = APIRouter(prefix="/dashboard/granted", route_class=Page)
 
@@ -42,7 +41,7 @@ def read(
     request: Request,
     visitor: AnalystDep,
     database: DatabaseDep,
-    after: Annotated[str, Query(pattern=f"^({service.CURSOR})?$")] = "",
+    after: Annotated[str, Query(pattern=f"^({CURSOR})?$")] = "",
 ) -> Response:
     """The datasets granted to the analyst, newest first."""
     with database.read() as session:
@@ -81,23 +80,19 @@ def _terms(session: Session, visitor: Visitor, granted: list[Dataset]) -> dict[s
     """What the grants of an analyst say besides caps, in words, by dataset."""
     ids = [each.id for each in granted]
     found = session.scalars(select(Grant).where(Grant.analyst_id == visitor.id, Grant.dataset_id.in_(ids)))
-    return {each.dataset_id: in_words(each) for each in found}
+    return {each.dataset_id: terms_of(each) for each in found}
 
 
 def _caps(session: Session, visitor: Visitor, granted: list[Dataset]) -> dict[str, Cap]:
     """The caps in force of an analyst, by dataset; where there is none, none is told."""
-    subjects = {service.grant_subject(each.id, visitor.id): each.id for each in granted}
-    found = session.scalars(
-        select(Account)
-        .join(Owner, and_(Owner.id == Account.owner_id, Owner.window == Account.window))
-        .where(
-            Account.owner_id.in_({each.owner_id for each in granted}),
-            Account.scope == "analyst",
-            Account.subject.in_(subjects),
-        )
-    )
+    ids = [each.id for each in granted]
+    own = session.scalars(
+        select(Grant).where(Grant.analyst_id == visitor.id, Grant.dataset_id.in_(ids))
+    ).all()
+    accounts = service.accounts_of(session, own)
+    found = {each: accounts[service.grant_subject(each, visitor.id)] for each in ids}
     return {
-        subjects[each.subject]: Cap(views.budget(each), share(ledger.limits_of(each), each))
-        for each in found
-        if ledger.limits_of(each).capped
+        each: Cap(views.budget(account), share(ledger.limits_of(account), account))
+        for each, account in found.items()
+        if ledger.limits_of(account).capped
     }

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -20,15 +21,14 @@ from privest_service.dashboard.session_auth import FormDep, OwnerDep, Visitor
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.plans import stored_plan
 from privest_service.exports.endpoints import exported
+from privest_service.exports.export import heads_of
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Entry
-from privest_service.ledger.units import Charge
-from privest_service.ledger.views import share, share_of_charge
+from privest_service.ledger.views import price_of, share
 from privest_service.limits import EXPORTS
 from privest_service.reports.formatting import noise, told_apart
 from privest_service.reports.shares import analysts_of
-from privest_service.reports.words import title
+from privest_service.reports.words import of_columns, title
 from privest_service.security.dependencies import DatabaseDep, LimiterDep, SettingsDep
 from privest_service.security.service import require_owner
 
@@ -56,11 +56,13 @@ def read(
         text = wanted.text.strip().lower()
         named = [key for key, name in {**analysts, **datasets}.items() if text in name.lower()]
         found = entries.search(session, account, wanted, named)
+        about = entries.columns_of(session, found.rows)
     return render(
         request,
         "ledger.html",
         seen=seen,
         found=found,
+        about=about,
         wanted=wanted,
         account=account,
         windows=owner.window,
@@ -69,15 +71,9 @@ def read(
         dataset_names=datasets,
         kinds={name: each.title for name, each in ESTIMATORS.items()},
         title=title,
+        price=partial(price_of, ledger.limits_of(account)),
         further=wanted.chosen | {"before": found.further},
     )
-
-
-def charge_of(entry: Entry) -> Charge:
-    """What an entry moved; a limit moves nothing."""
-    if entry.kind == "limit":
-        return Charge(0, 0, 0, 0)
-    return Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
 
 
 def names_of_datasets(session: Session, owner_id: str) -> dict[str, str]:
@@ -103,6 +99,19 @@ def export(visitor: Annotated[Visitor, Depends(_with_room)], database: DatabaseD
     return exported(database, visitor.id, "jsonl")
 
 
+@router.get("/heads")
+def heads(visitor: OwnerDep, database: DatabaseDep) -> Response:
+    """The signed ends of all chains as a file, to be kept elsewhere."""
+    with database.read() as session:
+        found = heads_of(session, visitor.id)
+    name = f"heads-{visitor.id}-{found.at[:10]}.json"
+    return Response(
+        found.model_dump_json(indent=2),
+        media_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
 @router.post("/verify")
 async def verify(
     request: Request, visitor: OwnerDep, settings: SettingsDep, verifying: VerifierDep, form: FormDep
@@ -113,7 +122,8 @@ async def verify(
         Invalid: a key is none.
         TooManyRequests: the owner's ledger is being verified already.
     """
-    verdict, _ = await verifying.verify(visitor.id, str(form.get("keys", "")).split(), lambda _: None)
+    _, verifying_it = verifying.begin(visitor.id, str(form.get("keys", "")).split(), lambda _: None)
+    verdict = await verifying_it
     return render(request, "verified.html", report=verdict.found, signer=settings.signer)
 
 
@@ -141,11 +151,12 @@ def entry(
         detail=detail,
         account=account,
         limits=limits,
-        share=share_of_charge(limits, charge_of(detail.entry)),
+        price=price_of(limits, detail.entry),
         after=share(limits, detail.entry),
         names=analysts | {visitor.id: "you"},
         dataset_names=datasets,
         title=title(job.kind) if job else None,
+        columns=of_columns(job.plan) if job else "",
         plan=plan,
         records=plan and (plan.n if isinstance(plan, Part) else plan.shape.n),
         releases=[noise(release) for release in told.get("releases", ())],

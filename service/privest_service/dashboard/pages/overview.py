@@ -1,5 +1,7 @@
 """The overview: how much is spent, by whom, on what, and what is left."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
@@ -18,7 +20,8 @@ from privest_service.dashboard.what_is_learned import everybody
 from privest_service.database import now
 from privest_service.datasets import service as datasets
 from privest_service.ledger import service as ledger
-from privest_service.reports.formatting import LONGEST, count, duration, number, spent_percent, told_apart
+from privest_service.ledger.views import price_of
+from privest_service.reports.formatting import LONGEST, count, duration, rounded_up, spent_percent, told_apart
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
 from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
@@ -44,6 +47,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         names = analysts | {visitor.id: "you"}
         stands = standing(session, account)
         latest = entries.search(session, account, entries.Search()).rows[:_LATEST]
+        about = entries.columns_of(session, latest)
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
         learned = everybody(session, account)
     ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
@@ -62,24 +66,26 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         by_analyst=bars("by-analyst", [bar(request, part, "analyst") for part in who], "Spent by analyst"),
         by_dataset=bars("by-dataset", [bar(request, part, "dataset") for part in what], "Spent by dataset"),
         latest=latest,
+        about=about,
         names=names,
         dataset_names=told_apart(own),
         datasets=own,
         granted=bool(analysts),
         learned=learned,
         title=title,
+        price=partial(price_of, ledger.limits_of(account)),
         seen=seen,
     )
 
 
 def _point(request: Request, moment: BudgetSnapshot, names: dict[str, str]) -> BurnPoint:
-    if moment.submitter is None:
-        label = moment.what
-    else:
-        label = (
-            f"{moment.what} by {names.get(moment.submitter, moment.submitter)}, ε {number(moment.epsilon)}"
-        )
-        label += " given back" if moment.kind == "void" else ""
+    label = moment.what
+    if moment.submitter is not None:
+        label += f" by {names.get(moment.submitter, moment.submitter)}"
+    if (cost := moment.price) is not None:
+        label += f", ε {rounded_up(cost.epsilon)} at your δ, {spent_percent(cost.share)} of the budget"
+    if moment.kind == "void":
+        label += " given back"
     href = place(request, f"/ledger/{moment.seq}")
     return BurnPoint(moment.at, moment.left, href, label)
 

@@ -1,44 +1,64 @@
-"""Questions that wait for their owner: what is asked, its price, what it tells, and the decision."""
+"""Questions that their owner decides on: what is asked, its price, what it tells, and the decision."""
+
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Part
 from privest_service.dashboard.forms import texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
+from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
 from privest_service.database import Database
-from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
 from privest_service.estimates.dependencies import EngineDep
+from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.request_views import request_view
 from privest_service.estimates.schemas import Verdict
 from privest_service.estimates.service import require_job
 from privest_service.inputs import Id, checked
+from privest_service.jobs import service as jobs
+from privest_service.jobs.models import Job
 from privest_service.problems import Fault, Invalid, Problem
-from privest_service.reports.formatting import told_apart
 from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/questions", route_class=Page)
 
-_LISTED = 200
+_LISTED, _PAGE = 200, 50
+"""Most that wait on the one page of these, and questions on a page of those that were decided."""
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, database: DatabaseDep, done: str = "") -> Response:
-    """All that wait, oldest first."""
+def read(
+    request: Request,
+    visitor: OwnerDep,
+    database: DatabaseDep,
+    which: Literal["waiting", "decided"] | requests.Outcome = "waiting",
+    before: Id = "",
+    done: str = "",
+) -> Response:
+    """All that wait, oldest first, or those that were decided or ended otherwise, newest first."""
+    outcome = None if which in ("waiting", "decided") else which
     with database.read() as session:
-        found = [request_view(session, job) for job in requests.waiting_for(session, visitor.id, _LISTED)]
-        own, _ = datasets.visible(session, visitor.principal)
+        if which == "waiting":
+            found = [(job, None) for job in requests.waiting_for(session, visitor.id, _LISTED)]
+        else:
+            found = requests.decided_by(session, visitor.id, outcome, most=_PAGE, before=before)
+        rows = [(request_view(session, job), job, decision) for job, decision in found]
+        names = names_of_datasets(session, visitor.id)
         seen = page_version(session, visitor.id)
     return render(
         request,
         "questions.html",
         seen=seen,
-        requests=[each for each in found if each is not None],
-        dataset_names=told_apart(own),
+        which=which,
+        rows=[row for row in rows if row[0] is not None],
+        further=found[-1][0].id if which != "waiting" and len(found) == _PAGE else None,
+        dataset_names=names,
         title=title,
         done={"approve": "Approved: it is charged, or waits for others.", "deny": "Denied."}.get(done),
     )
@@ -46,7 +66,7 @@ def read(request: Request, visitor: OwnerDep, database: DatabaseDep, done: str =
 
 @router.get("/{job_id}")
 def read_one(request: Request, job_id: Id, visitor: OwnerDep, database: DatabaseDep) -> Response:
-    """One question."""
+    """One question: to be decided, or with what became of it."""
     return _page(request, job_id, visitor, database, {}, None)
 
 
@@ -60,25 +80,29 @@ def _page(
 ) -> Response:
     with database.read() as session:
         job = require_job(session, visitor.principal, job_id)
-        asked = request_view(session, job) if requests.is_open(session, job) else None
-        own, _ = datasets.visible(session, visitor.principal)
+        waits = requests.is_open(session, job)
+        asked = request_view(session, job) if job.owner_id == visitor.id else None
+        plan = stored_plan(job.kind, session.get_one(Job, job.part_of or job.id).plan)
+        decision = next(iter(jobs.decisions_on(session, job_id)), None)
+        names = names_of_datasets(session, visitor.id)
+    if problem is not None and not waits:  # somebody or something was faster
+        return render(request, "refused.html", status=problem.status, problem=problem)
     if asked is None:
-        return redirect(request, "/questions") if problem is None else _over(request, problem)
+        return redirect(request, "/questions")
     return render(
         request,
         "decision.html",
         status=problem.status if problem else 200,
         asked=asked,
-        dataset_names=told_apart(own),
+        waits=waits,
+        finding=None if plan is None or isinstance(plan, Part) else plan.finding,
+        job=job,
+        decision=decision,
+        dataset_names=names,
         title=title,
         given=given,
         problem=problem,
     )
-
-
-def _over(request: Request, problem: Problem) -> Response:
-    """Somebody or something was faster: what became of it."""
-    return render(request, "refused.html", status=problem.status, problem=problem)
 
 
 @router.post("/{job_id}")

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from math import exp, log
 from typing import Annotated, Any, get_origin
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, BeforeValidator, Field
 from starlette.datastructures import QueryParams
 
-from privest.estimators.federation import Plan
+from privest.estimators.federation import Federated, Part, Plan
 from privest.metadata import PartialVectorsMetadata
 from privest.options import Option, declared
 from privest.privacy.cost import PrivacyTarget
@@ -31,14 +32,16 @@ from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
 from privest_service.estimates.endpoints import require_idempotency_key
 from privest_service.estimates.planning import Planner
+from privest_service.estimates.plans import asked_columns
 from privest_service.estimates.questions import ResolvedQuery, resolve
-from privest_service.estimates.room import known_accounts
+from privest_service.estimates.room import known_accounts, times_covered
 from privest_service.inputs import checked
+from privest_service.jobs.models import Job
 from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.units import Charge
-from privest_service.ledger.views import share, share_of_charge
+from privest_service.ledger.views import price, share
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
@@ -48,6 +51,7 @@ from privest_service.problems import (
     TooManyRequests,
     Unavailable,
 )
+from privest_service.reports.formatting import typed
 from privest_service.reports.words import title
 from privest_service.security.dependencies import DatabaseDep
 from privest_service.validation import MOST_FAULTS, UNKNOWN, unknown
@@ -202,27 +206,40 @@ def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: flo
         require(accounts, charges)
     except (BudgetExceeded, AccountFrozen) as problem:
         refused = problem
-    told: dict[str, Any] = {"refused": refused, "most": None, "times": None, "gauge": None}
+    told: dict[str, Any] = {"refused": refused} | dict.fromkeys(("most", "times", "gauge", "price"))
     account = next((each for each in accounts if each.scope != "dataset"), None)
     if account is None:
         return told
     limits = ledger.limits_of(account)
-    spent, cost = share(limits, account), share_of_charge(limits, charge)
+    spent, paid = share(limits, account), price(limits, charge)
     pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
     return told | {
-        "cost": cost,
+        "price": paid,
         "spent": spent,
-        "times": min(map(_times, accounts, charges)) if cost else None,
-        "gauge": gauge("gauge", spent, cost),
+        "times": min(map(times_covered, accounts, charges)) if paid.share else None,
+        "gauge": gauge("gauge", spent, paid.share),
         "most": None if pure else views.largest_query(account, delta),
     }
 
 
-def _times(account: Account, charge: Charge) -> int:
-    """How many times an account covers a charge."""
-    names = ledger.limits_of(account).counted
-    left = {name: getattr(account, f"{name}_limit") - getattr(account, f"{name}_spent") for name in names}
-    return min(left[name] // amount for name in names if (amount := getattr(charge, name)))
+def address_with_less(job: Job, plan: Plan | Part | None) -> str | None:
+    """The address that plans a question on one dataset again with half its ε; None where that is not known.
+
+    It has what the form asks for. Further options are for the analyst to choose anew.
+    """
+    if plan is None or isinstance(plan, Part | Federated):
+        return None
+    epsilon, delta = plan.target.epsilon / 2, plan.target.delta
+    told: dict[str, Any] = {
+        name: getattr(plan, name) for name in _usual_options(KINDS[job.kind]) if hasattr(plan, name)
+    }
+    told |= {"dataset": job.dataset_id, "kind": job.kind, "epsilon": typed(epsilon), "delta": typed(delta)}
+    recipe, names = plan.shape.recipe, asked_columns(plan) or []
+    if recipe is not None and recipe.label is not None:
+        told["label"], *names = names
+    if recipe is not None and len(recipe.chosen) < len(recipe.columns) - (recipe.label is not None):
+        told["columns" if recipe.label is None else "features"] = names
+    return urlencode(told, doseq=True)
 
 
 _OF_TABLES = {"columns", "label", "features"}

@@ -1,6 +1,7 @@
 """Descents of Kuru et al. 2022: their steps and bounds on them, how noise is divided, where they end."""
 
 from dataclasses import replace
+from itertools import product
 from math import exp, log, sqrt
 
 import numpy as np
@@ -107,19 +108,24 @@ def test_shares_minimise_what_they_are_to_minimise(method):
         np.testing.assert_allclose(np.exp(found.x) / np.exp(found.x).sum(), shares, rtol=1e-4)
 
 
-def amplified_by_hand(strength, rate):
-    """(11) of Kuru et al. 2022, with S/(bm) for strength."""
-    return np.log((np.exp(strength) - 1) * rate + 1)
+def amplified_by_hand(strength, rate, scheme):
+    """(11) of Kuru et al. 2022, with S/(bm) for strength, or the same of Poisson batches."""
+    if scheme == "fixed":
+        return np.log((np.exp(strength) - 1) * rate + 1)
+    own, instead = (1 - rate + rate * np.exp(sign * strength / 2) for sign in (1, -1))
+    return np.log(own / instead)
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.3, 0.01])
+@pytest.mark.parametrize(
+    ("scheme", "rate"), [("fixed", 1.0), *product(("poisson", "fixed"), (0.9, 0.3, 0.01))]
+)
 @pytest.mark.parametrize("budget", [0.05, 1.0, 8.0])
-def test_the_division_over_batches_is_a_solution_of_30(rate, budget):
+def test_the_division_over_batches_is_a_solution_of_30(rate, budget, scheme):
     """Against SLSQP on the paper's own variables, the scales b_t, from even noise."""
-    law = BatchLaw(pure=True, rate=rate)
+    law = BatchLaw(pure=True, rate=rate, scheme=scheme)
     weight = schedule_of("masg", CURVATURE, scale=1.0, count=14).weights[-7:]
     strengths = law.divide(weight, budget)
-    assert amplified_by_hand(strengths, rate).sum() == pytest.approx(budget, rel=1e-6)
+    assert amplified_by_hand(strengths, rate, scheme).sum() == pytest.approx(budget, rel=1e-6)
     even = np.full(7, np.log1p(np.expm1(budget / 7) / rate))
     unit = float(weight @ even**-2.0)
     found = minimize(
@@ -128,7 +134,7 @@ def test_the_division_over_batches_is_a_solution_of_30(rate, budget):
         jac=lambda logs: 2 * weight * np.exp(2 * logs) / unit,
         constraints={
             "type": "eq",
-            "fun": lambda logs: amplified_by_hand(np.exp(-logs), rate).sum() / budget - 1,
+            "fun": lambda logs: amplified_by_hand(np.exp(-logs), rate, scheme).sum() / budget - 1,
         },
         method="SLSQP",
         options={"maxiter": 500, "ftol": 1e-14},
@@ -297,11 +303,10 @@ def test_every_solver_tells_classes_apart(solver, batch, delta):
 
 @noises
 def test_random_batches_are_used_where_they_are_asked_for(delta):
-    kind = "fixed" if delta == 0 else "poisson"
     for solver in SOLVERS:
         plan = planned(solver, delta=delta, batch_size=250, steps=30)
-        assert {(r.scheme, r.divisor) for r in plan.releases} == {(kind, 250.0)}
-        assert f"random batches of 250 records ({kind})" in plan.mechanism
+        assert {(r.scheme, r.divisor) for r in plan.releases} == {("poisson", 250.0)}
+        assert "random batches of 250 records (poisson)" in plan.mechanism
         assert plan.steps == 30 or (solver.endswith("opt") and plan.steps < 30)
         assert planned(solver, delta=delta, batch_size=5000) == replace(
             planned(solver, delta=delta),

@@ -7,7 +7,7 @@ replaced record moves a sum by twice that.
 from collections import Counter
 from fractions import Fraction
 from itertools import combinations, pairwise
-from math import exp, log, log1p, sqrt
+from math import cos, exp, log, log1p, pi, sin, sinh, sqrt
 
 import mpmath
 import numpy as np
@@ -23,11 +23,11 @@ from privest.estimators.linear_model.losses.logistic import Classifier, Logistic
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import SubsampledRun, SubsampledSum, amplified, subsampled_sum, unamplified
+from privest.privacy.mechanisms import SubsampledRun, amplified, subsampled_sum, unamplified
 from privest.privacy.second_opinion import second_opinion
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
-from testing.accounting import composed, exact_delta, pure_mu_squared, taken_apart
+from testing.accounting import composed, exact_delta, laplace_mu_squared, pure_mu_squared, taken_apart
 from testing.noise import RecordedNoise, ScriptedNoise
 
 SOLVERS = ["gd", "hb", "nag", "masg", "nag-opt", "masg-opt"]
@@ -65,9 +65,12 @@ def run(plan, seed=0):
     return spy.drawn
 
 
-def amplified_by_hand(ratio, rate):
-    """log(1 + q(e^ε₀ − 1)) with as many digits as mpmath has."""
-    return mpmath.log1p(rate * mpmath.expm1(mpmath.mpf(ratio)))
+def amplified_by_hand(ratio, rate, scheme="poisson"):
+    """The ε of a batch's sum in mpmath's digits: (11) of the paper, or what a record of C and −C loses."""
+    if scheme == "fixed":
+        return mpmath.log1p(rate * mpmath.expm1(mpmath.mpf(ratio)))
+    own, instead = (1 - rate + rate * mpmath.exp(sign * mpmath.mpf(ratio) / 2) for sign in (1, -1))
+    return mpmath.log(own / instead)
 
 
 def check(plan, drawn):
@@ -88,7 +91,7 @@ def check(plan, drawn):
         runs = []
         if sampled:
             n = plan.shape.n
-            assert {how for how, _ in sampled} == {(n, batch / n, "fixed" if law == "laplace" else "poisson")}
+            assert {how for how, _ in sampled} == {(n, batch / n, "poisson")}
         if law == "laplace":
             if sampled:
                 ratios = [amplified_by_hand(r, mpmath.mpf(batch) / plan.shape.n) for r in ratios]
@@ -98,7 +101,10 @@ def check(plan, drawn):
             asked = sum(Fraction(r.epsilon) * r.count for r in plan.releases)
             assert asked <= Fraction(target.epsilon)
             if target.epsilon < 50:
-                assert sum(pure_mu_squared(Fraction(str(r))) for r in ratios) <= plan.cost.mu_squared
+                exact = [Fraction(str(r)) for r in ratios]
+                size = draws[0][2]
+                spent = [pure_mu_squared(r) if sampled else laplace_mu_squared(r, size) for r in exact]
+                assert sum(spent) <= plan.cost.mu_squared
         elif sampled:
             counts = Counter(scale / longest for _, scale, _ in draws)
             runs = [SubsampledRun("poisson", batch / plan.shape.n, s, c) for s, c in counts.items()]
@@ -186,20 +192,28 @@ def test_the_rates_of_parts_do_not_mix():
 
 # Amplification of pure ε, by other routes.
 
+CASES = [
+    *((n, batch / n, "fixed") for n, batch in [(4, 1), (4, 2), (5, 3), (6, 5), (5, 5)]),
+    *((n, rate, "poisson") for n, rate in [(3, 0.01), (4, 0.25), (5, 0.6), (6, 0.9), (4, 1.0)]),
+]
 
-@pytest.mark.parametrize(("n", "batch"), [(4, 1), (4, 2), (5, 3), (6, 5), (5, 5)])
+
+@pytest.mark.parametrize(("n", "rate", "scheme"), CASES)
 @pytest.mark.parametrize("ratio", [0.3, 1.0, 3.0])
-def test_amplification_by_every_batch_that_there_is(n, batch, ratio):
+def test_amplification_by_every_batch_that_there_is(n, rate, scheme, ratio):
     """Exact densities of Laplace mixtures on the line over all subsets, records at −C, 0, C: |log p/q| ≤ ε.
 
     On the line the noise of `laplace` is Laplace's own. Between kinks p/q is a ratio of a·e^x + b·e^−x,
     monotone in e^2x, so that it is largest at kinks and at the ends.
     """
     bound, scale = 1.0, 2.0 / ratio
-    claimed = amplified(ratio, batch / n)
-    assert claimed == pytest.approx(log1p(batch / n * (exp(ratio) - 1)), rel=1e-9)
+    claimed = amplified(ratio, rate, scheme)
+    assert claimed == pytest.approx(float(amplified_by_hand(ratio, rate, scheme)), rel=1e-9)
     rng = np.random.default_rng(0)
-    subsets = [list(s) for s in combinations(range(n), batch)]
+    sizes = [round(rate * n)] if scheme == "fixed" else range(n + 1)
+    subsets = [list(s) for size in sizes for s in combinations(range(n), size)]
+    chances = np.array([rate ** len(s) * (1 - rate) ** (n - len(s)) for s in subsets])
+    chances /= chances.sum()
     worst = 0.0
     others = [rng.choice([-bound, 0.0, bound], n - 1) for _ in range(30)] + [
         np.full(n - 1, v) for v in (-bound, 0.0, bound)
@@ -208,10 +222,27 @@ def test_amplification_by_every_batch_that_there_is(n, batch, ratio):
         for own, instead in ((bound, -bound), (-bound, bound), (bound, 0.0)):
             centres = [np.array([np.append(rest, v)[s].sum() for s in subsets]) for v in (own, instead)]
             at = np.unique(np.concatenate([*centres, [-50.0, 50.0]]))
-            p, q = (np.exp(-np.abs(at[:, None] - c) / scale).mean(axis=1) for c in centres)
+            p, q = (np.exp(-np.abs(at[:, None] - c) / scale) @ chances for c in centres)
             worst = max(worst, float(np.abs(np.log(p / q)).max()))
     assert worst <= claimed * (1 + 1e-9)
     assert worst >= 0.999 * claimed  # reached: with all others at one end
+
+
+@settings(max_examples=300, derandomize=True)
+@given(
+    own=st.tuples(st.floats(-pi, pi), st.floats(0.0, 1.0)),
+    instead=st.tuples(st.floats(-pi, pi), st.floats(0.0, 1.0)),
+    rate=st.floats(1e-3, 1.0),
+    ratio=st.floats(0.01, 10.0),
+)
+def test_no_pair_in_the_plane_loses_more_over_poisson_batches(own, instead, rate, ratio):
+    """Densities with a record, with its replacement and without either, wherever the answer may be."""
+    at = 30 * np.random.default_rng(0).standard_normal((400, 2)) * np.geomspace(1e-3, 1.0, 400)[:, None]
+    added = [length * np.array([cos(angle), sin(angle)]) for angle, length in (own, instead)]
+    at = np.concatenate([at, *(np.outer(np.linspace(-9, 9, 61), v) for v in added)])
+    without, *held = (np.exp(-ratio / 2 * np.hypot(*(at - v).T)) for v in (np.zeros(2), *added))
+    p, q = ((1 - rate) * without + rate * h for h in held)
+    assert np.abs(np.log(p / q)).max() <= amplified(ratio, rate, "poisson") * (1 + 1e-9)
 
 
 def test_densities_between_kinks_are_between_theirs():
@@ -235,20 +266,25 @@ def test_amplification_by_dp_accounting(rate, ratio):
     pld = privacy_loss_distribution.from_laplace_mechanism(
         1 / ratio, sampling_prob=rate, value_discretization_interval=1e-4
     )
-    claimed = amplified(ratio, rate)
+    claimed = amplified(ratio, rate, "fixed")
     assert pld.get_delta_for_epsilon(claimed + 2e-4) <= 1e-12
     assert pld.get_delta_for_epsilon(claimed * 0.99 - 2e-4) > 1e-6
 
 
-@pytest.mark.parametrize("rate", [1e-9, 0.01, 0.5, 1.0])
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 1.0, 20.5, 30.0, 590.0, 699.9999, 700.0001, 720.0, 1e5])
-def test_amplification_is_rounded_up_and_its_inverse_down(epsilon, rate):
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+@pytest.mark.parametrize("rate", [1e-9, 0.01, 0.5, 0.9999, 1.0])
+@pytest.mark.parametrize(
+    "epsilon", [1e-12, 1e-3, 1.0, 20.5, 30.0, 590.0, 699.9999, 700.0001, 720.0, 1500, 1e5]
+)
+def test_amplification_is_rounded_up_and_its_inverse_down(epsilon, rate, scheme):
+    most = mpmath.mpf(1e-11)
     with mpmath.workdps(400):
-        exact = mpmath.log1p(mpmath.mpf(rate) * mpmath.expm1(mpmath.mpf(epsilon)))
-        assert exact <= mpmath.mpf(amplified(epsilon, rate)) <= exact * (1 + mpmath.mpf(1e-11)) + 1e-11
-        inverse = mpmath.log1p(mpmath.expm1(mpmath.mpf(epsilon)) / mpmath.mpf(rate))
-        assert inverse * (1 - mpmath.mpf(2e-11)) <= mpmath.mpf(unamplified(epsilon, rate)) <= inverse
-    assert amplified(unamplified(epsilon, rate), rate) <= epsilon
+        exact = amplified_by_hand(epsilon, mpmath.mpf(rate), scheme)
+        assert exact <= mpmath.mpf(amplified(epsilon, rate, scheme)) <= exact * (1 + most) + 1e-11
+        inverse = mpmath.mpf(unamplified(epsilon, rate, scheme))
+        assert amplified_by_hand(inverse, mpmath.mpf(rate), scheme) <= epsilon
+        assert amplified_by_hand(inverse * (1 + 4 * most), mpmath.mpf(rate), scheme) >= epsilon
+    assert amplified(unamplified(epsilon, rate, scheme), rate, scheme) <= epsilon
 
 
 def batches(**changed):
@@ -260,32 +296,30 @@ def batches(**changed):
         "rate": 0.1,
         "count": 5,
         "noise": 4.0,
+        "scheme": "poisson",
     }
     facts |= changed
-    run = SubsampledRun("fixed", facts.pop("rate"), facts.pop("noise"), facts.pop("count"))
+    scheme = facts.pop("scheme")
+    run = SubsampledRun(scheme, facts.pop("rate"), facts.pop("noise"), facts.pop("count"))
     return subsampled_sum(run, law="laplace", **facts)
 
 
-def test_laplace_batches_cost_what_their_amplified_epsilon_does():
-    release = batches()
+@pytest.mark.parametrize("scheme", ["poisson", "fixed"])
+def test_laplace_batches_cost_what_their_amplified_epsilon_does(scheme):
+    release = batches(scheme=scheme)
     with mpmath.workdps(50):
         ratio = 2 * mpmath.mpf(release.clip) / mpmath.mpf(release.scale)
-        exact = amplified_by_hand(ratio, mpmath.mpf(0.1))
+        exact = amplified_by_hand(ratio, mpmath.mpf(0.1), scheme)
         assert exact <= mpmath.mpf(release.epsilon) <= exact * (1 + mpmath.mpf(1e-8))
         mu_squared = 5 * pure_mu_squared(Fraction(release.epsilon))
         assert mu_squared <= mpmath.mpf(release.cost.mu_squared) <= mu_squared * (1 + mpmath.mpf(1e-8))
     assert release.cost.slack == 0.0
     assert release.variance == pytest.approx(4 * release.scale**2)
-    run = SubsampledRun("fixed", 0.1, 4.0, 5)
+    run = SubsampledRun(scheme, 0.1, 4.0, 5)
     gaussian = subsampled_sum(run, statistic="gradient", n=1000, size=3, clip=1.0)
     assert gaussian.epsilon == np.inf
     with pytest.raises(ValueError, match="whole run"):
         _ = gaussian.cost
-
-
-def test_laplace_noise_over_poisson_batches_is_refused():
-    with pytest.raises(ValueError, match="fixed size"):
-        SubsampledSum("gradient", 10, 1, 1.0, 1.0, 1e-9, "poisson", 0.5, 1, "laplace")
 
 
 def test_sums_too_fine_for_integers_are_refused():
@@ -293,9 +327,12 @@ def test_sums_too_fine_for_integers_are_refused():
         batches(noise=1e-12, n=10**9)
 
 
-def test_autodp_has_the_same_epsilon_of_laplace_batches():
-    told = second_opinion((batches(), batches(count=2)), 0.0)
-    assert told.epsilon == pytest.approx(7 * log1p(0.1 * (exp(2 / 4.0) - 1)), rel=1e-6)
+@pytest.mark.parametrize(
+    ("scheme", "one"), [("fixed", log1p(0.1 * (exp(0.5) - 1))), ("poisson", 2 * 0.1 * sinh(0.25))]
+)
+def test_the_second_opinion_has_the_same_epsilon_of_laplace_batches(scheme, one):
+    told = second_opinion((batches(scheme=scheme), batches(scheme=scheme, count=2)), 0.0)
+    assert told.epsilon == pytest.approx(7 * one, rel=1e-6 if scheme == "fixed" else 0.01)
 
 
 @pytest.mark.parametrize("classes", [2, 5])

@@ -240,7 +240,10 @@ def _parted():
 @pytest.mark.parametrize("options", SOLVERS, ids=str)
 @pytest.mark.parametrize("place", range(5))
 def test_no_solver_is_silent_where_nothing_can_be_learned(options, place):
-    """Noise makes coefficients stand out in one of 300 runs; `spider` refuses a table that is too small."""
+    """Noise makes coefficients stand out in one of 300 runs; `spider` refuses a table that is too small.
+
+    A spider that found its point soon after an escape was silent in 12 of 60 runs on one class.
+    """
     for n in (400, 4_000):
         name, rows = list(_nothing_to_learn(n))[place]
         chosen = options | ({"batch_size": min(len(rows), 100)} if "batch_size" in options else {})
@@ -248,7 +251,7 @@ def test_no_solver_is_silent_where_nothing_can_be_learned(options, place):
             with pytest.raises(ValueError, match="not one batch fits"):
                 list(fits(rows, 0.3, **chosen))
             continue
-        for _, found in fits(rows, 0.3, 2, **chosen):
+        for _, found in fits(rows, 0.3, 6 if "loss" in options else 2, **chosen):
             assert any("all but unknown" in said for said in found.uncertainty.warnings), (name, n)
 
 

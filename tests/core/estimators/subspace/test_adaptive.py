@@ -109,6 +109,18 @@ def test_a_robust_answer_lies_within_its_radius_of_the_one_without_noise():
     assert np.median(radii) <= 2.5 * np.quantile(apart, 0.95)
 
 
+def test_where_noise_hides_the_start_it_is_plain_pca_which_says_so():
+    """Rows far from the origin are near every plane through them: a descent ends anywhere, and tells not."""
+    rng = np.random.default_rng(11)
+    rows = 1.0 + 1e-3 * rng.standard_normal((500, DIM))
+    exact, space = principal(rows), Grassmann(DIM, RANK)
+    for seed in range(20):
+        found = answer(rows, ScaledNoise(seed=[12, seed]), target=PrivacyTarget(3.0, 1e-6))
+        assert found.uncertainty.of == principal_of(None)
+        assert space.dist(found.basis, exact) <= found.uncertainty.radius_95
+        assert any("leaves open" in words for words in found.uncertainty.warnings)
+
+
 def test_a_crowd_beside_the_subspace_is_said():
     assert answer(haystack(), ScaledNoise(seed=2)).uncertainty.warnings == ()
     warned = answer(haystack(crowd=0.3), ScaledNoise(seed=2)).uncertainty.warnings

@@ -47,6 +47,13 @@ def test_without_a_gap_it_is_anywhere():
     assert np.linalg.norm(way) > 0.8 * sqrt(RANK) * pi / 2
 
 
+def test_it_tells_a_subspace_with_a_gap():
+    moment = NoisyMoment(np.diag([0.5, 0.2, 0.2, 0.05, 0.03, 0.02]), 1e-3)
+    assert [moment.tells([rank]) for rank in (1, 2, 3)] == [True, False, True]
+    assert moment.tells([2, 3])
+    assert not moment.tells([2, 6])
+
+
 def test_a_selection_turns_it_towards_what_it_left_out():
     exact, matrix = turned(VALUES, 4)
     moment = NoisyMoment(matrix, 1e-6)

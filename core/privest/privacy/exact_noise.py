@@ -1,0 +1,247 @@
+"""Noise rounded to a grid with its exact law, given ideal random bits.
+
+A variate is a function of a uniform number of which 63 bits are drawn at first. Float64 then says in which
+cell it lies, with a stated bound on its error. Where the bound reaches an edge of the cell, the bracket is
+computed with more digits, and more bits are drawn, until it lies in one cell. docs/privacy.md has the
+argument, under "The noise that is drawn".
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import count
+from math import cos, fsum, pi, prod, sqrt
+from typing import Any
+
+import mpmath  # pyright: ignore[reportMissingTypeStubs]
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from privest.arrays import Array
+
+Words = Callable[[int], NDArray[np.uint64]]
+"""Draws as many words of 64 random bits as it is told."""
+
+Bracket = tuple[Any, Any]
+"""Two numbers of mpmath between which a variate lies."""
+
+_RELATIVE, _ABSOLUTE = 2.0**-48, 2.0**-52
+"""A normal variate x is off by _RELATIVE·|x| + _ABSOLUTE at most. Half of the former is the bound on `ndtri`,
+16 units of roundoff, of which tests find a third used. Half is for a few operations behind it. An error of u
+moves x by Φ(−x)/φ(x) times its share of u: 1.26 times 0.75·2⁻⁵² at most below x = 3, 0.31·2⁻⁵² beyond."""
+
+_LOGARITHM = 2.0**-50
+"""Relative error of `log`, 8 units of roundoff; half of it bounds what an error of u by 2⁻⁵² of it adds."""
+
+
+class _Digits(threading.local):
+    """A context of mpmath for each thread, as its precision is a state."""
+
+    def __init__(self) -> None:
+        self.mp: Any = mpmath.MPContext()
+
+
+_digits = _Digits()
+
+
+class Uniforms:
+    """Independent uniform numbers in (0, 1), of each of which as many bits are drawn as are asked for.
+
+    Attributes:
+        values: (size,) float64, each within a relative 2⁻⁵² of the number.
+        signs: (size,) independent random bits.
+        unknown: places of numbers below 2⁻⁶³, of which the values say nothing.
+    """
+
+    def __init__(self, words: Words, size: int) -> None:
+        self._words = words
+        drawn = words(size)
+        self._first, self.signs = drawn >> np.uint64(1), (drawn & np.uint64(1)).astype(bool)
+        self._more: dict[int, int] = {}
+        self.values = self._first * 2.0**-63
+        # So few bits are left in one of 2¹⁰ numbers that its relative error would be larger.
+        few = np.flatnonzero(self._first < np.uint64(2**53))
+        if len(few):
+            second = words(len(few))
+            self._more = dict(zip(few.tolist(), ((1 << 64) + second.astype(object)).tolist(), strict=True))
+            self.values[few] += second * 2.0**-127 + 2.0**-127
+        self.unknown = few[self._first[few] == np.uint64(0)]
+
+    def bits(self, place: int, words: int) -> tuple[int, int]:
+        """m and n: the number lies in [m, m + 1]·2⁻ⁿ. At least so many words are drawn for it."""
+        more = self._more.get(place, 1)  # the bits behind a leading one
+        while more.bit_length() <= 64 * (words - 1):
+            more = (more << 64) + int(self._words(1)[0])
+        if words > 1:
+            self._more[place] = more
+        behind = more.bit_length() - 1
+        return (int(self._first[place]) << behind) + more - (1 << behind), 63 + behind
+
+
+class Normals:
+    """Independent normal variates of mean zero and deviation `scale`, (size,), as precise as is asked for.
+
+    Attributes:
+        values: float64 of them, over `scale`.
+        errors: bounds on how far these are off.
+    """
+
+    def __init__(self, words: Words, scale: float, size: int) -> None:
+        self.scale = scale
+        self._uniform = Uniforms(words, size)
+        length = -ndtri(self._uniform.values / 2)
+        self.values = np.where(self._uniform.signs, -length, length)
+        self.errors = _RELATIVE * length + _ABSOLUTE
+        self.errors[self._uniform.unknown] = np.inf
+
+    def bracket(self, place: int, words: int) -> Bracket:
+        """What one of the variates over `scale` lies between, by so many words of its bits."""
+        m, n = self._uniform.bits(place, words)
+        near = _normal(m + 1, n, words)
+        far = _normal(m, n, words, near)
+        return (-far, -near) if self._uniform.signs[place] else (near, far)
+
+
+def _normal(m: int, n: int, words: int, start: Any = None) -> Any:
+    """The x for which 2Φ(−x) is m·2⁻ⁿ, by Halley's steps for the logarithm of Φ(−x)."""
+    mp = _digits.mp
+    if m == 0:
+        return mp.inf
+    if m == 1 << n:
+        return mp.zero
+    target = mp.log(m) - n * mp.ln2
+    x = start or mp.sqrt(-2 * target)
+    if not start and x < 30:
+        x = mp.mpf(-float(ndtri(float(mp.exp(target)) / 2)))
+    while True:
+        tail = mp.erfc(x / mp.sqrt(2))
+        slope = mp.exp(-x * x / 2) * mp.sqrt(2 / mp.pi) / tail
+        step = (mp.log(tail) - target) / slope
+        x += step - step * step * (slope - x) / 2
+        if abs(step) < mp.ldexp(1, -22 * words - 24):  # what is left is about its cube
+            return x
+
+
+class Radius:
+    """√χ² with d + 1 degrees of freedom: times d normal variates, a vector of density ∝ exp(−|z|) on R^d.
+
+    Half of χ² is the sum of ⌊(d + 1)/2⌋ numbers −log u, and for even d one more times cos²(πv/2), v uniform.
+
+    Attributes:
+        value: float64 of it.
+        error: bound on how far that is off.
+    """
+
+    def __init__(self, words: Words, size: int) -> None:
+        self._half, self._even = (size + 1) // 2, size % 2 == 0
+        self._uniform = Uniforms(words, self._half + 2 * self._even)
+        self._brackets: dict[int, Bracket] = {}
+        terms = -np.log(self._uniform.values)
+        within = 2 * fsum(terms[: self._half].tolist())
+        whole = within
+        if self._even:
+            last = 2 * float(terms[-2])
+            within, whole = within + last * cos(pi / 2 * float(self._uniform.values[-1])) ** 2, whole + last
+        self.value = sqrt(within)
+        off = _LOGARITHM * (2 * whole + self._half + 1)
+        self.error = off / self.value if self.value and not len(self._uniform.unknown) else np.inf
+
+    def bracket(self, words: int) -> Bracket:
+        """What it lies between, by so many words of every uniform number's bits."""
+        if words not in self._brackets:
+            ends = [self._uniform.bits(place, words) for place in range(self._half + 2 * self._even)]
+            near, far = self._end(ends, 1), self._end(ends, 0)
+            self._brackets[words] = near, far
+        return self._brackets[words]
+
+    def _end(self, ends: Sequence[tuple[int, int]], more: int) -> Any:
+        """The radius where each number is at the lower end of its interval, or `more` above."""
+        mp = _digits.mp
+        numbers = [(m + more, n) for m, n in ends]
+        if not all(m for m, _ in numbers):
+            return mp.inf
+        square = -2 * _log_product(numbers[: self._half])
+        if self._even:
+            square -= (
+                2
+                * _log_product([numbers[-2]])
+                * mp.cos(mp.pi / 2 * mp.ldexp(numbers[-1][0], -numbers[-1][1])) ** 2
+            )
+        return mp.sqrt(square)
+
+
+def _log_product(numbers: Sequence[tuple[int, int]]) -> Any:
+    """The logarithm of the product of m·2⁻ⁿ, by one product of integers, as mpmath's are slow."""
+    factors = [m for m, _ in numbers]
+    while len(factors) > 1:
+        factors = [prod(factors[i : i + 8]) for i in range(0, len(factors), 8)]
+    mp = _digits.mp
+    return mp.log(factors[0]) - sum(n for _, n in numbers) * mp.ln2
+
+
+def gaussian_cells(
+    weights: Sequence[float], variates: Sequence[Normals], spacing: float, part: slice = slice(None)
+) -> NDArray[np.int64]:
+    """Σ weight·variate, rounded to multiples of the spacing: as int64, modulo 2⁶⁴.
+
+    Args:
+        weights: of each element of `variates`, not negative.
+        variates: all of one size.
+        spacing: of the grid, a power of two.
+        part: which of the variates' places.
+    """
+    parts = [(weight, each.scale / spacing, each) for weight, each in zip(weights, variates, strict=True)]
+    steps = reduce(np.add, [weight * scale * each.values[part] for weight, scale, each in parts])
+    doubt = reduce(np.add, [weight * scale * each.errors[part] for weight, scale, each in parts])
+    first = part.start or 0
+
+    def bracket(place: int, words: int) -> Bracket:
+        ends = [(weight, scale, each.bracket(first + place, words)) for weight, scale, each in parts]
+        low = sum(weight * (scale * near) for weight, scale, (near, _) in ends)
+        return low, sum(weight * (scale * far) for weight, scale, (_, far) in ends)
+
+    return _cells(steps, doubt * (1 + len(parts) / 32), bracket)
+
+
+def laplace_cells(normals: Normals, radius: Radius, spacing: float) -> NDArray[np.int64]:
+    """Noise of density ∝ exp(−|z|/scale), rounded to multiples of the spacing: as int64, modulo 2⁶⁴."""
+    factor = normals.scale / spacing
+    steps = factor * (radius.value * normals.values)
+    doubt = factor * (radius.value * normals.errors + radius.error * np.abs(normals.values))
+
+    def bracket(place: int, words: int) -> Bracket:
+        (low, high), (near, far) = normals.bracket(place, words), radius.bracket(words)
+        return factor * min(low * near, low * far), factor * max(high * near, high * far)
+
+    return _cells(steps, doubt * (1 + 2.0**-10), bracket)
+
+
+def _cells(steps: Array, doubt: Array, bracket: Callable[[int, int], Bracket]) -> NDArray[np.int64]:
+    """The integers nearest to variates of which `steps` are float64 values, off by `doubt` at most.
+
+    The bracket of a place is asked for where an edge is within doubt, with more and more words.
+    """
+    nearest = np.rint(steps)
+    furthest = np.abs(steps - nearest) + doubt
+    if furthest.max(initial=0.0) < 0.5:
+        return nearest.astype(np.int64)
+    certain = furthest < 0.5
+    cells = np.where(certain, nearest, 0.0).astype(np.int64)
+    for place in np.flatnonzero(~certain).tolist():
+        cell = _settled(lambda words, place=place: bracket(place, words))
+        cells[place] = (cell + 2**63) % 2**64 - 2**63
+    return cells
+
+
+def _settled(bracket: Callable[[int], Bracket]) -> int:
+    """The integer nearest to both ends of a bracket, with as many words of random bits as that takes."""
+    mp = _digits.mp
+    for words in count(1):
+        with mp.workprec(64 * words + 64):
+            low, high = bracket(words)
+            # Far more than what rounding does to a bracket at this precision.
+            wider = mp.ldexp(abs(low) + abs(high) + 1, -64 * words - 16)
+            if mp.isfinite(wider) and mp.floor(low - wider + 0.5) == mp.floor(high + wider + 0.5):
+                return int(mp.floor(low + 0.5))
+    raise AssertionError

@@ -1,0 +1,192 @@
+"""What an owner's pages say: one price everywhere, what limits, when windows open, where chains end."""
+
+import html
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from privest_service.cli import main
+from privest_service.ledger import renewals
+from privest_service.ledger.models import WindowRules
+from privest_service.ledger.service import owner_account
+from privest_service.reports.formatting import day, rounded_up, spent_percent
+from testing.history import past
+from testing.scenes import Desk, analyst_called, answered, books, dataset_called, owner_called
+from testing.server import Caller, Server
+
+
+def _text(page: str) -> str:
+    """The words of a page, in one line."""
+    body = re.sub(r"<style.*?</style>|<[^>]+>", " ", page, flags=re.DOTALL)
+    return " ".join(html.unescape(body).split())
+
+
+def _rows(page: str, table: int = 0) -> list[str]:
+    """The rows of a table, in words."""
+    return [_text(row) for row in re.findall(r"<tr>.*?</tr>", page.split("<table")[1:][table], re.DOTALL)]
+
+
+@pytest.fixture
+def asked(site: Server) -> tuple[Caller, str]:
+    """An owner with one dataset and a question about it."""
+    owner = owner_called(site, "One price")
+    dataset = dataset_called(owner, "Rows")
+    answered(owner, dataset, epsilon=0.3, delta=1e-6)
+    return owner, dataset
+
+
+def test_one_question_has_one_price_everywhere(site: Server, asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    desk, budget = Desk(site, owner.key), owner.budget()
+    cost, share = rounded_up(budget["spent"]["epsilon"]), spent_percent(budget["share"])
+    assert cost != "0.3", "what it costs at the budget's δ is not what it asked for"
+    for path in ("", "/ledger"):
+        (newest, first) = _rows(desk.get(path).text)[1:]
+        assert f"ε {cost} {share} answered" in newest, path
+        assert first.endswith("limit set: ε 3, δ 1e−5 limit"), path
+    entry = _text(desk.get("/ledger/2").text)
+    assert f"At the δ of your budget ε {cost} Of the present budget {share}" in entry
+    assert f"ε {cost} at your δ, {share} of the budget" in desk.get("").text, "beside its mark in the chart"
+    told = next(
+        row for row in _rows(desk.get("/report").text.partition("<h2>Every movement")[2]) if "answered" in row
+    )
+    assert f" {cost} {share} " in told
+    assert " 0.3 " not in told
+    planned = _text(desk.get(f"/what-if?dataset={dataset}&epsilon=0.3&delta=1e-6&options=").text)
+    assert f"Cost at the δ of your budget ε {cost}" in planned
+    assert f"charges ε {cost} at the δ of your budget, {share} of it, and cannot be undone" in planned
+
+
+def test_what_is_given_back_has_the_price_of_its_charge(site: Server) -> None:
+    owner = owner_called(site, "Given back")
+    dataset = dataset_called(owner, "Rows")
+    with books(site) as database:
+        past(database, owner, [dataset], [], since=datetime.now(UTC) - timedelta(weeks=1), queries=12)
+    rows = _rows(Desk(site, owner.key).get("/ledger").text)
+    given_back = [each for each in rows if each.endswith(" given back") and " −ε " in each]
+    assert given_back
+    for row in given_back:
+        price = row.partition(" −")[2].removesuffix(" given back").replace("−", "")
+        assert "0 %" not in price.split(" ", 2)[2:], row
+        assert [each for each in rows if each.endswith(f"{price} given back") and "−" not in each], row
+    place = given_back[0].split()[0]
+    entry = _text(Desk(site, owner.key).get(f"/ledger/{place}").text)
+    assert f"Of the present budget {given_back[0].split('−')[2].removesuffix(' given back')}" in entry
+
+
+def test_the_overview_says_why_and_of_what(site: Server) -> None:
+    owner = owner_called(site, "Why")
+    dataset = dataset_called(owner, "Rows")
+    for epsilon in (0.1, 0.11, 0.12):
+        answered(owner, dataset, epsilon=epsilon, delta=4e-6)
+    told, budget = _text(Desk(site, owner.key).get("").text), owner.budget()
+    today = day(datetime.now(UTC))
+    assert f"come to its end on {today}, when the δ of all questions came to 1e−5, its δ." in told
+    spent, share = rounded_up(budget["spent"]["epsilon"]), spent_percent(budget["share"])
+    assert f"So it is that ε {spent} of 3 is {share}." in told
+
+
+def test_a_grant_without_a_cap_says_what_limits_it(site: Server) -> None:
+    owner, analyst = owner_called(site, "Limits"), analyst_called(site, "Nora Free")
+    open_, closed = dataset_called(owner, "Open"), dataset_called(owner, "Closed")
+    for each in (open_, closed):
+        assert owner.grant(each, analyst).status_code == 200
+    desk = Desk(site, owner.key)
+    assert "none of its own limited by your budget 0 " in _text(desk.get("/analysts").text)
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", json={"pace": 0.25}).status_code == 200
+    assert owner.put(f"/v1/datasets/{closed}/cap", json={"epsilon": 1, "delta": 1e-5}).status_code == 200
+    rows = [row for row in _rows(desk.get("/analysts").text, 1) if "limited by" in row]
+    assert ["the dataset's cap of ε 1, with room for ε" in row for row in rows] == [False, True]
+    assert all("limited by your budget, 25 % of it in seven days" in row for row in rows)
+
+
+def test_a_frozen_owner_is_not_offered_to_ask(site: Server, asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    desk, plan = Desk(site, owner.key), f"/what-if?dataset={dataset}&epsilon=0.2&delta=1e-6"
+    assert "Ask it" in desk.get(plan).text
+    for who in (owner, site.admin):
+        assert who.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": True}).status_code == 200
+        told = _text(desk.get(plan).text)
+        assert "is frozen. Nothing can be asked until the freeze ends" in told
+        assert "Ask it" not in told
+        assert who.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": False}).status_code == 200
+    assert "Ask it" in desk.get(plan).text
+
+
+@pytest.mark.parametrize("every", ["week", "month", "quarter", "year"])
+def test_the_form_says_when_a_rule_would_open_a_window(site: Server, every: str) -> None:
+    owner = owner_called(site, f"By the {every}")
+    desk = Desk(site, owner.key)
+    page = desk.get("/budget").text
+    (option,) = re.findall(rf'<option value="{every}">([^<]+)</option>', page)
+    foretold = option.rpartition(": next on ")[2]
+    for least in ("", "0", "500"):
+        given = {"every": every, "promise": "per-window", "least_days": least}
+        shown = desk.post("/budget/rules", given | {"see": "yes"})
+        assert shown.status_code == 200
+        (option,) = re.findall(rf'<option value="{every}" selected>([^<]+)</option>', shown.text)
+        promised = option.rpartition(": next on ")[2]
+        assert least or promised == foretold
+        assert _in_force(owner).get("every") is None, "it was only looked at"
+    wrong = desk.post("/budget/rules", {"every": every, "promise": "per-window", "most": "x", "see": "yes"})
+    assert wrong.status_code == 422
+    desk.post("/budget/rules", {"every": every, "promise": "per-window", "most": "2"})
+    due = _in_force(owner)["next"]
+    assert day(datetime.fromisoformat(due)) == foretold
+    last = desk.post(
+        "/budget/rules", {"every": every, "promise": "per-window", "most": "1", "see": "yes"}
+    ).text
+    assert f'<option value="{every}" selected>' in last
+    assert "none, as this one is the last" in last
+
+
+def _in_force(owner: Caller) -> dict[str, str]:
+    return owner.budget()["windows"]
+
+
+def test_a_year_that_is_set_in_november_waits_until_the_january_after_the_next(
+    site: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = owner_called(site, "November")
+    began = datetime(2026, 11, 23, tzinfo=UTC)
+    monkeypatch.setattr(renewals, "now", lambda: began + timedelta(hours=1))
+    with books(site) as database, database.write() as session:
+        session.add(WindowRules(owner_id=owner.id, began_at=began))
+        session.flush()
+        opens = renewals.would_open(session, owner_account(session, owner.id), None, None)
+        sooner = renewals.would_open(session, owner_account(session, owner.id), None, 30)
+    assert sooner["year"] == datetime(2027, 1, 1, tzinfo=UTC)
+    assert opens["year"] == datetime(2028, 1, 1, tzinfo=UTC)
+
+
+def test_an_entry_names_the_columns_that_were_asked_about(site: Server) -> None:
+    owner = owner_called(site, "Columns")
+    columns = [
+        {"name": name, "type": "number", "low": 0, "high": most} for name, most in (("age", 110), ("dose", 3))
+    ]
+    made = owner.upload(b"age,dose\n" + b"40,1\n" * 200, {"kind": "table", "columns": columns}, "rows.csv")
+    answered(owner, made.json()["id"], columns=["dose"])
+    assert "What Fréchet mean of dose By you" in _text(Desk(site, owner.key).get("/ledger/2").text)
+
+
+def test_signed_ends_are_downloaded_and_held_against_a_later_export(
+    site: Server, asked: tuple[Caller, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    owner, dataset = asked
+    desk = Desk(site, owner.key)
+    link = 'href="/dashboard/ledger/heads" download>Download the signed ends<'
+    assert link in desk.get("/ledger").text
+    assert link in desk.post("/ledger/verify").text
+    kept, export = desk.get("/ledger/heads"), tmp_path / "ledger.jsonl"
+    name = re.findall(r'attachment; filename="(heads-own_\w+-\d{4}-\d\d-\d\d\.json)"', str(kept.headers))[0]
+    (tmp_path / name).write_text(kept.text)
+    answered(owner, dataset, epsilon=0.2)
+    export.write_text(desk.get("/ledger/export").text)
+    key = owner.get("/v1/ledger/keys").json()["keys"][0]["public_key"]
+    command = ["verify-ledger", "--export", str(export), "--key", key, "--heads", str(tmp_path / name)]
+    assert main(command) == 0
+    (tmp_path / name).write_text(kept.text.replace('"seq": 2', '"seq": 1'))
+    assert main(command) == 1
+    assert "does not go through its head" in capsys.readouterr().out
