@@ -31,8 +31,9 @@ After orders of magnitude there is one more: years are within a thousandth of th
 _OF_ORDERS = 0.4
 """Share of all looks for orders of magnitude, if these are looked at."""
 
-_ENOUGH = 0.02
-"""Standard deviation of the noise on a share that is small enough to look."""
+_ENOUGH = 0.01
+"""Standard deviation of the noise on a share that is small enough to look. With it none of 40 runs took a
+wrong unit for any of six columns with 30 % of missing values and bounds 1,000 times too wide."""
 
 _MOST = 0.95
 """Share of the records that an interval is to hold."""
@@ -45,6 +46,10 @@ _ODD, _SURELY = 1.0, 7.0
 
 _SURE = 5.0
 """Standard deviations of noise by which records must stand out."""
+
+_SPARED = 0.05
+"""Most of a share by which one deviation of noise may lessen what an interval seems to hold. Without it one
+that does hold most records is often passed over, and the next that seems to may be any, however wide."""
 
 _BEYOND = 0.5
 """What the next interval has beyond the nodes that hold most records, on either side, over their width."""
@@ -104,6 +109,11 @@ class ColumnCounts:
         """(columns, nodes + 1) shares of the records, by a released mean with the clip 1."""
         return mean.reshape(self.columns, -1) * sqrt(self.columns)
 
+    def whole_shares(self, mean: Array) -> Array:
+        """(columns, nodes + 1) the nearest to `shares` of which each column's add up to one, as they do."""
+        shares = self.shares(mean)
+        return shares + (1 - shares.sum(axis=1, keepdims=True)) / shares.shape[1]
+
 
 def _counted(nodes: Array, values: Array) -> Array:
     """(nodes + 1,) counts of the values near each node, and of those missing."""
@@ -136,11 +146,15 @@ class FoundColumns:
     seen: Truths
     widest: Array
 
+    @property
+    def missing(self) -> Array:
+        """(columns,) share of missing values."""
+        return np.clip(self.shares[:, -1], 0.0, 1.0)
+
     @cached_property
     def fullest(self) -> tuple[Places, Places, Truths]:
         """(columns,) first and last of the fewest nodes that hold most records, and whether they do."""
-        most = _MOST * (1 - np.clip(self.shares[:, -1], 0.0, 1.0))
-        return _fullest(self.shares[:, :-1], most, self.deviation)
+        return _fullest(self.shares[:, :-1], _MOST * (1 - self.missing), self.deviation)
 
     @property
     def is_atom(self) -> Truths:
@@ -214,11 +228,11 @@ class ColumnRanges:
         names = ["columns"] * (_PURE_ROUNDS if budget.pure else _ROUNDS)
         if not np.isfinite(self.high - self.low).all():
             names = ["orders", *names, "columns"]
-        found = list[tuple[str, float]]()
+        found, of_orders = list[tuple[str, float]](), _OF_ORDERS * ("orders" in names)
         for name in names:
             alone = budget.release(self.statistics[name], name, 1.0).deviation
             enough = alone * sqrt(len(self.low)) / _ENOUGH
-            part = _OF_ORDERS if name == "orders" else (1 - _OF_ORDERS) / names.count("columns")
+            part = of_orders if name == "orders" else (1 - of_orders) / names.count("columns")
             found.append((name, min(most * part, enough if budget.pure else enough**2)))
         return found
 
@@ -256,7 +270,7 @@ class ColumnRanges:
                 shares[moved], known[moved] = 0.0, 0.0
                 seen = seen | moved
             nodes = np.linspace(low, high, _NODES, axis=1)
-            shares += self._counts.shares(gate.mean(nodes, "columns")) / deviation**2
+            shares += self._counts.whole_shares(gate.mean(nodes, "columns")) / deviation**2
             known += deviation**-2.0
             found = FoundColumns(nodes, shares / known[:, None], known**-0.5, seen, widest)
         assert found is not None  # noqa: S101 - some releases are of intervals
@@ -308,7 +322,8 @@ class ColumnRanges:
 def _fullest(shares: Array, most: Array, deviation: Array) -> tuple[Places, Places, Truths]:
     """First and last of the fewest neighbouring nodes that surely hold most records, and whether they do.
 
-    Where noise hides which these are, they are all nodes.
+    Where noise hides which these are, they are all nodes. As all shares add up to one, so many nodes have the
+    noise of those that are left as well.
 
     Args:
         shares: (columns, nodes), noisy.
@@ -322,8 +337,10 @@ def _fullest(shares: Array, most: Array, deviation: Array) -> tuple[Places, Plac
     for count in range(1, nodes):
         held = sums[:, count:] - sums[:, :-count]
         place = np.argmax(held, axis=1)
-        noise = deviation * sqrt(count)
-        enough = ~found & (held[np.arange(columns), place] >= np.maximum(most, _SURE * noise))
+        noise = deviation * sqrt(count * (1 - count / (nodes + 1)))
+        # What they are to hold has the noise of the missing values.
+        least = most - np.minimum(np.hypot(noise, _MOST * deviation), _SPARED)
+        enough = ~found & (held[np.arange(columns), place] >= np.maximum(least, _SURE * noise))
         first[enough], last[enough] = place[enough], place[enough] + count - 1
         found |= enough
     return first, last, found

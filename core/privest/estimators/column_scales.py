@@ -46,8 +46,8 @@ _FILLED = 1 / 15
 """Part of its bounds that most values of a column fill where these are a guess. With rough bounds most
 columns of each table in `TUNE` of the real ones fill twice as much, but where they have mostly one value."""
 
-_CHECKED = 0.008
-"""Noise on a share that is small enough to tell whether columns fill their bounds."""
+_UNSURE = 0.02
+"""Noise on a share of the known values above which one in a hundred columns or more has a wrong unit."""
 
 _OF_SPREADS = 0.65
 """Share of what all looks cost for the distances from the centres."""
@@ -172,6 +172,16 @@ class FoundScales:
             yield (
                 f"noise hides where the values of {listed(hidden)} are: expect no information of them. More "
                 "records, fewer columns or a larger epsilon would help, or low and high in the schema"
+            )
+
+    def unsure(self, names: Sequence[str], taken: Truths) -> Iterator[str]:
+        """The warning that noise may have led to wrong units of those columns whose are taken, or none."""
+        doubt = taken & self.places.seen & (self.places.deviation > _UNSURE * (1 - self.places.missing))
+        if doubtful := [name for name, one in zip(names, doubt, strict=True) if one]:
+            yield (
+                f"centre and scale of {listed(doubtful)} were found through so much noise that they may be "
+                "others than most values have. More records, fewer columns, a larger epsilon or closer low "
+                "and high would help"
             )
 
     def cut(self, columns: Columns) -> Array:
@@ -332,9 +342,8 @@ class ColumnScales:
         return FoundScales(places, tuple(read), deviation)
 
     def enough(self, budget: PrivacyBudget) -> float:
-        """The share of a Gaussian budget by which looks tell whether columns fill their bounds."""
-        alone = budget.release(Standardised(self._away), "spreads", 1.0)
-        return (self.deviation(alone) / _CHECKED) ** 2 / _OF_SPREADS
+        """The share of a budget by which looks are sure to tell where columns are within their bounds."""
+        return sum(share for _, share in self._ranges.looks(budget, inf)) / (1 - _OF_SPREADS)
 
     def guesses(self, found: FoundScales) -> tuple[Truths, tuple[str, ...]]:
         """Columns whose bounds tell no scale: all of them where most fill a small part of their bounds.

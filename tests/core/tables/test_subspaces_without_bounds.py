@@ -144,14 +144,24 @@ def test_completion_finds_scales_of_what_is_known(spec, wide):
     own[rng.random(own.shape) < 0.3] = np.nan
     shape = table(PartialVectorsMetadata, N, *wide)
     plan = MATRIX_COMPLETION.plan(spec, shape, PrivacyTarget(2.0, 1e-6))
-    full, near = rows(np.random.default_rng(4)), 0
+    full = rows(np.random.default_rng(4))
     for seed in range(6):
         found = answered(MATRIX_COMPLETION, plan, shape, own, seed)
         off = np.abs(np.log(found.scales) - np.log(np.nanstd(own, axis=0)))
         assert np.median(off) < 0.3
-        near += off.max() < 1.0 and angle(found, full) < 0.3
-    # The short look that tells bounds to be a guess takes a scale for a larger one in about one run of five.
-    assert near >= (3 if wide else 6)
+        assert off.max() < 1.0
+        assert angle(found, full) < 0.3
+        assert not any("so much noise" in words for words in found.uncertainty.warnings)
+
+
+def test_units_found_through_much_noise_are_said():
+    own = rows(np.random.default_rng(2))
+    for epsilon, told in ((1.0, False), (0.2, True)):
+        shape = table(VectorsMetadata, N, 1000.0)
+        plan = ROBUST_PCA.plan(RobustPCASpec(RANK), shape, PrivacyTarget(epsilon, 1e-6))
+        found = answered(ROBUST_PCA, plan, shape, own, 0)
+        assert found.scales is not None
+        assert any("centre and scale of c0" in words for words in found.uncertainty.warnings) == told
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 1.0])

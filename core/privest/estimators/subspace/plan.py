@@ -146,7 +146,8 @@ class SubspacePlan(BasePlan):
         center, scale = np.where(taken, typical.center, 0.0), np.where(taken, typical.scale, 1.0)
         columns = Columns(scales.among_all(center, 0.0), scales.among_all(scale, 1.0))
         left = replace(self, releases=self.releases[len(looks) :])
-        units = Units(columns, bool(taken.any()), (*found.hidden(scales.names), *narrow))
+        told = *found.hidden(scales.names), *narrow, *found.unsure(scales.names, taken)
+        units = Units(columns, bool(taken.any()), told)
         return left, StandardisedOracle(gate, columns), units
 
 
