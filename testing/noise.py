@@ -89,7 +89,7 @@ class _Known(Normals):
     """Variates without anything random."""
 
     def __init__(self, values: Array) -> None:
-        self.scale, self.values, self.errors = 1.0, values, np.zeros(values.shape)
+        self.scale, self.values, self.largest_error = 1.0, values, 0.0
 
     def bracket(self, place: int, words: int) -> Bracket:  # noqa: ARG002 - as in `Normals`
         """The value, twice."""
