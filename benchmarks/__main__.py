@@ -15,6 +15,7 @@ NAMES = (
     "scaling",
     "tangent_sampling",
     "private_steps",
+    "noise",
     "exact_mean",
     "figure2",
     "figure3",

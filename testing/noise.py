@@ -85,7 +85,7 @@ class RecordedNoise(ScaledNoise):
         return super().batch(n, rate, scheme)
 
 
-class _Known(Normals):
+class KnownNormals(Normals):
     """Variates without anything random."""
 
     def __init__(self, values: Array) -> None:
@@ -121,7 +121,7 @@ class ScriptedNoise:
     def normals(self, scale: float, size: int) -> Normals:
         """Variates of a stream, all of the known value; see `NoiseSource`."""
         self.drawn.append(("gaussian", scale, size))
-        return _Known(np.full(size, self._value))
+        return KnownNormals(np.full(size, self._value))
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
         """The next of the given batches, or everybody."""
