@@ -208,7 +208,8 @@ def gaussian_cells(
     first = part.start or 0
 
     def doubt(places: Places) -> Array:
-        return more * sum(weight * scale * each.errors(first + places) for weight, scale, each in parts)
+        ends = [weight * scale * each.errors(first + places) for weight, scale, each in parts]
+        return more * reduce(np.add, ends)
 
     def bracket(place: int, words: int) -> Bracket:
         ends = [(weight, scale, each.bracket(first + place, words)) for weight, scale, each in parts]
