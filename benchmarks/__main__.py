@@ -16,6 +16,7 @@ NAMES = (
     "tangent_sampling",
     "private_steps",
     "noise",
+    "slack",
     "exact_mean",
     "figure2",
     "figure3",

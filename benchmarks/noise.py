@@ -1,4 +1,4 @@
-"""What exact noise adds to whole runs: their time over that of the same runs with numpy's ziggurat, rounded."""
+"""What exact noise adds to whole runs: their time over that of the same runs with numpy's ziggurat."""
 
 from dataclasses import dataclass
 from statistics import median
@@ -27,7 +27,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.exact_noise import Normals
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid
-from privest.privacy.mechanisms import NoisySum, Noise, SubsampledSum
+from privest.privacy.mechanisms import Noise, NoisySum, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.records import Records
 from testing.noise import KnownNormals
@@ -102,7 +102,10 @@ def cases() -> list[Case]:
     """Estimators and solvers; with batches, few records a step, so that noise is most of it."""
     n = 10_000
     flat, ball = {"name": "euclidean", "dim": 10}, {"name": "sphere", "dim": 784}
-    points, spd = PointsMetadata(n, flat, radius=1.0), PointsMetadata(n, {"name": "spd", "dim": 5}, radius=1.0)
+    points, spd = (
+        PointsMetadata(n, flat, radius=1.0),
+        PointsMetadata(n, {"name": "spd", "dim": 5}, radius=1.0),
+    )
     images = PointsMetadata(n, ball, radius=1.0)
     vectors = VectorsMetadata(n, 20)
     labelled = LabelledMetadata(n, tuple(map(str, range(20))), "y", ("0", "1"), 4.0, (0.0,) * 20, (1.0,) * 20)

@@ -18,8 +18,8 @@ BATCH = 256
 """Expected size of a batch if the analyst gives no rate."""
 
 _SLACK_SHARES = (1 / 200, 1 / 60, 1 / 20, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 0.9)
-"""Shares of δ that a run with random batches may give to the slack of its certificate: the one of which least
-noise follows. The first may always be used."""
+"""Shares of δ that a run with random batches may give to the slack of its certificate. That of which the
+least noise follows is taken. The first may always be used."""
 
 Budgets = tuple[tuple[float, float], ...]
 """Any of these μ, each with its slack."""

@@ -82,7 +82,10 @@ class SystemNoise:
         cells, used = self._ready.get((scale, spacing), (_NO_CELLS, 0))
         if used + size > len(cells):
             # What is asked for again is made ready twice as far ahead.
-            cells, used = self._rounded(scale, spacing, max(size, min(2 * len(cells), self._expected, _BLOCK))), 0
+            cells, used = (
+                self._rounded(scale, spacing, max(size, min(2 * len(cells), self._expected, _BLOCK))),
+                0,
+            )
         self._expected = max(0, self._expected - size)
         self._ready[scale, spacing] = cells, used + size
         return cells[used : used + size]

@@ -318,7 +318,7 @@ def noises_for(
 
 
 def choice(runs: Iterable[SubsampledRun], allowed: Allowed) -> Cost | None:
-    """The cost of a run that covers one of the pairs `allowed`, most room first, or None if it covers none."""
+    """The cost of a run, if it is within one of the pairs `allowed`: that which leaves most of μ."""
     parts = _canonical(runs)
     curve = _shared_curve(parts, allowed)
     spent = {

@@ -148,7 +148,7 @@ class Limits:
 
     @property
     def slack_per_mu_squared(self) -> float | None:
-        """Slack that a query may use for each unit of μ², so that both run out together; None if not counted."""
+        """Slack that a query may use for each unit of μ², so that both run out together; None if basic."""
         if self.composition == "basic":
             return None
         return as_number(self.slack, PROBABILITY) / as_number(self.mu_squared, MU_SQUARED)

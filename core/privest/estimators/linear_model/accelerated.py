@@ -216,9 +216,7 @@ def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[Su
     ]
 
 
-def _with_gaussian_noise(
-    law: BatchLaw, weight: Array, allowed: PrivacyBudget
-) -> tuple[SubsampledRun, ...]:
+def _with_gaussian_noise(law: BatchLaw, weight: Array, allowed: PrivacyBudget) -> tuple[SubsampledRun, ...]:
     """Parts of about equal cost, with the noise that its law has for their mean weights, as certified."""
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
