@@ -31,7 +31,7 @@ ROUNDING_GUARD = 1 - 1e-12
 def gaussian_budgets(target: PrivacyTarget) -> Budgets:
     """What a run with random batches may cost to stay (ε, δ)-private: any of these μ with its slack.
 
-    The first has the least slack. Of a budget that counts slack, a run may use as much of the slack as it uses
+    The first has the least slack. Of a budget that counts slack, a run may use as much of it as it uses
     of μ², so that neither runs out before the other.
 
     Raises:
