@@ -197,7 +197,8 @@ _NEAR = (54, 64)
 
 def _cell_of(number: Any) -> int:
     """The cell to which the noise of this uniform number, given to 255 bits, is rounded."""
-    bits = int(mpmath.floor(number * mpmath.mpf(2) ** 255))
+    whole: Any = mpmath.floor(number * mpmath.mpf(2) ** 255)
+    bits = int(whole)
     words = [bits >> 192 << 1, *(bits >> 64 * place & (2**64 - 1) for place in (2, 1, 0))]
     left = iter(words)
     drawn = Normals(lambda size: np.array([next(left) for _ in range(size)], dtype=np.uint64), 1.0, 1)
