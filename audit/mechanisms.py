@@ -27,7 +27,7 @@ from privest.privacy.mechanisms import (
     noisy_sum,
     subsampled_sum,
 )
-from privest.privacy.subsampling import cost_of, noise_for
+from privest.privacy.subsampling import certify, noise_for, runs_of
 from privest.records import Records
 from testing.noise import ScaledNoise
 
@@ -99,7 +99,7 @@ _RECORDS, _RATE, _BATCHES, _SLACK = 40, 0.5, 4, 1e-6
 
 
 def _gaussian_batches(scheme: Scheme) -> SubsampledSum:
-    run = noise_for(scheme, _RATE, _BATCHES, _MU, _SLACK)
+    run = noise_for(scheme, _RATE, _BATCHES, ((_MU, _SLACK),))
     return _batches("gaussian", scheme, _BATCHES, run.noise)
 
 
@@ -219,7 +219,7 @@ def _attacks() -> Iterator[Distinguisher]:
             f"{_BATCHES} sums with Gaussian noise over random batches of half of the records ({scheme})",
             partial(batch_scores, batches),
             (4_000, 100_000),
-            mu=sqrt(cost_of([batches], _SLACK).mu_squared),
+            mu=sqrt(certify(runs_of([batches]), _SLACK).mu_squared),
             slack=_SLACK,
         )
     pure = _batches("laplace", "poisson", 1, 1.0)

@@ -117,7 +117,7 @@ class Mutant:
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
     """No certificate that was found without the fault is used with it, nor the other way round."""
-    kept = (subsampling.certify, subsampling.noise_for, subsampling.noises_for, calibration.mu_for)
+    kept = (subsampling.certify, subsampling.noises_for, calibration.mu_for)
     try:
         for found in kept:
             found.cache_clear()
@@ -507,10 +507,10 @@ def _batches_over_n() -> Plant:
 
 
 def _slack_on_top() -> Plant:
-    def promised(target: Any) -> tuple[float, float]:
-        return calibration.mu_for(target.epsilon, target.delta), target.delta / 200
+    def promised(target: Any) -> budget.Budgets:
+        return ((calibration.mu_for(target.epsilon, target.delta), target.delta / 200),)
 
-    return _put(budget, "gaussian_budget", promised)
+    return _put(budget, "gaussian_budgets", promised)
 
 
 def _slack_uncounted() -> Plant:

@@ -1,17 +1,24 @@
-"""The laws of all that a gate draws, each held against what the real generator draws, and against a fault."""
+"""The laws of all that a gate draws, each held against what the real generator draws, and against a fault.
+
+Of noise also single cells, whose probabilities no number of draws could show: by bits that are chosen.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, permutations
 from math import comb, sqrt
+from typing import Any
 
+import mpmath  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
+from privest.privacy import exact_noise
+from privest.privacy.exact_noise import Normals, gaussian_cells
 from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import NoiseSource, SystemNoise
@@ -181,6 +188,55 @@ class _Remainders(SystemNoise):
         return super().indices(64, size) % n
 
 
+# Cells of noise on the finest grid, of probability 2⁻³³ and less
+
+_FINE = 2.0**-32
+_NEAR = (54, 64)
+"""Binary digits of a uniform number up to which a chosen one agrees with the edge between two cells."""
+
+
+def _cell_of(number: Any) -> int:
+    """The cell to which the noise of this uniform number, given to 255 bits, is rounded."""
+    whole: Any = mpmath.floor(number * mpmath.mpf(2) ** 255)
+    bits = int(whole)
+    words = [bits >> 192 << 1, *(bits >> 64 * place & (2**64 - 1) for place in (2, 1, 0))]
+    left = iter(words)
+    drawn = Normals(lambda size: np.array([next(left) for _ in range(size)], dtype=np.uint64), 1.0, 1)
+    return int(gaussian_cells([1.0], [drawn], _FINE)[0])
+
+
+def _wrong_cells(count: int) -> int:
+    """How many of `count` edges, chosen at random up to nine deviations, do not part the two cells.
+
+    The edge above cell k is at 2Φ(−(k + ½)·2⁻³²). A number a 2⁻⁶⁴th of it below belongs to k + 1, above to k.
+    """
+    rng, wrong = np.random.default_rng(0), 0
+    with mpmath.workdps(90):
+        for k in (rng.random(count) * 9 * 2**32).astype(np.int64).tolist():
+            edge = mpmath.erfc((k + mpmath.mpf(0.5)) * _FINE / mpmath.sqrt(2))
+            for deep in _NEAR:
+                near = edge * mpmath.mpf(2) ** -deep
+                wrong += (_cell_of(edge - near), _cell_of(edge + near)) != (k + 1, k)
+    return wrong
+
+
+def _cells(long: bool) -> Finding:
+    count = 5_000 if long else 50
+    right = _wrong_cells(count)
+    bounds = exact_noise._RELATIVE, exact_noise._ABSOLUTE  # pyright: ignore[reportPrivateUsage]
+    try:
+        exact_noise._RELATIVE = exact_noise._ABSOLUTE = 0.0  # pyright: ignore
+        broken = _wrong_cells(count)
+    finally:
+        exact_noise._RELATIVE, exact_noise._ABSOLUTE = bounds  # pyright: ignore
+    return Finding(
+        holds=right == 0 < broken,
+        claimed="each edge parts two cells, to a relative 2⁻⁵⁴ and 2⁻⁶⁴ of its tail",
+        found=f"{right} of {2 * count:,} pairs of numbers beside an edge are in wrong cells",
+        power=f"float64 believed as it is: {broken:,}",
+    )
+
+
 _LAWS = (
     Law(
         "law-normal",
@@ -255,6 +311,10 @@ SECTION = Section(
     "What is drawn",
     f"""\
 The real generator against the laws that certificates rest on; a line is wrong about a right sampler with a
-probability of {ALARM:.0e}, and the same test must reject a wrong one.""",
-    tuple(law.line for law in _LAWS),
+probability of {ALARM:.0e}, and the same test must reject a wrong one. Cells of noise are too improbable for
+that: the bits from which noise is made are chosen there, next to edges that mpmath computes from Φ alone.""",
+    (
+        Line("law-cells", "cells of Gaussian noise on the finest grid, by bits that are chosen", _cells),
+        *(law.line for law in _LAWS),
+    ),
 )

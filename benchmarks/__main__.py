@@ -15,6 +15,8 @@ NAMES = (
     "scaling",
     "tangent_sampling",
     "private_steps",
+    "noise",
+    "slack",
     "exact_mean",
     "figure2",
     "figure3",

@@ -47,7 +47,7 @@ def certified(alpha: float, noise: float, epochs: int) -> float:
     """ε of the same run by our certificate: full gradients exactly, changes as one loss distribution."""
     full, change = multipliers(alpha, noise)
     steps, slack = FREQUENCY * epochs, DELTA / 200
-    batches = certify(SubsampledRun("fixed", 1 / RECORDS, 2 * change, steps), slack)
+    batches = certify((SubsampledRun("fixed", 1 / RECORDS, 2 * change, steps),), slack)
     mu = sqrt(steps / full**2 + batches.mu_squared)
     return largest(lambda epsilon: slack + gaussian_delta(epsilon, mu) > DELTA, 0.0, 100.0)
 

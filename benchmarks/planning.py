@@ -34,7 +34,7 @@ def core(choices: dict[str, Any]) -> tuple[float, float]:
     """Seconds of a first plan, and of the next ones."""
     shape = PointsMetadata(N, {"name": "spd", "dim": DIM}, radius=1.0)
     times: list[float] = []
-    subsampling.noise_for.cache_clear()
+    subsampling.noises_for.cache_clear()
     subsampling.certify.cache_clear()
     for _ in range(6):
         begun = perf_counter()

@@ -85,11 +85,11 @@ class RecordedNoise(ScaledNoise):
         return super().batch(n, rate, scheme)
 
 
-class _Known(Normals):
+class KnownNormals(Normals):
     """Variates without anything random."""
 
     def __init__(self, values: Array) -> None:
-        self.scale, self.values, self.errors = 1.0, values, np.zeros(values.shape)
+        self.scale, self.values, self.largest_error = 1.0, values, 0.0
 
     def bracket(self, place: int, words: int) -> Bracket:  # noqa: ARG002 - as in `Normals`
         """The value, twice."""
@@ -121,7 +121,7 @@ class ScriptedNoise:
     def normals(self, scale: float, size: int) -> Normals:
         """Variates of a stream, all of the known value; see `NoiseSource`."""
         self.drawn.append(("gaussian", scale, size))
-        return _Known(np.full(size, self._value))
+        return KnownNormals(np.full(size, self._value))
 
     def batch(self, n: int, rate: float, scheme: Scheme) -> NDArray[np.int64]:
         """The next of the given batches, or everybody."""

@@ -22,7 +22,7 @@ from privest.estimators.base import BasePlan, Finding
 from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import DatasetMetadata
 from privest.optim.pooled import Pooled
-from privest.privacy.budget import ROUNDING_GUARD, certified, gaussian_budget
+from privest.privacy.budget import certified, gaussian_budgets, left_of
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import (
@@ -291,14 +291,12 @@ def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release,
     """
     together = [r for r in course.releases if isinstance(r, SubsampledSum) and r.noise == "gaussian"]
     if target.delta == 0:
-        ratio, slack = target.epsilon / course.target.epsilon, 0.0
+        ratio = target.epsilon / course.target.epsilon
     elif together:
-        (mine, slack), (planned, _) = gaussian_budget(target), gaussian_budget(course.target)
-        ratio = mine / planned
+        ratio = gaussian_budgets(target)[0][0] / gaussian_budgets(course.target)[0][0]
     else:
         ratio = mu_for(target.epsilon, target.delta) / mu_for(course.target.epsilon, course.target.delta)
-        slack = 0.0
-    batches = iter(_batches(course, together, n, ratio, slack) if together else ())
+    batches = iter(_batches(course, together, n, target, ratio) if together else ())
     found = list[Release]()
     for release in course.releases:
         if isinstance(release, NoisySum):
@@ -343,15 +341,15 @@ def _pure_batches(release: SubsampledSum, n: int, ratio: float) -> SubsampledSum
 
 
 def _batches(
-    course: BasePlan, together: Sequence[SubsampledSum], n: int, ratio: float, slack: float
+    course: BasePlan, together: Sequence[SubsampledSum], n: int, target: PrivacyTarget, ratio: float
 ) -> list[SubsampledSum]:
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
     full = fsum(r.cost.mu_squared for r in course.releases if isinstance(r, NoisySum))
-    left = sqrt(gaussian_budget(course.target)[0] ** 2 - full) * ratio * ROUNDING_GUARD
+    left = left_of(gaussian_budgets(target), full * ratio**2)
     first, rate = together[0], _rate(together[0], n)
     sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
-    runs = noises_for(first.scheme, rate, sized, left * _SAFE, slack)
+    runs = noises_for(first.scheme, rate, sized, tuple((mu * _SAFE, slack) for mu, slack in left))
     return [_sampled(release, n, run) for release, run in zip(together, runs, strict=True)]
 
 

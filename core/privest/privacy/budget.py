@@ -17,23 +17,39 @@ LEAST_RATE = 1e-12
 BATCH = 256
 """Expected size of a batch if the analyst gives no rate."""
 
-_SLACK_SHARE = 200
-"""A run with random batches uses δ divided by this as the slack of its certificate."""
+_SLACK_SHARES = (1 / 200, 1 / 60, 1 / 20, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 0.9)
+"""Shares of δ that a run with random batches may give to the slack of its certificate. That of which the
+least noise follows is taken. The first may always be used."""
+
+Budgets = tuple[tuple[float, float], ...]
+"""Any of these μ, each with its slack."""
 
 ROUNDING_GUARD = 1 - 1e-12
 """Factor on every part of a budget, so that the costs of all parts, rounded up, stay within the whole."""
 
 
-def gaussian_budget(target: PrivacyTarget) -> tuple[float, float]:
-    """The μ and the slack that a run with random batches may spend to stay (ε, δ)-private.
+def gaussian_budgets(target: PrivacyTarget) -> Budgets:
+    """What a run with random batches may cost to stay (ε, δ)-private: any of these μ with its slack.
+
+    The first has the least slack. Of a budget that counts slack, a run may use as much of it as it uses
+    of μ², so that neither runs out before the other.
 
     Raises:
         ValueError: δ is 0.
     """
-    if target.delta == 0:
+    epsilon, delta, rate = target.epsilon, target.delta, target.slack_per_mu_squared
+    if delta == 0:
         raise ValueError("random batches need a delta above 0; take full gradients")
-    slack = target.delta / _SLACK_SHARE
-    return mu_for(target.epsilon, target.delta - slack), slack
+    most = _SLACK_SHARES[-1] * delta if rate is None else rate * mu_for(epsilon, delta) ** 2
+    shares = [share for share in _SLACK_SHARES if share * delta <= most]
+    slacks = [delta * share for share in shares or _SLACK_SHARES[:1]]
+    return tuple((mu_for(epsilon, delta - slack), slack) for slack in slacks)
+
+
+def left_of(budgets: Budgets, mu_squared: float) -> Budgets:
+    """What of each of the budgets is left beside releases without slack that cost this μ²."""
+    left = ((mu * mu * ROUNDING_GUARD - mu_squared, slack) for mu, slack in budgets)
+    return tuple((sqrt(rest) * ROUNDING_GUARD, slack) for rest, slack in left if rest > 0.0)
 
 
 @dataclass(frozen=True)
@@ -43,13 +59,13 @@ class PrivacyBudget:
     Attributes:
         pure: whether δ is 0, so that the noise is Laplace noise.
         whole: ε if `pure`, otherwise μ.
-        slack: slack for the certificate of random batches, 0 if there are none.
+        budgets: what the run that this is a part of may cost, if it may draw random batches.
     """
 
     n: int
     pure: bool
     whole: float
-    slack: float = 0.0
+    budgets: Budgets = ()
 
     @classmethod
     def of(cls, target: PrivacyTarget, n: int, *, batches: bool = False) -> "PrivacyBudget":
@@ -63,12 +79,13 @@ class PrivacyBudget:
     @classmethod
     def for_gaussian_batches(cls, target: PrivacyTarget, n: int) -> "PrivacyBudget":
         """The whole of a target, with slack for the certificate of random batches."""
-        return cls(n, False, *gaussian_budget(target))
+        budgets = gaussian_budgets(target)
+        return cls(n, False, budgets[0][0], budgets)
 
     def part(self, share: float) -> "PrivacyBudget":
         """A share in [0, 1] of this budget: of its ε if it is pure, otherwise of its μ²."""
         return PrivacyBudget(
-            self.n, self.pure, self.whole * (share if self.pure else sqrt(share)), self.slack
+            self.n, self.pure, self.whole * (share if self.pure else sqrt(share)), self.budgets
         )
 
     def release(
@@ -100,6 +117,10 @@ class PrivacyBudget:
             diameter=statistic.diameter(clip),
         )
 
+    def for_batches(self, share: float = 1.0) -> Budgets:
+        """What all random batches of a run may cost together, which have this share of the budget's μ²."""
+        return left_of(self.budgets, self.budgets[0][0] ** 2 - self.part(share).whole ** 2)
+
     def rate(self, given: float | None, scheme: Scheme) -> float:
         """The probability of a record to be in a batch. Batches of fixed size have a whole number of records.
 
@@ -128,7 +149,7 @@ class PrivacyBudget:
     ) -> SubsampledSum:
         """`count` sums over random batches, with Gaussian noise, that together cost a share of this budget.
 
-        `release` describes the other arguments. The batches use the whole slack, whatever the share of μ².
+        `release` describes the other arguments. The batches use all the slack, whatever the share of μ².
 
         Args:
             scheme: how batches are drawn.
@@ -136,7 +157,7 @@ class PrivacyBudget:
         """
         from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy
 
-        run = noise_for(scheme, rate, count, self.part(share).whole * ROUNDING_GUARD, self.slack)
+        run = noise_for(scheme, rate, count, self.for_batches(share))
         return subsampled_sum(run, statistic=name, n=self.n, size=statistic.size, clip=clip)
 
 
@@ -152,7 +173,7 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     Raises:
         ValueError: the cost exceeds (ε, δ), which only rounding can cause.
     """
-    cost = cost_of_runs([releases], target.delta / _SLACK_SHARE)
+    cost = _cost_within(releases, target)
     if target.delta == 0:
         spent = fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
         affordable = nextafter(spent, inf) <= target.epsilon
@@ -160,6 +181,17 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
         affordable = covers(cost, target)
     if not affordable:
         raise ValueError("this privacy cannot be certified in float64")
+    return cost
+
+
+def _cost_within(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
+    """The cost of a run, with the slack of its batches by which it is (ε, δ)-private."""
+    cost, batches = _apart([releases])
+    if batches:
+        from privest.privacy.subsampling import certify, choice, runs_of  # noqa: PLC0415 - heavy
+
+        runs, budgets = runs_of(batches), gaussian_budgets(target)
+        cost += choice(runs, left_of(budgets, cost.mu_squared)) or certify(runs, budgets[0][1])
     return cost
 
 
@@ -173,22 +205,28 @@ def cost_of_runs(runs: Sequence[Sequence[Release]], slack: float) -> Cost:
         runs: the releases of each.
         slack: of that certificate.
     """
-    cost, together = Cost(), list[SubsampledSum]()
+    cost, batches = _apart(runs)
+    if batches:
+        from privest.privacy.subsampling import certify, runs_of  # noqa: PLC0415 - heavy
+
+        cost += certify(runs_of(batches), slack)
+    return cost
+
+
+def _apart(runs: Sequence[Sequence[Release]]) -> tuple[Cost, list[SubsampledSum]]:
+    """The cost of all releases but batches with Gaussian noise, and these."""
+    cost, batches = Cost(), list[SubsampledSum]()
     for releases in runs:
         streams = [Cost()]
         for release in releases:
             if isinstance(release, SubsampledSum) and release.noise == "gaussian":
-                together.append(release)
+                batches.append(release)
             elif isinstance(release, PrefixSums | PrefixProducts):
                 streams.append(release.cost)
             else:
                 cost += release.cost
         cost += max(streams, key=lambda stream: stream.mu_squared)
-    if together:
-        from privest.privacy.subsampling import cost_of  # noqa: PLC0415 - heavy
-
-        cost += cost_of(together, slack)
-    return cost
+    return cost, batches
 
 
 class Certified(TypedDict):

@@ -40,12 +40,19 @@ def repeated(mu: float, count: float) -> Cost:
 class PrivacyTarget:
     """The (ε, δ) that an analyst requests. δ = 0 asks for pure differential privacy.
 
+    Attributes:
+        epsilon: ε.
+        delta: δ.
+        slack_per_mu_squared: most slack that a run may use for each unit of its μ², or None where budgets add
+            up ε and δ, so that slack is not counted.
+
     Raises:
         ValueError: ε is not positive and finite, or δ is outside [0, 1).
     """
 
     epsilon: float
     delta: float
+    slack_per_mu_squared: float | None = None
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epsilon) and self.epsilon > 0.0):

@@ -23,6 +23,9 @@ from privest.arrays import Array
 Words = Callable[[int], NDArray[np.uint64]]
 """Draws as many words of 64 random bits as it is told."""
 
+Places = NDArray[np.int64]
+"""Where some of the variates are."""
+
 Bracket = tuple[Any, Any]
 """Two numbers of mpmath between which a variate lies."""
 
@@ -50,14 +53,14 @@ class Uniforms:
 
     Attributes:
         values: (size,) float64, each within a relative 2⁻⁵² of the number.
-        signs: (size,) independent random bits.
+        signs: (size,) float64 of random and independent signs.
         unknown: places of numbers below 2⁻⁶³, of which the values say nothing.
     """
 
     def __init__(self, words: Words, size: int) -> None:
         self._words = words
         drawn = words(size)
-        self._first, self.signs = drawn >> np.uint64(1), (drawn & np.uint64(1)).astype(bool)
+        self._first, self.signs = drawn >> np.uint64(1), 0.5 - (drawn & np.uint64(1))
         self._more: dict[int, int] = {}
         self.values = self._first * 2.0**-63
         # So few bits are left in one of 2¹⁰ numbers that its relative error would be larger.
@@ -84,23 +87,30 @@ class Normals:
 
     Attributes:
         values: float64 of them, over `scale`.
-        errors: bounds on how far these are off.
+        largest_error: bound on how far any of these is off.
     """
 
     def __init__(self, words: Words, scale: float, size: int) -> None:
         self.scale = scale
         self._uniform = Uniforms(words, size)
-        length = -ndtri(self._uniform.values / 2)
-        self.values = np.where(self._uniform.signs, -length, length)
-        self.errors = _RELATIVE * length + _ABSOLUTE
-        self.errors[self._uniform.unknown] = np.inf
+        self.values = ndtri(self._uniform.values * 0.5)  # not positive
+        longest = -self.values.min(initial=0.0)
+        self.largest_error = np.inf if len(self._uniform.unknown) else _RELATIVE * longest + _ABSOLUTE
+        np.copysign(self.values, self._uniform.signs, out=self.values)
+
+    def errors(self, places: Places | slice) -> Array:
+        """Bounds on how far the values at these places are off."""
+        bounds = _RELATIVE * np.abs(self.values[places]) + _ABSOLUTE
+        if len(unknown := self._uniform.unknown):
+            bounds[np.isin(np.arange(len(self.values))[places], unknown)] = np.inf
+        return bounds
 
     def bracket(self, place: int, words: int) -> Bracket:
         """What one of the variates over `scale` lies between, by so many words of its bits."""
         m, n = self._uniform.bits(place, words)
         near = _normal(m + 1, n, words)
         far = _normal(m, n, words, near)
-        return (-far, -near) if self._uniform.signs[place] else (near, far)
+        return (-far, -near) if self._uniform.signs[place] < 0 else (near, far)
 
 
 def _normal(m: int, n: int, words: int, start: Any = None) -> Any:
@@ -192,43 +202,59 @@ def gaussian_cells(
         part: which of the variates' places.
     """
     parts = [(weight, each.scale / spacing, each) for weight, each in zip(weights, variates, strict=True)]
-    steps = reduce(np.add, [weight * scale * each.values[part] for weight, scale, each in parts])
-    doubt = reduce(np.add, [weight * scale * each.errors[part] for weight, scale, each in parts])
+    steps = reduce(np.add, [(weight * scale) * each.values[part] for weight, scale, each in parts])
+    more = 1 + len(parts) / 32
+    largest = more * sum(weight * scale * each.largest_error for weight, scale, each in parts)
     first = part.start or 0
+
+    def doubt(places: Places) -> Array:
+        ends = [weight * scale * each.errors(first + places) for weight, scale, each in parts]
+        return more * reduce(np.add, ends)
 
     def bracket(place: int, words: int) -> Bracket:
         ends = [(weight, scale, each.bracket(first + place, words)) for weight, scale, each in parts]
         low = sum(weight * (scale * near) for weight, scale, (near, _) in ends)
         return low, sum(weight * (scale * far) for weight, scale, (_, far) in ends)
 
-    return _cells(steps, doubt * (1 + len(parts) / 32), bracket)
+    return _cells(steps, largest, doubt, bracket)
 
 
 def laplace_cells(normals: Normals, radius: Radius, spacing: float) -> NDArray[np.int64]:
     """Noise of density ∝ exp(−|z|/scale), rounded to multiples of the spacing: as int64, modulo 2⁶⁴."""
     factor = normals.scale / spacing
     steps = factor * (radius.value * normals.values)
-    doubt = factor * (radius.value * normals.errors + radius.error * np.abs(normals.values))
+    off = normals.errors(slice(None))
+    doubt = factor * (radius.value * off + radius.error * np.abs(normals.values)) * (1 + 2.0**-10)
 
     def bracket(place: int, words: int) -> Bracket:
         (low, high), (near, far) = normals.bracket(place, words), radius.bracket(words)
         return factor * min(low * near, low * far), factor * max(high * near, high * far)
 
-    return _cells(steps, doubt * (1 + 2.0**-10), bracket)
+    return _cells(steps, doubt.max(initial=0.0), doubt.__getitem__, bracket)
 
 
-def _cells(steps: Array, doubt: Array, bracket: Callable[[int, int], Bracket]) -> NDArray[np.int64]:
-    """The integers nearest to variates of which `steps` are float64 values, off by `doubt` at most.
+def _cells(
+    steps: Array,
+    largest: float,
+    doubt: Callable[[Places], Array],
+    bracket: Callable[[int, int], Bracket],
+) -> NDArray[np.int64]:
+    """The integers nearest to variates of which `steps` are float64 values.
 
-    The bracket of a place is asked for where an edge is within doubt, with more and more words.
+    Args:
+        steps: the values; they are overwritten.
+        largest: bound on how far any of them is off.
+        doubt: bounds on how far those at some places are off.
+        bracket: of a place, by so many words. It is asked for where an edge is within doubt.
     """
     nearest = np.rint(steps)
-    furthest = np.abs(steps - nearest) + doubt
-    if furthest.max(initial=0.0) < 0.5:
-        return nearest.astype(np.int64)
-    certain = furthest < 0.5
-    cells = np.where(certain, nearest, 0.0).astype(np.int64)
-    for place in np.flatnonzero(~certain).tolist():
+    steps -= nearest
+    np.abs(steps, out=steps)
+    near = np.flatnonzero(~(steps < 0.5 - largest))
+    near = near[~(steps[near] + doubt(near) < 0.5)] if len(near) else near
+    nearest[near] = 0.0
+    cells = nearest.astype(np.int64)
+    for place in near.tolist():
         cell = _settled(lambda words, place=place: bracket(place, words))
         cells[place] = (cell + 2**63) % 2**64 - 2**63
     return cells

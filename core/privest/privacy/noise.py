@@ -16,6 +16,8 @@ from privest.privacy.mechanisms import Noise, Scheme
 _BLOCK = 2**15
 """Normal variates drawn in one call. What larger blocks need leaves the cache."""
 
+_NO_CELLS = np.empty(0, dtype=np.int64)
+
 _INDEX_BLOCK = 4096
 """Number of indices, or of batch sizes, drawn in one call."""
 
@@ -64,6 +66,7 @@ class SystemNoise:
         self._expected = expected
         self._block = Normals(self._words, 1.0, 0)
         self._used, self._size = 0, 0
+        self._ready: dict[tuple[float, float], tuple[NDArray[np.int64], int]] = {}
         self._index_block = np.empty(0, dtype=np.int64)
         self._index_limit, self._index_used = 0, 0
         self._counts: list[int] = []
@@ -76,10 +79,22 @@ class SystemNoise:
         """One (size,) noise vector of the density that `NoisySum` states, in multiples of the spacing."""
         if noise == "laplace":
             return laplace_cells(Normals(self._words, scale, size), Radius(self._words, size), spacing)
+        cells, used = self._ready.get((scale, spacing), (_NO_CELLS, 0))
+        if used + size > len(cells):
+            # What is asked for again is made ready twice as far ahead.
+            cells, used = (
+                self._rounded(scale, spacing, max(size, min(2 * len(cells), self._expected, _BLOCK))),
+                0,
+            )
+        self._expected = max(0, self._expected - size)
+        self._ready[scale, spacing] = cells, used + size
+        return cells[used : used + size]
+
+    def _rounded(self, scale: float, spacing: float, size: int) -> NDArray[np.int64]:
+        """The next variates of the block, in multiples of the spacing."""
         if self._used + size > self._size:
             self._size = max(size, min(self._expected, _BLOCK))
             self._block, self._used = Normals(self._words, 1.0, self._size), 0
-        self._expected = max(0, self._expected - size)
         self._used += size
         return gaussian_cells([scale], [self._block], spacing, slice(self._used - size, self._used))
 

@@ -4,7 +4,7 @@ This module imports slowly, so planners of stochastic solvers import it when the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from math import ceil, exp, expm1, floor, frexp, inf, ldexp, log, log1p, nextafter, sqrt
@@ -50,6 +50,14 @@ _MOST_CELLS = 2**19
 
 _WIDEST = 600.0
 """Largest loss of one step. The exponential of a larger one could leave float64."""
+
+_NEAR = 0.002
+"""In the logarithm of the noise: how near to the least one the search comes."""
+
+_ROOM = 1.02
+"""Factor on μ for pairs that are tried, as a finer grid may find less."""
+
+_TOO_SMALL = "delta is too small for a certificate of so many sampled steps"
 
 _TAIL = 2**20
 """The slack divided by this pays for losses off the grid: once for single steps, once for their sum."""
@@ -179,59 +187,89 @@ def _reach(parts: _Parts, tail: float) -> int:
     return ceil(min(most, *map(bound, orders.tolist())) / cell)
 
 
-def _mu(runs: Sequence[SubsampledRun], slack: float, cell: float) -> float:
-    """The least μ that a grid of cells of this width certifies."""
+Allowed = tuple[tuple[float, float], ...]
+"""What a run may cost: any of these μ, each with its slack."""
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """An upper bound on the δ of a whole run at ε = 0, cell, 2·cell, ..."""
+
+    cell: float
+    delta: NDArray[Any]
+
+    def covered(self, slack: float) -> Callable[[float], bool]:
+        """Tells of a μ whether a μ-Gaussian mechanism beside this slack covers the run.
+
+        The loss distribution is symmetric, so ε >= 0 suffices. Between two grid points, δ at the left one is
+        compared with the bound at the right one. Beyond the last point δ is below the slack.
+        """
+        by_slack = self.delta <= slack
+        if not by_slack.any():
+            return lambda _: False
+        points = np.unique(np.linspace(0, int(np.argmax(by_slack)), _POINTS).astype(np.int64))
+        needed = np.asarray((self.delta[points[:-1]] - slack) / (1 - slack), dtype=np.float64)
+        right = self.cell * points[1:]
+
+        def by(mu: float) -> bool:
+            if not len(right):
+                return True
+            if mu <= 0.0:
+                return False
+            less, more = ndtr(mu / 2 - right / mu), np.exp(right + log_ndtr(-right / mu - mu / 2))
+            return bool((needed <= less * (1 - 1e-12) - more * (1 + 1e-12)).all())
+
+        return by
+
+    def least(self, slack: float) -> float:
+        """The least μ that covers the run beside this slack.
+
+        Raises:
+            ValueError: no μ does.
+        """
+        if self.delta[-1] > slack:
+            raise ValueError(_TOO_SMALL)
+        covered = self.covered(slack)
+        if covered(0.0):
+            return 0.0
+        top = 4 * (1 + self.cell * len(self.delta))
+        if not covered(top):
+            raise ValueError("this sampled run is too costly to certify")
+        return top - largest(lambda gap: covered(top - gap), 0.0, top * (1 - 1e-12))
+
+
+def _curve(runs: Sequence[SubsampledRun], slack: float, cell: float) -> _Curve:
+    """The curve of a run on a grid of cells of this width, for certificates of this slack or more."""
     steps = _steps(runs)
     if slack <= 4 * _fft_error(steps):
-        raise ValueError("delta is too small for a certificate of so many sampled steps")
+        raise ValueError(_TOO_SMALL)
     parts = [(_step(run, cell, slack / _TAIL / steps), run.steps) for run in runs]
-    delta = _composed(parts, slack / _TAIL)
-    covered_by_slack = delta <= slack
-    if not covered_by_slack.any():
-        raise ValueError("delta is too small for a certificate of so many sampled steps")
-    last = int(np.argmax(covered_by_slack))
-    points = np.unique(np.linspace(0, last, _POINTS).astype(np.int64))
-    needed = np.asarray((delta[points[:-1]] - slack) / (1 - slack), dtype=np.float64)
-    right = cell * points[1:]
-
-    def covered(mu: float) -> bool:
-        less, more = ndtr(mu / 2 - right / mu), np.exp(right + log_ndtr(-right / mu - mu / 2))
-        return bool((needed <= less * (1 - 1e-12) - more * (1 + 1e-12)).all())
-
-    top = 4 * (1 + cell * last)
-    if not covered(top):
-        raise ValueError("this sampled run is too costly to certify")
-    return top - largest(lambda gap: covered(top - gap), 0.0, top * (1 - 1e-12)) if last else 0.0
+    return _Curve(cell, _composed(parts, slack / _TAIL))
 
 
 @lru_cache(maxsize=256)
-def certify(run: SubsampledRun | tuple[SubsampledRun, ...], slack: float) -> Cost:
+def certify(runs: tuple[SubsampledRun, ...], slack: float) -> Cost:
     """The cost of a whole run: the least μ with δ(ε) <= slack + (1 − slack)·δ_Gμ(ε) for every ε.
 
-    The loss distribution is symmetric, so ε >= 0 suffices. Between two grid points, δ at the left one is
-    compared with the bound at the right one. Beyond the last point δ is below the slack.
-
     Args:
-        run: the run, or its parts with different noise, in any order.
+        runs: the parts of the run, each with its own noise, in any order.
         slack: probability that the certificate may leave out.
     """
-    runs = (run,) if isinstance(run, SubsampledRun) else run
     steps = _steps(runs)
     cell = min(0.05, 0.5 / sqrt(steps))
-    mu, before = _mu(runs, slack, cell), inf
+    mu, before = _curve(runs, slack, cell).least(slack), inf
     while mu and (before - mu > _TOLERANCE * mu or cell > _cell_for(mu, steps)):
         before, cell = mu, min(cell / 2, _cell_for(mu, steps))
         try:
-            mu = min(mu, _mu(runs, slack, cell))
+            mu = min(mu, _curve(runs, slack, cell).least(slack))
         except ValueError:
             break
     return Cost(nextafter(nextafter(mu, inf) ** 2, inf), slack)
 
 
-def _together(runs: Iterable[SubsampledRun]) -> SubsampledRun | tuple[SubsampledRun, ...]:
+def _canonical(runs: Iterable[SubsampledRun]) -> tuple[SubsampledRun, ...]:
     """The runs in a canonical order, so that `certify` finds them in its cache."""
-    first, *rest = sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise))
-    return (first, *rest) if rest else first
+    return tuple(sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise)))
 
 
 def _cell_for(mu: float, steps: int) -> float:
@@ -239,23 +277,20 @@ def _cell_for(mu: float, steps: int) -> float:
     return min(mu / (_CELLS * sqrt(steps)), mu / _CELLS_PER_MU)
 
 
-@lru_cache(maxsize=256)
-def noise_for(scheme: Scheme, rate: float, steps: int, mu: float, slack: float) -> SubsampledRun:
-    """The run of nearly the least noise that is certified to cost at most μ² with this slack."""
-    (run,) = noises_for(scheme, rate, ((steps, 1.0),), mu, slack)
+def noise_for(scheme: Scheme, rate: float, steps: int, allowed: Allowed) -> SubsampledRun:
+    """The run of nearly the least noise that is certified to cost at most one of the pairs `allowed`."""
+    (run,) = noises_for(scheme, rate, ((steps, 1.0),), allowed)
     return run
 
 
 @lru_cache(maxsize=256)
 def noises_for(
-    scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], mu: float, slack: float
+    scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], allowed: Allowed
 ) -> tuple[SubsampledRun, ...]:
-    """The parts of the run of nearly the least noise that is certified to cost at most μ² with this slack.
+    """The parts of the run of nearly the least noise that is certified to cost at most one of `allowed`.
 
     Each element of `parts` is a number of steps, and their noise relative to that of the other parts.
     """
-    steps = sum(count for count, _ in parts)
-    cell = _cell_for(mu, steps)
 
     def runs(logarithm: float) -> tuple[SubsampledRun, ...]:
         return tuple(
@@ -264,20 +299,43 @@ def noises_for(
 
     def fits(logarithm: float) -> bool:
         try:
-            return _mu(runs(logarithm), slack, cell) <= mu
+            curve = _shared_curve(runs(logarithm), allowed)
         except ValueError:
             return False
+        return any(curve.covered(slack)(mu) for mu, slack in allowed)
 
     # The noise at `high` suffices without sampling. At `low` even the smallest losses cost more than μ.
-    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / mu) + 0.1
+    least = min(mu for mu, _ in allowed)
+    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / least) + 0.1
     low = high + log(rate) - 1
-    _mu(runs(high), slack, cell)
-    while high - low > 0.004:
+    _shared_curve(runs(high), allowed)
+    while high - low > _NEAR:
         middle = (low + high) / 2
         low, high = (low, middle) if fits(middle) else (middle, high)
-    while certify(_together(runs(high)), slack).mu_squared > mu * mu:
-        high += 0.004
+    while choice(runs(high), allowed) is None:
+        high += _NEAR
     return runs(high)
+
+
+def choice(runs: Iterable[SubsampledRun], allowed: Allowed) -> Cost | None:
+    """The cost of a run, if it is within one of the pairs `allowed`: that which leaves most of μ."""
+    parts = _canonical(runs)
+    curve = _shared_curve(parts, allowed)
+    spent = {
+        (mu, slack): curve.least(slack) / mu for mu, slack in allowed if curve.covered(slack)(mu * _ROOM)
+    }
+    for mu, slack in sorted(spent, key=spent.__getitem__):
+        cost = certify(parts, slack)
+        if cost.mu_squared <= mu * mu:
+            return cost
+    return None
+
+
+def _shared_curve(runs: Sequence[SubsampledRun], allowed: Allowed) -> _Curve:
+    """The curve of a run by which all certificates can be told that composed δ are exact enough for."""
+    steps = _steps(runs)
+    slack = min((slack for _, slack in allowed if slack > 4 * _fft_error(steps)), default=0.0)
+    return _curve(runs, slack, _cell_for(min(mu for mu, _ in allowed), steps))
 
 
 def _short(noise: float) -> float:
@@ -286,11 +344,11 @@ def _short(noise: float) -> float:
     return ldexp(floor(mantissa * 2**30), exponent - 30)
 
 
-def cost_of(releases: Iterable[SubsampledSum], slack: float) -> Cost:
-    """The cost of all batches of a run by one certificate, whatever other releases come between them.
+def runs_of(releases: Iterable[SubsampledSum]) -> tuple[SubsampledRun, ...]:
+    """All batches of a run, whatever other releases come between them, in the order that `certify` caches.
 
     Raises:
-        ValueError: there are no batches, they have Laplace noise, or they cannot be certified.
+        ValueError: there are no batches, or they have Laplace noise.
     """
     steps: Counter[tuple[Scheme, float, float]] = Counter()
     for block in releases:
@@ -299,4 +357,4 @@ def cost_of(releases: Iterable[SubsampledSum], slack: float) -> Cost:
         steps[block.scheme, block.rate, _short(block.scale / block.sensitivity)] += block.count
     if not steps:
         raise ValueError("a certificate covers one batch or more")
-    return certify(_together(SubsampledRun(*kind, count) for kind, count in steps.items()), slack)
+    return _canonical(SubsampledRun(*kind, count) for kind, count in steps.items())

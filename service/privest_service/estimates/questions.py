@@ -190,9 +190,9 @@ def _subject(
         asked = kind.metadata_of(shape, request)
     except ValueError as error:
         raise Invalid(str(error)) from None
-    delta = privacy.delta
+    account, delta = ledger.owner_account(session, owner_id), privacy.delta
     if delta is None:
-        account = ledger.owner_account(session, owner_id)
         pure = account.composition == "basic" and account.delta_limit == 0
         delta = 0.0 if pure else shape.n**-1.5
-    return QueryTarget(dataset_id, owner_id, asked, PrivacyTarget(privacy.epsilon, delta))
+    rate = ledger.limits_of(account).slack_per_mu_squared
+    return QueryTarget(dataset_id, owner_id, asked, PrivacyTarget(privacy.epsilon, delta, rate))

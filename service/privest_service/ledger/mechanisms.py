@@ -29,6 +29,7 @@ def mechanism(
             "adjacency": "replace-one",
             "epsilon": target.epsilon,
             "delta": target.delta,
+            "slack_per_mu_squared": target.slack_per_mu_squared,
             "releases": _RELEASES.dump_python(releases, mode="json"),
             "libraries": _versions(),
         }
@@ -44,7 +45,8 @@ def cost_again(content: str) -> Charge:
         KeyError, TypeError, ArithmeticError: this is no mechanism.
     """
     told = json.loads(content)
-    target = PrivacyTarget(told["epsilon"], told["delta"])
+    # Before a mechanism said this, runs used the least slack.
+    target = PrivacyTarget(told["epsilon"], told["delta"], told.get("slack_per_mu_squared", 0.0))
     return Charge.of(target, cost_of_all(_RELEASES.validate_python(told["releases"]), target))
 
 

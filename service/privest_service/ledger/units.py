@@ -147,6 +147,13 @@ class Limits:
         return ("mu_squared", "slack") if self.composition == "gdp" else ("epsilon", "delta")
 
     @property
+    def slack_per_mu_squared(self) -> float | None:
+        """Slack that a query may use for each unit of μ², so that both run out together; None if basic."""
+        if self.composition == "basic":
+            return None
+        return as_number(self.slack, PROBABILITY) / as_number(self.mu_squared, MU_SQUARED)
+
+    @property
     def room(self) -> PrivacyTarget:
         """The part of a gdp budget for queries without slack: (E, Δ − slack limit), rounded down."""
         return PrivacyTarget(_below(self.epsilon, EPSILON), _below(self.delta - self.slack, PROBABILITY))

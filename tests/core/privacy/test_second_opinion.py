@@ -58,7 +58,7 @@ def test_random_batches_are_between_the_certificate_and_noise_that_is_too_little
 
     def told(asked):
         mu = mu_for(asked, delta - slack)
-        noise = noise_for(scheme, rate, steps, mu, slack).noise
+        noise = noise_for(scheme, rate, steps, ((mu, slack),)).noise
         return second_opinion((batches(scheme, rate, steps, noise),), delta).epsilon
 
     # A certificate may be above the exact ε by a tenth or two, and moments are never below that.
@@ -91,8 +91,8 @@ def test_full_sums_and_batches_add_up():
     one, other = (second_opinion((r,), 1e-6).epsilon for r in (part, rest))
     both = second_opinion((part, rest), 1e-6).epsilon
     assert max(one, other) < both < one + other
-    cost = certify(noise_for("poisson", 0.02, 500, 0.5, 5e-9), 5e-9)
-    run = (full(0.5), batches("poisson", 0.02, 500, noise_for("poisson", 0.02, 500, 0.5, 5e-9).noise))
+    cost = certify((noise_for("poisson", 0.02, 500, ((0.5, 5e-9),)),), 5e-9)
+    run = (full(0.5), batches("poisson", 0.02, 500, noise_for("poisson", 0.02, 500, ((0.5, 5e-9),)).noise))
     ours = epsilon_for(sqrt(0.25 + cost.mu_squared), 1e-6 - 5e-9)
     assert 0.9 * ours <= second_opinion(run, 1e-6).epsilon <= 1.25 * ours
 

@@ -25,7 +25,7 @@ from benchmarks import figure2
 from privest.privacy import subsampling
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.mechanisms import subsampled_sum
-from privest.privacy.subsampling import SubsampledRun, certify, cost_of, noise_for, noises_for
+from privest.privacy.subsampling import SubsampledRun, certify, noise_for, noises_for, runs_of
 from testing.accounting import composed, fixed_curve
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
@@ -263,7 +263,7 @@ def fine_cell(run, mu):
 @each_run
 def test_a_certificate_covers_the_run_and_is_tight(run, slack):
     """Against dp-accounting on a grid 3 to 10 times finer, between the points of both, ε of either sign."""
-    mu = sqrt(certify(run, slack).mu_squared)
+    mu = sqrt(certify((run,), slack).mu_squared)
     cell = fine_cell(run, mu)
     whole = composed(run, cell)
     high = whole.get_epsilon_for_delta(slack / 4)
@@ -302,7 +302,7 @@ def test_a_certificate_covers_simulated_losses(run, slack):
         else:
             loss = np.log1p(q * np.expm1(shift * x - shift**2 / 2))
             total += _mirrored_losses(loss, x, shift, q, rng)
-    mu = sqrt(certify(run, slack).mu_squared)
+    mu = sqrt(certify((run,), slack).mu_squared)
     for epsilon in (-2 * mu, -mu, -mu / 3, 0.0, mu / 3, mu, 2 * mu):
         values = np.maximum(0.0, -np.expm1(epsilon - total))
         allowed = SIGMAS * values.std() / sqrt(count)
@@ -329,12 +329,12 @@ def test_the_number_in_the_design_is_found_for_its_adjacency():
     whole = composed(run, 1e-3, NeighboringRelation.ADD_OR_REMOVE_ONE)
     least = least_mu(whole, slack, np.linspace(0, whole.get_epsilon_for_delta(slack), 400))
     assert least == pytest.approx(0.489, abs=0.005)
-    assert certify(run, slack).mu_squared > least**2
+    assert certify((run,), slack).mu_squared > least**2
 
 
 def test_batches_of_everything_are_the_gaussian_mechanism():
     for scheme in ("poisson", "fixed"):
-        mu = sqrt(certify(SubsampledRun(scheme, 1.0, 20.0, 50), 1e-9).mu_squared)
+        mu = sqrt(certify((SubsampledRun(scheme, 1.0, 20.0, 50),), 1e-9).mu_squared)
         assert 1 - 1e-4 <= mu / (2 * sqrt(50) / 20) <= 1.01
 
 
@@ -351,7 +351,7 @@ def test_more_noise_costs_less_and_more_use_costs_more(scheme, rate, noise, step
 
     def mu_of(run, slack):
         try:
-            return sqrt(certify(run, slack).mu_squared)
+            return sqrt(certify((run,), slack).mu_squared)
         except ValueError as refused:
             assume("too costly" not in str(refused))
             raise
@@ -368,20 +368,20 @@ def test_slack_that_rounding_would_eat_is_refused():
     run = SubsampledRun("poisson", 0.01, 3.0, 1_000_000)
     for slack in (0.0, 1e-300, 3 * subsampling._fft_error(1_000_000)):
         with pytest.raises(ValueError, match="delta is too small"):
-            certify(run, slack)
+            certify((run,), slack)
         with pytest.raises(ValueError, match="delta is too small"):
-            noise_for("poisson", 0.01, 1_000_000, 1.0, slack)
+            noise_for("poisson", 0.01, 1_000_000, ((1.0, slack),))
 
 
 @pytest.mark.parametrize("noise", [1e-3, 1e-30])
 def test_noise_that_is_none_is_refused(noise):
     with pytest.raises(ValueError, match="costly"):
-        certify(SubsampledRun("poisson", 0.01, noise, 10), 1e-6)
+        certify((SubsampledRun("poisson", 0.01, noise, 10),), 1e-6)
 
 
 @pytest.mark.parametrize("rate", [1e-15, 1e-9, 1e-7])
 def test_runs_that_the_slack_covers_cost_next_to_nothing_and_little_time(rate):
-    assert certify(SubsampledRun("poisson", rate, 1.0, 1), 1e-6).mu_squared < 1e-6
+    assert certify((SubsampledRun("poisson", rate, 1.0, 1),), 1e-6).mu_squared < 1e-6
 
 
 @pytest.mark.parametrize(
@@ -408,25 +408,25 @@ def test_rounding_stays_far_within_its_allowance(monkeypatch, rate, noise, steps
 def test_the_noise_found_is_enough_and_hardly_more(scheme, rate, steps, epsilon, delta):
     slack = delta / 200
     mu = mu_for(epsilon, delta - slack)
-    run = noise_for(scheme, rate, steps, mu, slack)
-    spent = sqrt(certify(run, slack).mu_squared)
+    run = noise_for(scheme, rate, steps, ((mu, slack),))
+    spent = sqrt(certify((run,), slack).mu_squared)
     assert spent <= mu
     less = replace(run, noise=run.noise * 0.97)
-    assert spent >= 0.97 * mu or sqrt(certify(less, slack).mu_squared) > mu
+    assert spent >= 0.97 * mu or sqrt(certify((less,), slack).mu_squared) > mu
 
 
 def test_blocks_of_one_kind_cost_what_their_run_costs():
-    run = noise_for("poisson", 0.01, 300, 0.5, 1e-8)
+    run = noise_for("poisson", 0.01, 300, ((0.5, 1e-8),))
     facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3}
     parts = [subsampled_sum(replace(run, steps=count), **facts) for count in (100, 150, 50)]
     before = certify.cache_info().misses
-    assert cost_of(parts, 1e-8) == certify(run, 1e-8)
+    assert certify(runs_of(parts), 1e-8) == certify((run,), 1e-8)
     assert certify.cache_info().misses == before  # planning pays once
     with pytest.raises(ValueError, match="one batch or more"):
-        cost_of([], 1e-8)
+        runs_of([])
     laplace = subsampled_sum(replace(run, scheme="fixed", steps=1), law="laplace", **facts)
     with pytest.raises(ValueError, match="sum by sum"):
-        cost_of([*parts, laplace], 1e-8)
+        runs_of([*parts, laplace])
 
 
 PARTS = ((40, 3.0), (30, 2.0), (5, 1.0))
@@ -438,12 +438,12 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
     """Never below dp-accounting's own composition, less than apart, and of nearly the least noise."""
     slack = 1e-8
     mu = mu_for(epsilon, 1e-6 - slack)
-    runs = noises_for(scheme, rate, PARTS, mu, slack)
+    runs = noises_for(scheme, rate, PARTS, ((mu, slack),))
     assert [run.steps for run in runs] == [40, 30, 5]
     ratios = np.array([run.noise for run in runs]) / runs[-1].noise
     np.testing.assert_allclose(ratios, [3.0, 2.0, 1.0], rtol=1e-8)
     cost = certify(runs, slack)
-    apart = sum(certify(run, slack / 3).mu_squared for run in runs)
+    apart = sum(certify((run,), slack / 3).mu_squared for run in runs)
     assert mu * mu * 0.96 <= cost.mu_squared <= mu * mu
     assert cost.mu_squared < apart
     whole = functools.reduce(lambda one, other: one.compose(other), (composed(r, 1e-3) for r in runs))
@@ -455,7 +455,7 @@ def test_parts_of_unequal_noise_are_certified_as_one_run(scheme, epsilon, rate):
     facts = {"statistic": "gradient", "n": 50_000, "size": 7, "clip": 0.3}
     blocks = [subsampled_sum(r, **facts) for r in reversed(runs)]
     before = certify.cache_info().misses
-    assert cost_of(blocks, slack) == certify(tuple(sorted(runs, key=lambda r: r.noise)), slack)
+    assert certify(runs_of(blocks), slack) == certify(tuple(sorted(runs, key=lambda r: r.noise)), slack)
     assert certify.cache_info().misses == before
 
 
@@ -492,7 +492,7 @@ def moments(run, delta):
 def test_autodp_agrees_as_an_upper_bound(run):
     """Exact ≤ ours ≤ moments and a tenth: our ε has paid for the step to μ-Gaussian privacy already."""
     delta = 1e-5
-    cost = certify(run, delta / 200)
+    cost = certify((run,), delta / 200)
     mu = sqrt(cost.mu_squared)
     epsilons = np.linspace(0, 10, 20_001)
     ours = next(e for e in epsilons if cost.slack + (1 - cost.slack) * gaussian_delta(e, mu) <= delta)

@@ -145,7 +145,7 @@ class Descent:
         if pure:
             parts = _with_laplace_noise(law, weight, budget)
         else:
-            parts = _with_gaussian_noise(law, weight, allowed.whole, allowed.slack)
+            parts = _with_gaussian_noise(law, weight, allowed)
         kind: Noise = "laplace" if pure else "gaussian"
         return tuple(
             subsampled_sum(run, statistic="gradient", n=n, size=loss.size, clip=loss.longest, law=kind)
@@ -216,16 +216,17 @@ def _with_laplace_noise(law: BatchLaw, weight: Array, epsilon: float) -> list[Su
     ]
 
 
-def _with_gaussian_noise(law: BatchLaw, weight: Array, mu: float, slack: float) -> tuple[SubsampledRun, ...]:
+def _with_gaussian_noise(law: BatchLaw, weight: Array, allowed: PrivacyBudget) -> tuple[SubsampledRun, ...]:
     """Parts of about equal cost, with the noise that its law has for their mean weights, as certified."""
     from privest.privacy.subsampling import noises_for  # noqa: PLC0415 - heavy, and for batches alone
 
-    spent = np.cumsum(law.cost(law.divide(weight, mu * mu)))
+    whole = allowed.whole**2
+    spent = np.cumsum(law.cost(law.divide(weight, whole)))
     part = np.minimum((spent / spent[-1] * _PARTS * ROUNDING_GUARD).astype(int), _PARTS - 1)
     part = part if np.ptp(weight) > 0 else np.zeros_like(part)
     _, place, counts = np.unique(part, return_inverse=True, return_counts=True)
     means = np.bincount(place, weight) / counts
-    strengths = law.divide(means[place], mu * mu)[np.searchsorted(part, np.unique(part))]
+    strengths = law.divide(means[place], whole)[np.searchsorted(part, np.unique(part))]
     ratios = np.sqrt(strengths[-1] / strengths)
     sized = tuple(zip(counts.tolist(), ratios.tolist(), strict=True))
-    return noises_for(law.scheme, law.rate, sized, mu * ROUNDING_GUARD, slack)
+    return noises_for(law.scheme, law.rate, sized, allowed.for_batches())

@@ -16,7 +16,6 @@ from starlette.datastructures import QueryParams
 from privest.estimators.federation import Federated, Part, Plan
 from privest.metadata import PartialVectorsMetadata
 from privest.options import Option, declared
-from privest.privacy.cost import PrivacyTarget
 from privest.tables.metadata import TableMetadata
 from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import error_curve, gauge
@@ -347,7 +346,7 @@ def _curve(planner: Planner, question: ResolvedQuery, kind: Kind, chosen: Plan) 
     for i in range(_POINTS):
         epsilon = subject.target.epsilon * exp(log(_AROUND) * (2 * i / (_POINTS - 1) - 1))
         try:
-            target = PrivacyTarget(epsilon, subject.target.delta)
+            target = replace(subject.target, epsilon=epsilon)
             other = replace(question, about=(replace(subject, target=target),))
             plan: Plan = planner.plan(other)
         except (

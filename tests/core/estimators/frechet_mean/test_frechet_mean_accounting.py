@@ -175,7 +175,7 @@ def check_batches(plan, options, drawn):
     ratios = [Fraction(2) * Fraction(plan.clip) / Fraction(scale) for _, scale, _ in whole]
     bound = options.get("clip_change", plan.clip)
     run = SubsampledRun(scheme, rate, scale / bound, inner)
-    spent = sum(r**2 for r in ratios) + Fraction(certify(run, plan.cost.slack).mu_squared) * (
+    spent = sum(r**2 for r in ratios) + Fraction(certify((run,), plan.cost.slack).mu_squared) * (
         1 - Fraction(1, 10**6)
     )
     assert spent <= Fraction(plan.cost.mu_squared)

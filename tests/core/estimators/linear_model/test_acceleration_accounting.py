@@ -184,7 +184,7 @@ def test_the_rates_of_parts_do_not_mix():
     assert len(runs) > 4
     noises = sorted(r.noise for r in runs)
     ends = [
-        certify(SubsampledRun("poisson", 400 / 3000, s, plan.steps), plan.cost.slack)
+        certify((SubsampledRun("poisson", 400 / 3000, s, plan.steps),), plan.cost.slack)
         for s in (noises[-1], noises[0])
     ]
     assert ends[0].mu_squared < plan.cost.mu_squared < ends[1].mu_squared

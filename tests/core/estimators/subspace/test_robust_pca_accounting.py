@@ -106,7 +106,7 @@ def check(plan, asked, drawn):
         n, rate, scheme = kind
         assert n == plan.shape.n
         sampled_run = SubsampledRun(scheme, rate, scale, len(batches))
-        certified = Fraction(certify(sampled_run, plan.cost.slack).mu_squared)
+        certified = Fraction(certify((sampled_run,), plan.cost.slack).mu_squared)
         assert spent + certified * (1 - Fraction(1, 10**6)) <= Fraction(plan.cost.mu_squared)
         assert 0 < plan.cost.slack < plan.target.delta
     else:

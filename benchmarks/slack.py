@@ -1,0 +1,95 @@
+"""What searching for slack has won: charged ε over true ε, and the noise of answers, before and after."""
+
+from collections.abc import Callable
+from math import expm1, log1p
+from typing import Any
+
+from benchmarks.report import publish, table
+from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
+from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
+from privest.privacy.budget import gaussian_budgets
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.mechanisms import SubsampledSum, unamplified
+from privest.privacy.subsampling import noise_for
+from privest_service.ledger.units import Limits
+from testing.sampled_runs import RUNS, true_epsilon
+
+DELTA, N = 1e-6, 10_000
+BEFORE = 0.0
+"""Slack per μ² by which a run takes the least slack, δ/200, as every run did."""
+
+
+def charged() -> list[list[str]]:
+    """Charged ε over true ε of runs for (1, 1e-6)."""
+    lines = list[list[str]]()
+    for scheme in ("poisson", "fixed"):
+        for rate, steps in RUNS:
+            line = [scheme, f"{rate:g}", f"{steps:,}"]
+            for allowed in (BEFORE, None):
+                run = noise_for(scheme, rate, steps, gaussian_budgets(PrivacyTarget(1.0, DELTA, allowed)))
+                line += [f"{run.noise:.4f}", f"{1 / true_epsilon([run], DELTA):.3f}"]
+            lines.append(line)
+    return lines
+
+
+def answers() -> list[list[str]]:
+    """Noise on a gradient, before over after: on a basic budget, and on gdp budgets of (1 or 3, 1e-5)."""
+    points = PointsMetadata(N, {"name": "euclidean", "dim": 5}, radius=1.0)
+    labelled = LabelledMetadata(N, ("a", "b", "c"), "y", ("0", "1"), 2.0, (0.0,) * 3, (1.0,) * 3)
+    one = FrechetMeanSpec(solver="rsgd", rate=1 / N, steps=N, clip=1.0, diagnostics=False)
+    many = FrechetMeanSpec(solver="rsgd", rate=0.01, steps=100, clip=1.0, diagnostics=False)
+    cases: list[tuple[str, Any, Any, DatasetMetadata]] = [
+        ("mean, rsgd, one record a step, 10,000 steps", FRECHET_MEAN, one, points),
+        ("mean, rsgd, 100 records a step, 100 steps", FRECHET_MEAN, many, points),
+        ("robust PCA, sggd, 10 records a step", ROBUST_PCA,
+         RobustPCASpec(2, solver="sggd", rate=0.001, steps=100), VectorsMetadata(N, 10)),
+        ("logistic regression, nag-opt, 100 records a step", LOGISTIC_REGRESSION,
+         LogisticSpec(solver="nag-opt", batch_size=100), labelled),
+    ]  # fmt: skip
+    budgets = [None, *(Limits.of(epsilon, 1e-5, "gdp").slack_per_mu_squared for epsilon in (1, 3))]
+    lines = list[list[str]]()
+    for about, estimator, spec, shape in cases:
+
+        def noise(allowed: float | None) -> float:
+            plan = estimator.plan(spec, shape, PrivacyTarget(0.5, DELTA, allowed))  # noqa: B023
+            return min(r.deviation for r in plan.releases if isinstance(r, SubsampledSum))
+
+        before = noise(BEFORE)
+        lines.append([about, f"{before:.4g}", *(f"{before / noise(allowed):.3f}" for allowed in budgets)])
+    return lines
+
+
+def pure() -> list[list[str]]:
+    """With δ = 0 and ε = 1: noise by the curve of batches of fixed size over that by Poisson's own."""
+    ratio: Callable[[float], float] = lambda rate: (  # noqa: E731
+        unamplified(1.0, rate, "poisson") / log1p(expm1(1.0) / rate)
+    )
+    return [[f"{rate:g}", f"{ratio(rate):.2f}"] for rate in (0.001, 0.01, 0.1, 0.5)]
+
+
+def main() -> None:
+    """Compare."""
+    head = ["batches", "rate", "steps", "σ/C before", "charged/true", "σ/C now", "charged/true"]
+    body = f"""
+Charged ε over true ε of runs for (1, 1e-6): before, with δ/200 for slack, and now that the share is searched.
+True is what dp-accounting composes; for batches of a fixed size it is that of their curve.
+
+{table(head, charged())}
+
+Noise on a gradient of runs for (.5, 1e-6), on {N:,} records, before over now. On a gdp budget a run may use
+as much of the slack as it uses of μ².
+
+{table(["run", "deviation before", "basic", "gdp (1, 1e-5)", "gdp (3, 1e-5)"], answers())}
+
+Noise of Poisson batches with δ = 0 for ε = 1 a step, before over now. Before, it was by the curve of batches
+of a fixed size.
+
+{table(["rate", "before over now"], pure())}
+"""
+    publish("slack", "What slack costs, and what searching for it has won", body)
+
+
+if __name__ == "__main__":
+    main()
