@@ -24,6 +24,7 @@ NAMES = (
     "logistic_regression",
     "column_means",
     "bounds",
+    "accuracy_targets",
     "ranges",
     "column_scales",
     "without_bounds",

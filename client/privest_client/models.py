@@ -16,6 +16,13 @@ from pydantic import (
 )
 
 
+class Within(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, title='Within')]
+    """
+    how far off the answer may be in 95 of 100 runs, whatever the records are that public facts allow: `radius_95` of means, bounds and scores, `unfavourable` of subspaces and coefficients
+    """
+
+
 class Radius95(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, title='Radius 95')]
     """
@@ -45,6 +52,10 @@ class Accuracy(Model):
     model_config = ConfigDict(
         extra='forbid',
     )
+    within: Annotated[Within | None, Field(title='Within')] = None
+    """
+    how far off the answer may be in 95 of 100 runs, whatever the records are that public facts allow: `radius_95` of means, bounds and scores, `unfavourable` of subspaces and coefficients
+    """
     radius_95: Annotated[Radius95 | None, Field(title='Radius 95')] = None
     """
     `expected_error.radius_95`, at most this

@@ -150,7 +150,7 @@ def to_plan(
     """
     if sum(each is not None for each in (epsilon, within, share)) != 1:
         raise _invalid([{"rule": "say one of epsilon, within and share: a plan finds epsilon by the others"}])
-    target = given(columns=dict(within)) if isinstance(within, Mapping) else given(radius_95=within)
+    target = given(columns=dict(within)) if isinstance(within, Mapping) else given(within=within)
     return given(epsilon=epsilon, target=target or None, share=share, delta=delta)
 
 

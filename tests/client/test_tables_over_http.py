@@ -169,7 +169,7 @@ def test_what_to_ask_with_is_found_by_what_is_needed(client: Client) -> None:
     assert "bill_length_mm ± 1" in str(plan)
     told = client.mean(birds, MEASURES, epsilon=plan.epsilon).columns
     assert told["bill_length_mm"] == pytest.approx(43.9, abs=4)
-    assert client.plan("robust-pca", birds, MEASURES, rank=1, within=0.2).expected_error.radius_95 <= 0.2
+    assert client.plan("robust-pca", birds, MEASURES, rank=1, within=0.2).expected_error.unfavourable <= 0.2
     half = client.plan("frechet-mean", birds, MEASURES, share=0.5)
     assert half.told.room.share <= 0.5 * half.told.room.left
     for wrong in ({}, {"epsilon": 1, "share": 0.5}, {"within": 1, "share": 0.5}):

@@ -1,7 +1,7 @@
 """The error of an answer: a plan's forecast, and a run's estimate from its released numbers."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from privest.options import Doc
 from privest.tables.recipe import Recipe
@@ -13,7 +13,10 @@ class ExpectedError:
 
     Attributes:
         standard_deviation: the one number that is shown where there is room for one.
+        WITHIN: the figure that 95 % of runs do not exceed, whatever the records are that public facts allow.
     """
+
+    WITHIN: ClassVar[Literal["radius_95", "unfavourable"]] = "radius_95"
 
     standard_deviation: float
     assumes: Annotated[str, Doc("what the forecast takes for granted of the records, in words")] = field(

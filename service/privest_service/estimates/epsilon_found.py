@@ -97,7 +97,8 @@ def _figure(target: Accuracy) -> Callable[[Plan], float]:
         if target.columns is not None:
             return of_columns(plan, target.columns)
         name, most = next(iter(target.model_dump(exclude_none=True).items()))
-        found: float | None = getattr(plan.expected_error, name, None)
+        figure = plan.expected_error.WITHIN if name == "within" else name
+        found: float | None = getattr(plan.expected_error, figure, None)
         if found is None:
             raise Invalid(f"Nothing foretells {name} of this question. Ask for another figure.")
         return found / most

@@ -51,6 +51,15 @@ class RequestedPrivacy(Input):
 class Accuracy(Input):
     """How small the error is to be that a plan foretells: one figure of it."""
 
+    within: Annotated[
+        float | None,
+        Field(
+            gt=0,
+            description="how far off the answer may be in 95 of 100 runs, whatever the records are that "
+            "public facts allow: `radius_95` of means, bounds and scores, `unfavourable` of subspaces and "
+            "coefficients",
+        ),
+    ] = None
     radius_95: Annotated[
         float | None, Field(gt=0, description="`expected_error.radius_95`, at most this")
     ] = None

@@ -84,6 +84,30 @@ def test_every_figure_of_every_kind(
     assert found["privacy"]["epsilon"] <= 20 * 1.05
 
 
+@pytest.mark.parametrize(
+    ("kind", "chosen", "figure"),
+    [
+        ("frechet-mean", {"columns": ["age", "income"]}, "radius_95"),
+        ("robust-pca", {"columns": ["age", "income"], "rank": 1, "loss": "squared"}, "unfavourable"),
+        ("bounds", {"columns": ["age"]}, "radius_95"),
+    ],
+)
+def test_within_is_the_figure_that_holds_for_all_rows(
+    owner: Caller, people: str, kind: str, chosen: dict[str, Any], figure: str
+) -> None:
+    foretold = plan(owner, people, kind, privacy={"epsilon": 20}, **chosen)["expected_error"][figure]
+    wanted = {"target": {"within": foretold}}
+    found = plan(owner, people, kind, privacy=wanted, **chosen)
+    assert found["expected_error"][figure] <= foretold
+    assert found["privacy"]["epsilon"] == pytest.approx(20, rel=0.05)
+
+
+def test_no_epsilon_holds_for_all_rows_of_coefficients(owner: Caller, people: str) -> None:
+    chosen = {"label": "kind", "features": ["age"], "privacy": {"target": {"within": 0.1}}}
+    answer = owner.post("/v1/estimates/logistic-regression/plan", json={"dataset": {"id": people}, **chosen})
+    assert "No ε reaches this" in problem(answer, 422, "invalid")["detail"]
+
+
 def test_a_share_of_what_is_left_leaves_the_rest(owner: Caller, people: str) -> None:
     chosen = {"columns": ["age", "kind"]}
     for share in (0.5, 0.9, 1.0):

@@ -38,6 +38,8 @@ LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Desc
 class CoefficientError(ExpectedError):
     """How far the coefficients of standardised features are expected to be off, all of them together."""
 
+    WITHIN = "unfavourable"
+
     standard_deviation: Annotated[
         float,
         Doc(

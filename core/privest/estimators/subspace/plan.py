@@ -81,6 +81,8 @@ class NamedRows(Answer):
 class AngleError(ExpectedError):
     """Length of the vector of principal angles between two subspaces, in radians."""
 
+    WITHIN = "unfavourable"
+
     standard_deviation: Annotated[float, Doc("root mean square")]
     radius_95: Annotated[float, Doc("not exceeded with probability 0.95")]
 
