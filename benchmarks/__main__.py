@@ -40,6 +40,7 @@ NAMES = (
     "robust_labels",
     "saddles",
     "choosing",
+    "several_fits",
 )
 """The benchmarks, in the order in which all of them are run."""
 

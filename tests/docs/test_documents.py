@@ -21,7 +21,7 @@ from privest.privacy.calibration import mu_for
 from privest_client import Client
 from testing import ROOT
 from testing.pages import PAGES_OF_CALLS
-from testing.server import ADMIN_KEY, HANG_GUARD, Server
+from testing.server import ADMIN_KEY, HANG_GUARD, LABELLED, Server, told_apart
 
 ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
 BIN = Path(sys.executable).parent
@@ -95,7 +95,13 @@ def python(page: str, server: Server, **given: Any) -> dict[str, Any]:
 def test_every_block_is_run_or_listed() -> None:
     run = {
         page: blocks(page, "python")
-        for page in ("docs/choosing.md", "docs/asking.md", "docs/scikit-learn.md", *IN_SHORT)
+        for page in (
+            "docs/choosing.md",
+            "docs/asking.md",
+            "docs/several-fits.md",
+            "docs/scikit-learn.md",
+            *IN_SHORT,
+        )
     }
     run |= {page: blocks(page, "python", "sh") for page in ("docs/tutorial.md", "docs/examples.md")}
     for page in ELSEWHERE:
@@ -195,6 +201,23 @@ def test_many_questions_are_asked_as_shown(server: Server, capsys: pytest.Captur
         left = python("docs/asking.md", server, client=client, dataset=owner.dataset())
     assert "Price of 2 questions" in capsys.readouterr().out
     assert len(left["answers"]) == owner.budget()["queries"] == 2
+
+
+def test_the_best_of_several_fits_costs_about_what_one_does(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows, owners = told_apart(apart=3.0), [server.owner(3.0) for _ in range(2)]
+    chosen, alone = (Client(server.url, owner.key, progress=False) for owner in owners)
+    with chosen, alone:
+        datasets = [owner.dataset(rows, LABELLED) for owner in owners]
+        left = python("docs/several-fits.md", server, client=chosen, dataset=datasets[0])
+        alone.classify(datasets[1], epsilon=1.0)
+        spent, usual = (client.budget().told.spent.epsilon for client in (chosen, alone))
+    assert "Price of 4 questions" in capsys.readouterr().out
+    assert owners[0].budget()["queries"] == 9
+    right = np.asarray(left["answer"].predict(rows[:, :-1])).astype(float) == rows[:, -1]
+    assert right.mean() > 0.85  # 0.93 without noise
+    assert 0.95 < spent / usual < 1.05
 
 
 def test_every_claim_about_others_has_a_source() -> None:
