@@ -111,6 +111,7 @@ TOY_MEAN = Estimator(
     schema_name="ToyMean",
     title="toy mean",
     summary="The private mean of vectors",
+    plain_words="The mean of toy points.",
     metadata=VectorsMetadata,
     spec=ToyMeanSpec,
     plan_type=ToyMeanPlan,

@@ -123,6 +123,7 @@ class Estimator(Generic[S, M, P, A]):
         schema_name: first part of the names of its schemas, such as `RobustPCA`.
         title: name in tables.
         summary: the estimated quantity, in one line.
+        plain_words: what it answers, for people who are no statisticians.
         metadata: class of the public facts of datasets that it takes.
         spec: dataclass of the options that an analyst may choose.
         plan_type: dataclass of its plans.
@@ -147,6 +148,7 @@ class Estimator(Generic[S, M, P, A]):
     schema_name: str
     title: str
     summary: str
+    plain_words: str
     metadata: type[M]
     spec: type[S]
     plan_type: type[P]

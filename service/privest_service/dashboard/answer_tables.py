@@ -75,15 +75,18 @@ def _bounds(answer: dict[str, Any]) -> list[AnswerTable]:
     quantiles = AnswerTable("Quantiles", ("Column", *levels), note=note)
     for each in answer["places"]:
         low, center, high = written([each[part] for part in ("low", "center", "high")])
-        bounds.rows.append((each["name"], "", [center, number(each["scale"]), f"{low} to {high}"]))
+        bounds.rows.append((each["name"], "", [center, *written([each["scale"]]), f"{low} to {high}"]))
         told = [written([one[part] for part in ("low", "value", "high")]) for one in each["quantiles"]]
         quantiles.rows.append((each["name"], "", [f"{value} ({low} to {high})" for low, value, high in told]))
     return [bounds, quantiles]
 
 
 def written(values: list[Any]) -> list[str]:
-    """Numbers of one fineness, or dates, as they are written."""
-    return values if isinstance(values[0], str) else numbers(values)
+    """Values of a column, as its file might have them: numbers of one fineness, or dates.
+
+    Thousands are not set apart. Nobody declares which columns are quantities, and a year is none.
+    """
+    return values if isinstance(values[0], str) else [each.replace(",", "") for each in numbers(values)]
 
 
 def _loadings(answer: dict[str, Any]) -> AnswerTable:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -19,7 +19,8 @@ from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import moved
 from privest_service.problems import NotFound
-from privest_service.reports.words import of_columns
+from privest_service.reports import behind
+from privest_service.reports.words import Told, of_columns
 from privest_service.signing import Signer, is_signature
 
 _STRETCH = 10_000
@@ -136,13 +137,18 @@ class Check:
 
 @dataclass(frozen=True)
 class Detail:
-    """One entry with all that belongs to it."""
+    """One entry with all that belongs to it.
+
+    `act` let it be: it set the limit, or approved the question. `former` is the limit that was raised.
+    """
 
     entry: Entry
     job: Job | None
     mechanism: Mechanism | None
     receipt: Receipt | None
     checks: list[Check]
+    act: Told | None
+    former: Entry | None
 
 
 def detail(session: Session, account: Account, seq: int, signer: Signer) -> Detail:
@@ -162,7 +168,30 @@ def detail(session: Session, account: Account, seq: int, signer: Signer) -> Deta
     job = session.get(Job, entry.job_id) if entry.job_id else None
     mechanism = session.get(Mechanism, entry.mechanism) if entry.mechanism else None
     receipt = Receipt.model_validate_json(job.receipt) if job and job.receipt else None
-    return Detail(entry, job, mechanism, receipt, _checks(account, links, entry, mechanism, receipt, signer))
+    checks = _checks(account, links, entry, mechanism, receipt, signer)
+    return Detail(entry, job, mechanism, receipt, checks, *_behind(session, account, entry))
+
+
+def _behind(session: Session, account: Account, entry: Entry) -> tuple[Told | None, Entry | None]:
+    """The act that let an entry be, where one is known, and the limit that a limit replaced."""
+    if entry.kind != "limit":
+        return behind.approval(session, account.owner_id, entry.job_id) if entry.job_id else None, None
+    earlier = (Entry.account_id == account.id, Entry.kind == "limit", Entry.seq < entry.seq)
+    former = session.scalars(select(Entry).where(*earlier).order_by(Entry.seq)).all()
+    act = next(islice(behind.limits_set(session, account), len(former), None), None)
+    return act, former[-1] if former else None
+
+
+def places_of(session: Session, owner_id: str, *job_ids: str) -> Sequence[tuple[int, int]]:
+    """Where an owner's budget was charged for jobs: the number of each entry, and its window."""
+    found = (
+        select(Entry.seq, Account.window)
+        .join(Account, Account.id == Entry.account_id)
+        .where(Entry.job_id.in_(job_ids), Entry.kind == "debit")
+        .where(Account.owner_id == owner_id, Account.scope == "owner")
+        .order_by(Account.window, Entry.seq)
+    )
+    return [(seq, window) for seq, window in session.execute(found)]
 
 
 def _sums_after(earlier: Entry, later: Entry) -> tuple[int, ...]:
@@ -199,7 +228,7 @@ def _checks(
         ),
         Check("the sums that each of them bears are right", summed),
         Check(
-            f"signed by this service with key {entry.signer}",
+            f"signed by this service with the key whose id is {entry.signer}",
             is_signature(entry.signature, to_sign(entry.hash), signer.public_key) if known else None,
         ),
     ]

@@ -1,6 +1,8 @@
 """The words of the pages in plain words: pages show them beside a question mark, and all of them together."""
 
-GLOSSARY = {
+from privest.estimators.registry import ESTIMATORS
+
+_WORDS = {
     "record": (
         "a record",
         "What is protected as one: usually a row, and so a person with one row. If the data declares a "
@@ -37,6 +39,11 @@ GLOSSARY = {
         "a cap",
         "A limit on what one analyst may spend on a dataset, or all together on a dataset, within the "
         "budget.",
+    ),
+    "clip": (
+        "a clip",
+        "A limit on how much one record may add to an answer. What is beyond it is cut off. So noise of a "
+        "fixed size hides anybody, and a clip that is too small draws the answer aside.",
     ),
     "noise": (
         "noise",
@@ -107,4 +114,7 @@ GLOSSARY = {
         "A code that is equal for equal rows. Only you see it: it tells which datasets hold the same rows.",
     ),
 }
+"""Words of budgets and of the ledger."""
+
+GLOSSARY = _WORDS | {name: (each.title, each.plain_words) for name, each in ESTIMATORS.items()}
 """What each term is called in a question, and what it means, by its name in addresses."""

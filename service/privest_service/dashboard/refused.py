@@ -4,11 +4,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+from urllib.parse import urlencode
 
 from sqlalchemy.orm import Session
 
 from privest_service.acts.models import Act
 from privest_service.acts.search import Wanted, find
+from privest_service.reports.formatting import typed
 
 _MOST = 20
 """Refusals that are shown."""
@@ -25,8 +28,11 @@ class Refused:
         at: when.
         kind: what was asked for.
         dataset: what it was asked about.
-        epsilon: of its price; None where it was refused before it had one.
+        epsilon: that it was asked with; None where it was refused before it had a plan.
         by: what of the analyst's own refused it; None for all else, of which an analyst is told nothing.
+        room: the largest ε that the analyst's own cap then had room for; None where that did not refuse it.
+        columns: of a table, in words; empty where they are not known.
+        less: the address that plans it again with less; None where there is no less, or it cannot be told.
     """
 
     at: datetime
@@ -34,6 +40,9 @@ class Refused:
     dataset: str
     epsilon: float | None
     by: str | None
+    room: float | None
+    columns: str
+    less: str | None
 
 
 def refused_to(session: Session, analyst_id: str, owners: Mapping[str, str]) -> list[Refused]:
@@ -62,4 +71,36 @@ def _told(act: Act) -> Refused | None:
     # Acts from before it was recorded do not say whether a question was on several datasets.
     if by is None and details.get("several", True):
         return None
-    return Refused(act.at, details["estimate"], str(act.subject), details.get("epsilon"), by)
+    return Refused(
+        act.at,
+        details["estimate"],
+        str(act.subject),
+        details.get("epsilon"),
+        by,
+        details.get("room"),
+        _columns(details),
+        _address_with_less(str(act.subject), details),
+    )
+
+
+def _columns(details: Mapping[str, Any]) -> str:
+    told, label = details.get("columns", []), details.get("label")
+    if isinstance(told, int):
+        return f"{told} columns"
+    names = ", ".join(name for name in told if name != label)
+    return names if label is None else f"{label} by {names}"
+
+
+def _address_with_less(dataset: str, details: Mapping[str, Any]) -> str | None:
+    """The address of a plan with the ε that there was room for, else with half of what was asked."""
+    if "epsilon" not in details or details.get("several") or details.get("room") == 0:
+        return None
+    epsilon = details.get("room", details["epsilon"] / 2)
+    asked: dict[str, Any] = {"dataset": dataset, "kind": details["estimate"]}
+    asked |= {"epsilon": f"{epsilon * (1 - 0.0005):.4g}", "delta": typed(details["delta"])}
+    names, label = details.get("columns", []), details.get("label")
+    if label is not None:
+        asked["label"] = label
+    if isinstance(names, list):
+        asked["columns" if label is None else "features"] = [name for name in names if name != label]
+    return urlencode(asked, doseq=True)

@@ -20,6 +20,7 @@ from privest_service.datasets.models import Dataset
 from privest_service.datasets.registration import Registrar
 from privest_service.estimates.catalogue import Kind
 from privest_service.estimates.planning import Planner
+from privest_service.estimates.plans import asked_columns, asked_label
 from privest_service.estimates.questions import (
     ResolvedQuery,
     digest_of,
@@ -66,6 +67,9 @@ _SOMEBODY_ELSES = (
     "Your own caps allow this. An owner's budget, another cap or a freeze does not. Ask the owner."
 )
 """Told to an analyst for every refusal that the analyst's own caps did not make."""
+
+_COLUMNS = 20
+"""Most columns of a refused question that its act names."""
 
 T = TypeVar("T")
 
@@ -249,6 +253,9 @@ class Submissions:
             charge, _ = draft.charges[place]
             details["epsilon"] = as_number(charge.epsilon, EPSILON)
             details["delta"] = as_number(charge.delta, PROBABILITY)
+            details |= _of_columns(draft.planned)
+            if isinstance(refused, BudgetExceeded) and refused.room and refused.room["epsilon"] is not None:
+                details["room"] = refused.room["epsilon"]
 
         def record(session: Session) -> None:
             dataset = session.get_one(Dataset, refused.dataset)
@@ -269,12 +276,11 @@ class Submissions:
 
         An analyst knows its own grant and cap alone: all else is one answer, whoever and whatever refused.
         """
+        knows = isinstance(refused, GrantRefuses) or refused.scope == "analyst" or ask.caller.role == "owner"
+        if knows and not isinstance(refused, GrantRefuses):
+            self._told(refused, ask, question, draft.planned)
         self._record(refused, ask, question, draft)
-        if isinstance(refused, GrantRefuses):
-            return refused
-        if refused.scope == "analyst" or ask.caller.role == "owner":
-            return self._told(refused, ask, question, draft.planned)
-        return BudgetExceeded(_SOMEBODY_ELSES)
+        return refused if knows else BudgetExceeded(_SOMEBODY_ELSES)
 
     def _told(
         self,
@@ -322,6 +328,15 @@ def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
         refused.place = place
         refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
         raise
+
+
+def _of_columns(planned: Plan) -> dict[str, JsonValue]:
+    """Which columns of a table a question is about, for the record: of very many the number."""
+    names, label = asked_columns(planned), asked_label(planned)
+    if names is None:
+        return {}
+    told: JsonValue = [*names] if len(names) <= _COLUMNS else len(names)
+    return {"columns": told} if label is None else {"columns": told, "label": label}
 
 
 def _refuses(refused: BudgetExceeded | AccountFrozen | GrantRefuses) -> str | None:

@@ -36,6 +36,8 @@ class Report:
 
     accounts: int = 0
     entries: int = 0
+    answers: int = 0
+    """Jobs that were answered. Each has a receipt for its owner, and one more for whoever else asked."""
     receipts: int = 0
     acts: int = 0
     faults: list[str] = field(default_factory=list)
@@ -91,6 +93,7 @@ def verify(
             ends.append(line)
             report.faults.extend(_heads(line, known, debits.places, acts))
         elif isinstance(line, JobLine):
+            report.answers += line.state == "committed"
             report.faults.extend(jobs.take(line))
         else:
             report.receipts += 1
@@ -98,8 +101,7 @@ def verify(
     for number, chain in chains.items():
         report.blame(number, faults_of_end(chain))
         report.blame(number, jobs.faults_of(chain))
-    report.faults.extend(jobs.faults())
-    report.faults.extend(receipts.faults_of_wholes())
+    report.faults.extend((*jobs.faults(), *receipts.faults_of_wholes()))
     report.faults.extend(_ends(ends, chains))
     report.faults.extend(acts.faults_of_ends(ends, {chain.stated.owner for chain in chains.values()}))
     report.faults.extend(acts.faults_of_approvals(jobs.approvals))

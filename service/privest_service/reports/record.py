@@ -1,6 +1,5 @@
 """What an auditor's report tells of an owner, read in the names and units of people."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +19,7 @@ from privest_service.ledger.schemas import Budget, Windows
 from privest_service.ledger.service import limits_of, owner_account
 from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
 from privest_service.ledger.views import Price
+from privest_service.reports import behind
 from privest_service.reports.formatting import job_state, told_apart
 from privest_service.reports.in_force import End, InForce, ends_of, in_force
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
@@ -260,7 +260,7 @@ _WITHOUT_A_JOB = {"limit": "Limit set", "loss": "Charged at a restore: what was 
 
 def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movement]:
     for account in _accounts(session, owner_id):
-        setters = _who_set_limits(session, account)
+        setters = behind.limits_set(session, account)
         moved = (
             select(Entry, Job.kind, Job.submitter_id, Job.dataset_id, Job.plan, Job.state, Decision.at)
             .outerjoin(Job, Job.id == Entry.job_id)
@@ -277,7 +277,7 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
                 limits = Limits(limits.composition, *amounts)
             who, what, dataset = ("", _WITHOUT_A_JOB.get(entry.kind, ""), "")
             if entry.kind == "limit":
-                who = next(setters, "")
+                who = setter.who if (setter := next(setters, None)) else ""
             elif entry.job_id is not None:
                 who, what, dataset = names.asked(asker, kind, on, plan)
             yield Movement(
@@ -295,26 +295,6 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
                 state="given back" if entry.kind == "void" else job_state(state or ""),
                 approved=approved,
             )
-
-
-def _who_set_limits(session: Session, account: Account) -> Iterator[str]:
-    """Who set each of the limits of a budget's window, as acts tell of them: one act for each, in order."""
-    kinds = ("budget.set", "budget.raised", "budget.renewed", "budget.rules")
-    acts = select(Act).where(Act.chain == account.owner_id, Act.kind.in_(kinds)).order_by(Act.seq)
-    for some in session.scalars(acts.execution_options(yield_per=_AT_ONCE)).partitions():
-        yield from (
-            each.who for each in in_words(session, [act for act in some if _sets(act, account.window)])
-        )
-
-
-def _sets(act: Act, window: int) -> bool:
-    """Whether an act set a limit of the budget in this window."""
-    details = json.loads(act.details)
-    if act.kind == "budget.set":
-        return window == 1
-    if act.kind == "budget.rules":  # of a promise for all windows together, of which the first gets its part
-        return window == 1 and details.get("promise") == "lifetime"
-    return details.get("window") == window
 
 
 def _acts(session: Session, owner_id: str) -> Iterator[Told]:

@@ -16,7 +16,7 @@ from privest_service.acts.models import Act
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.terms import Terms
 from privest_service.ledger.units import EPSILON, as_number
-from privest_service.reports.formatting import day, moment, number
+from privest_service.reports.formatting import day, moment, number, rounded_down
 from privest_service.security.models import Analyst, Owner
 
 _ROLES = {
@@ -188,6 +188,8 @@ def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]
         yield f"and {left.pop('further'):,} more within that minute"
     if (by := left.pop("by", None)) is not None:
         yield f"by {_SCOPES.get(str(by), by)}"
+    if (room := left.pop("room", None)) is not None:
+        yield f"with room for ε {rounded_down(float(str(room)))} at that δ"
     if left.pop("several", False):
         yield "together with other datasets"
     for name, value in left.items():

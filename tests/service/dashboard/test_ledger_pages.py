@@ -126,7 +126,7 @@ def test_an_entry_is_told_in_words_and_verified(anna: Hospital, at_ledger: Visit
     page.locator("a[rel=prev]").click()
     expect(page.locator("h1")).to_have_text(f"Entry {here - 1}")
     at_ledger.open("/dashboard/ledger/1")
-    assert "The limit was set" in page.locator("main").inner_text()
+    assert "Budget set" in page.locator("main").inner_text()
     assert page.locator("a[rel=prev]").count() == 0
     at_ledger.check_accessibility()
 

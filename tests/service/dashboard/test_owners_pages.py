@@ -11,10 +11,10 @@ from privest_service.cli import main
 from privest_service.ledger import renewals
 from privest_service.ledger.models import WindowRules
 from privest_service.ledger.service import owner_account
-from privest_service.reports.formatting import day, rounded_up, spent_percent
+from privest_service.reports.formatting import day, left_percent, rounded_down, rounded_up, spent_percent
 from testing.history import past
 from testing.scenes import Desk, analyst_called, answered, books, dataset_called, owner_called
-from testing.server import Caller, Server
+from testing.server import Caller, Server, until
 
 
 def _text(page: str) -> str:
@@ -47,7 +47,8 @@ def test_one_question_has_one_price_everywhere(site: Server, asked: tuple[Caller
         assert f"ε {cost} {share} answered" in newest, path
         assert first.endswith("limit set: ε 3, δ 1e−5 limit"), path
     entry = _text(desk.get("/ledger/2").text)
-    assert f"At the δ of your budget ε {cost} Of the present budget {share}" in entry
+    assert f"ε at your budget's δ {cost} Share of the budget {share}" in entry
+    assert "Asked with ε 0.3, δ 1e−6" in entry
     assert f"ε {cost} at your δ, {share} of the budget" in desk.get("").text, "beside its mark in the chart"
     told = next(
         row for row in _rows(desk.get("/report").text.partition("<h2>Every movement")[2]) if "answered" in row
@@ -55,7 +56,7 @@ def test_one_question_has_one_price_everywhere(site: Server, asked: tuple[Caller
     assert f" {cost} {share} " in told
     assert " 0.3 " not in told
     planned = _text(desk.get(f"/what-if?dataset={dataset}&epsilon=0.3&delta=1e-6&options=").text)
-    assert f"Cost at the δ of your budget ε {cost}" in planned
+    assert f"ε at your budget's δ {cost}" in planned
     assert f"charges ε {cost} at the δ of your budget, {share} of it, and cannot be undone" in planned
 
 
@@ -73,7 +74,7 @@ def test_what_is_given_back_has_the_price_of_its_charge(site: Server) -> None:
         assert [each for each in rows if each.endswith(f"{price} given back") and "−" not in each], row
     place = given_back[0].split()[0]
     entry = _text(Desk(site, owner.key).get(f"/ledger/{place}").text)
-    assert f"Of the present budget {given_back[0].split('−')[2].removesuffix(' given back')}" in entry
+    assert f"Share of the budget {given_back[0].split('−')[2].removesuffix(' given back')}" in entry
 
 
 def test_the_overview_says_why_and_of_what(site: Server) -> None:
@@ -81,7 +82,9 @@ def test_the_overview_says_why_and_of_what(site: Server) -> None:
     dataset = dataset_called(owner, "Rows")
     for epsilon in (0.1, 0.11, 0.12):
         answered(owner, dataset, epsilon=epsilon, delta=4e-6)
-    told, budget = _text(Desk(site, owner.key).get("").text), owner.budget()
+    page, budget = Desk(site, owner.key).get("").text, owner.budget()
+    told = _text(page)
+    assert '<a href="/dashboard/ledger#h-verify">Is the record intact?</a>' in page
     today = day(datetime.now(UTC))
     assert f"come to its end on {today}, when the δ of all questions came to 1e−5, its δ." in told
     spent, share = rounded_up(budget["spent"]["epsilon"]), spent_percent(budget["share"])
@@ -159,6 +162,80 @@ def test_a_year_that_is_set_in_november_waits_until_the_january_after_the_next(
         sooner = renewals.would_open(session, owner_account(session, owner.id), None, 30)
     assert sooner["year"] == datetime(2027, 1, 1, tzinfo=UTC)
     assert opens["year"] == datetime(2028, 1, 1, tzinfo=UTC)
+
+
+def test_an_entry_of_a_limit_says_who_set_it_why_and_what_was_before(site: Server) -> None:
+    owner = owner_called(site, "Raised")
+    desk, told = Desk(site, owner.key), f"/v1/owners/{owner.id}/budget"
+    first = _text(desk.get("/ledger/1").text)
+    assert "What Budget set By An administrator Reason" in first
+    assert "Now ε 3 at δ 1e−5 Before none: it is the first of its window" in first
+    why = {"Privest-Reason": "the yearly study"}
+    for epsilon, reason in ((4, why), (5, {})):
+        assert owner.patch(told, json={"epsilon": epsilon}, headers=reason).status_code == 200
+    second = _text(desk.get("/ledger/2").text)
+    assert "What Budget raised By Raised with key" in second
+    assert "Reason the yearly study" in second
+    assert "Now ε 4 at δ 1e−5 Before ε 3 at δ 1e−5" in second
+    third = _text(desk.get("/ledger/3").text)
+    assert "Reason none was given" in third
+    assert "Now ε 5 at δ 1e−5 Before ε 4 at δ 1e−5" in third
+    (day,) = re.findall(r'href="/dashboard(/acts\?first=[\d-]+&amp;last=[\d-]+)"', desk.get("/ledger/2").text)
+    assert "the yearly study" in desk.get(html.unescape(day)).text
+    assert owner.patch(told, json={"window": "new"}).status_code == 200
+    renewed = _text(desk.get("/ledger/1").text)
+    assert "What Budget renewed By Raised" in renewed
+    assert "Now ε 5 at δ 1e−5 Before none: it is the first of its window" in renewed
+    assert "What Budget raised By Raised" in _text(desk.get("/ledger/2?window=1").text)
+
+
+def test_an_entry_and_its_question_lead_to_each_other(site: Server, asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    desk = Desk(site, owner.key)
+    analyst = analyst_called(site, "Approved")
+    assert owner.grant(dataset, analyst, approval="required").status_code == 200
+    job = analyst.estimate(dataset, epsilon=0.1, delta=1e-6).json()["id"]
+    assert "What it cost" not in _text(desk.get(f"/questions/{job}").text.rpartition("Your decision")[2])
+    verdict = {"decision": "approve", "reason": "as agreed"}
+    assert owner.post(f"/v1/jobs/{job}/decision", json=verdict).status_code == 200
+    until(lambda: owner.ledger()[0]["state"] == "committed")
+    entry, question = desk.get("/ledger/3").text, desk.get(f"/questions/{job}").text
+    assert "Approved by One price with key" in _text(entry)
+    assert "Reason as agreed" in _text(entry)
+    assert f'href="/dashboard/questions/{job}">The question, and your decision<' in entry
+    assert 'href="/dashboard/ledger/3?window=1">entry 3<' in question
+    own = desk.get("/ledger/2").text
+    assert "Approved no approval was needed" in _text(own)
+    (answer,) = re.findall(r'href="/dashboard(/answers/job_\w+)">The question, and its answer<', own)
+    assert 'href="/dashboard/ledger/2?window=1">entry 2<' in desk.get(answer).text
+    theirs = Desk(site, analyst.key).get(f"/answers/{job}")
+    assert theirs.status_code == 200
+    assert "/ledger/" not in theirs.text
+    verified = _text(desk.post("/ledger/verify").text)
+    assert (
+        "3 receipts of 2 answers (one for you of each, and one for the analyst where one asked)" in verified
+    )
+    assert "3 receipts of 2 answers (one for the owner of each" in _text(desk.get("/report").text)
+    (key,) = owner.get("/v1/ledger/keys").json()["keys"]
+    assert f"checked with {key['public_key']} Compare it" in verified
+    assert f"Its id {key['id']} The beginning of" in verified
+
+
+def test_the_budget_page_says_what_is_left_of_what_until_when(
+    site: Server, asked: tuple[Caller, str]
+) -> None:
+    owner, _ = asked
+    desk, budget = Desk(site, owner.key), owner.budget()
+    left, most = left_percent(1 - budget["share"]), rounded_down(budget["remaining"]["epsilon"])
+    told = _text(desk.get("/budget").text)
+    assert f"{left} of the budget, which is ε 3 at δ 1e−5. As one question that is ε {most} at δ" in told
+    assert "It has no end: what is left stays until it is spent." in told
+    rules = {"renewal": {"every": "month"}}
+    assert owner.patch(f"/v1/owners/{owner.id}/budget", json=rules).status_code == 200
+    until_when = day(datetime.fromisoformat(_in_force(owner)["next"]))
+    told = _text(desk.get("/budget").text)
+    assert f"{left} of the present window, which is ε 3" in told
+    assert f"It is there until {until_when} (UTC). Then a window opens" in told
 
 
 def test_an_entry_names_the_columns_that_were_asked_about(site: Server) -> None:

@@ -87,9 +87,9 @@ def test_a_plan_foretells_what_is_spent_in_the_end(site: Server, visit: Visit) -
     visitor.enter(owner.key)
     visitor.open("/dashboard")
     page = visitor.page
-    page.locator("input[name=epsilon]").fill("0.7")
     page.get_by_role("button", name="Plan it").click()
     page.wait_for_url("**/what-if?**")
+    page.locator("input[name=epsilon]").fill("0.7")
     page.get_by_label("δ").fill("1e-6")
     page.get_by_role("button", name="Plan it").click()
     page.wait_for_url("**delta=1e-6**")

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import expect
 
+from privest_service.reports.formatting import rounded_down
 from testing.browser import Visitor
 from testing.scenes import Desk, analyst_called, dataset_called, owner_called
 from testing.server import Caller, Server
@@ -85,6 +86,40 @@ def test_a_denied_question_says_what_was_asked_and_leads_on(site: Server, visit:
         assert told == (plan["finding"] is not None), kind
 
 
+def test_a_refused_question_names_its_columns_and_leads_to_what_fits(site: Server, visit: Visit) -> None:
+    owner, analyst = owner_called(site, "Refusing"), analyst_called(site, "Less")
+    dataset = _table(owner)
+    assert owner.grant(dataset, analyst, epsilon=0.3, delta=1e-6).status_code == 200
+    asked = {"epsilon": 0.7, "delta": 1e-6, "columns": ["age", "dose"]}
+    assert analyst.estimate(dataset, **asked).status_code == 409
+    label = {"label": "ward", "features": ["age"], "epsilon": 0.7, "delta": 1e-6}
+    assert analyst.estimate(dataset, kind="logistic-regression", **label).status_code == 409
+    (later, act) = owner.get("/v1/acts", params={"kind": "question.refused"}).json()["acts"]
+    assert act["details"]["columns"] == ["age", "dose"]
+    assert (later["details"]["columns"], later["details"]["label"]) == (["ward", "age"], "ward")
+    told = Desk(site, owner.key).get("/acts?kind=question.refused").text
+    assert "columns: age, dose" in told
+    room = rounded_down(act["details"]["room"])
+    assert f"by the analyst&#39;s own cap; with room for ε {room} at that δ" in told
+    visitor = visit(site)
+    page = visitor.page
+    visitor.enter(analyst.key)
+    visitor.open("/dashboard/answers")
+    rows = page.get_by_role("region", name="Refused at once").locator("tbody tr")
+    expect(rows.first).to_contain_text("logistic regression of ward by age")
+    expect(rows.last).to_contain_text(f"it had room for ε {room}")
+    visitor.check_accessibility()
+    rows.last.get_by_role("link", name="Plan with less").click()
+    expect(page.get_by_text("Your cap covers this")).to_be_visible()
+    chosen = page.locator("input[name=columns]:checked").evaluate_all("all => all.map(each => each.value)")
+    assert chosen == ["age", "dose"]
+    expect(page.get_by_role("button", name="Ask it")).to_be_visible()
+    phone = visit(site, viewport="phone", scheme="dark")
+    phone.enter(analyst.key)
+    phone.open("/dashboard/answers")
+    phone.check_accessibility()
+
+
 def _refused(page: str) -> list[list[str]]:
     """The rows of refusals on a page, without their moments."""
     rows = re.findall(r"<tr><td data-label=\"Asked.*?</tr>", page, re.DOTALL)
@@ -106,10 +141,11 @@ def test_an_analyst_reads_of_refusals_what_they_told_it(site: Server) -> None:
     assert analyst.estimate(second, kind="bounds", epsilon=0.1).status_code == 403
     assert analyst.estimate(third, epsilon=2.0, delta=1e-6).status_code == 409
     mean, neither = "Fréchet mean", "neither your cap nor your grant: ask the owner"
+    room = rounded_down(analyst.plan(first, epsilon=0.4, delta=1e-6).json()["room"]["epsilon"])
     expected = [
-        [mean, f"Rows 1 ({third[:12]}…)", "2", neither],
-        ["bounds", f"Rows 1 ({second[:12]}…)", "", "your grant"],
-        [mean, "Rows 0", "0.4", "your cap"],
+        [mean, f"Rows 1 ({third[:12]}…)", "2", neither, "Plan with less"],
+        ["bounds", f"Rows 1 ({second[:12]}…)", "", "your grant", ""],
+        [mean, "Rows 0", "0.4", f"your capit had room for ε {room}", "Plan with less"],
     ]
     assert _refused(desk.get("/answers").text) == expected
     # Of several owners' data the list would tell whose budget it was, and of one a freeze from the budget.
@@ -126,4 +162,4 @@ def test_an_analyst_reads_of_refusals_what_they_told_it(site: Server) -> None:
     assert owners[1].delete(f"/v1/datasets/{third}/grants/{analyst.id}").status_code == 204
     assert [row[1] for row in _refused(desk.get("/answers").text)] == ["Rows 1", "Rows 0"]
     other = Desk(site, analyst_called(site, "Nobody").key)
-    assert "none that is known" in other.get("/answers").text
+    assert "None that is known." in other.get("/answers").text

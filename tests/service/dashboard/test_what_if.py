@@ -1,5 +1,7 @@
-"""The curve of errors: it is of one solver, and the plan that is looked at lies on it."""
+"""What if: ε found by what is needed, as the interface finds it; the curve of errors is of one solver."""
 
+import re
+from html import unescape
 from typing import Any, NoReturn
 
 import pytest
@@ -10,6 +12,8 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from testing.scenes import Desk, analyst_called, owner_called
+from testing.server import Caller, Server
 
 ASKED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "frechet-mean": ({"kind": "points", "manifold": {"name": "spd", "dim": 2}, "radius": 1.0}, {}),
@@ -40,3 +44,82 @@ def test_the_plan_lies_on_its_curve(name: str, epsilon: float) -> None:
     here = [error for at, error in curve if at == pytest.approx(epsilon)]
     assert here == [pytest.approx(plan.expected_error.standard_deviation)]
     assert len(curve) > 1
+
+
+_COLUMNS = [
+    {"name": name, "type": "number", "low": 0, "high": most} for name, most in (("age", 110), ("dose", 3))
+]
+
+
+@pytest.fixture
+def asked(site: Server) -> tuple[Caller, str]:
+    """An owner with a table."""
+    owner = owner_called(site, "What if")
+    made = owner.upload(b"age,dose\n" + b"40,1\n" * 400, {"kind": "table", "columns": _COLUMNS}, "rows.csv")
+    assert made.status_code == 201, made.text
+    return owner, made.json()["id"]
+
+
+def _settled(page: str) -> str:
+    """The question that a page asks if its button is pressed."""
+    (question,) = re.findall(r'name="question" value="([^"]*)"', page)
+    return unescape(question)
+
+
+@pytest.mark.parametrize(
+    ("said", "privacy"),
+    [
+        ("within=0.1", {"target": {"radius_95": 0.1}}),
+        ("within=4&of=age", {"target": {"columns": {"age": 4}}}),
+        ("share=25", {"share": 0.25}),
+    ],
+)
+def test_epsilon_is_found_as_the_interface_finds_it(
+    site: Server, asked: tuple[Caller, str], said: str, privacy: dict[str, Any]
+) -> None:
+    owner, dataset = asked
+    body = {"dataset": {"id": dataset}, "privacy": privacy | {"delta": 1e-6}}
+    found = owner.post("/v1/estimates/frechet-mean/plan", json=body).json()["privacy"]["epsilon"]
+    desk = Desk(site, owner.key)
+    page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6&epsilon=&{said}").text
+    assert f"<strong>{found:g}</strong>." in page
+    assert _settled(page) == f"dataset={dataset}&delta=1e-6&epsilon={found!r}"
+    sent = desk.post("/what-if", {"question": _settled(page), "key": said})
+    job = sent.headers["location"].rpartition("/")[2]
+    assert owner.ended(job)["privacy"]["epsilon"] == found
+
+
+def test_epsilon_is_said_or_found_once(site: Server, asked: tuple[Caller, str]) -> None:
+    owner, dataset = asked
+    desk = Desk(site, owner.key)
+    for said, told in (
+        ("within=1&epsilon=1", "fill in one of"),
+        ("within=1&share=1", "fill in one of"),
+        ("share=101", "<code>share</code>"),
+        ("within=x", "number"),
+        ("within=1e-9", "No ε reaches this"),
+        ("within=1&of=height", "no column height"),
+    ):
+        page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6&{said}")
+        assert (page.status_code, told in page.text) == (422, True), (said, page.text)
+        assert 'name="question"' not in page.text
+    for question in (f"dataset={dataset}&within=0.1", f"dataset={dataset}"):
+        sent = desk.post("/what-if", {"question": question, "key": question})
+        assert sent.status_code == 422, "what was not planned with an ε is not asked"
+
+
+@pytest.mark.parametrize(("cap", "begins"), [(0.2, "less"), (2.0, "0.5")])
+def test_plan_and_ask_begins_with_what_fits(
+    site: Server, asked: tuple[Caller, str], cap: float, begins: str
+) -> None:
+    owner, dataset = asked
+    analyst = analyst_called(site, "Begins")
+    assert owner.grant(dataset, analyst, epsilon=cap, delta=1e-6).status_code == 200
+    desk = Desk(site, analyst.key)
+    page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6").text
+    assert "Your cap covers this" in page
+    most = analyst.plan(dataset, epsilon=0.1, delta=1e-6).json()["room"]["epsilon"]
+    epsilon = float(_settled(page).partition("epsilon=")[2])
+    assert epsilon == 0.5 if begins == "0.5" else 0.998 * most < epsilon <= most
+    (placeholder,) = re.findall(r'name="epsilon"[^>]*placeholder="([\d.]+)"', desk.get("/what-if").text)
+    assert (placeholder == "0.5") == (begins == "0.5")

@@ -263,6 +263,11 @@ BOUNDS = Estimator(
     schema_name="Bounds",
     title="bounds",
     summary="Private bounds: where most values of each column are, or most distances from a point",
+    plain_words=(
+        "The ends between which nearly all values of a column lie, and values in between, such as the "
+        "median. Whoever declares bounds at an upload says what everybody may know. Where nobody does, a "
+        "part of each question finds some privately, or a question of this kind asks for them."
+    ),
     metadata=PointsMetadata,
     spec=BoundsSpec,
     plan_type=BoundsPlan,

@@ -370,6 +370,11 @@ FRECHET_MEAN = Estimator(
     schema_name="FrechetMean",
     title="Fréchet mean",
     summary="The private Fréchet mean of points on a manifold",
+    plain_words=(
+        "The mean of records. Of plain numbers it is the usual one. Of matrices, directions and other "
+        "points of a curved space it is the point whose squared distances to all records are least "
+        "together."
+    ),
     metadata=PointsMetadata,
     spec=FrechetMeanSpec,
     plan_type=FrechetMeanPlan,

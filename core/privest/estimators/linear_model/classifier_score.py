@@ -290,6 +290,10 @@ CLASSIFIER_SCORE = Estimator(
     schema_name="ClassifierScore",
     title="classifier score",
     summary="The private accuracy, or area under the ROC curve, of a submitted linear classifier",
+    plain_words=(
+        "How good a classifier is on these records: how often it is right, or how well it tells two classes"
+        " apart. The classifier comes with the question."
+    ),
     metadata=LabelledMetadata,
     spec=ScoreSpec,
     plan_type=ScorePlan,

@@ -349,6 +349,10 @@ LOGISTIC_REGRESSION = Estimator(
     schema_name="LogisticRegression",
     title="logistic regression",
     summary="A private linear classifier of labelled records",
+    plain_words=(
+        "Tells how likely each class of a label is, by a weighted sum of the features. The weights are the "
+        "answer. A positive one makes its class more likely as the feature grows."
+    ),
     metadata=LabelledMetadata,
     spec=LogisticSpec,
     plan_type=LogisticPlan,

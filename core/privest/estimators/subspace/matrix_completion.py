@@ -255,6 +255,10 @@ MATRIX_COMPLETION = Estimator(
     schema_name="MatrixCompletion",
     title="matrix completion",
     summary="The private subspace of rows with unknown entries",
+    plain_words=(
+        "Finds the few directions along which records differ most, from records of which many numbers are "
+        "not known, so that the unknown ones can be guessed."
+    ),
     metadata=PartialVectorsMetadata,
     spec=MatrixCompletionSpec,
     plan_type=MatrixCompletionPlan,

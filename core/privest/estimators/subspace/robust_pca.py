@@ -175,6 +175,10 @@ ROBUST_PCA = Estimator(
     schema_name="RobustPCA",
     title="robust PCA",
     summary="The private subspace that most rows lie near",
+    plain_words=(
+        "Finds the few directions along which records differ most. Records that are unlike the others "
+        "hardly turn them: robust means that."
+    ),
     metadata=VectorsMetadata,
     spec=RobustPCASpec,
     plan_type=RobustPCAPlan,

@@ -35,12 +35,13 @@ from privest_service.dashboard.charts import (
     on_circle,
     vector_bars,
 )
+from privest_service.dashboard.entries import places_of
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import version_for
 from privest_service.dashboard.pages.ledger import names_of_datasets
-from privest_service.dashboard.pages.what_if import address_with_less
 from privest_service.dashboard.refused import Refused, refused_to
 from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep, Visitor
+from privest_service.dashboard.wishes import address_with_less
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
 from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
@@ -117,7 +118,9 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         if job.submitter_id != visitor.id or job.part_of is not None:
             raise NotFound("answers are for those who asked")
         approval = _approval(session, visitor, job)
-        about = [str(each.dataset_id) for each in jobs.parts_of(session, job) or [job]]
+        parts = jobs.parts_of(session, job) or [job]
+        about = [str(each.dataset_id) for each in parts]
+        places = places_of(session, visitor.id, *(each.id for each in parts))
         names, seen = _names(session, visitor), version_for(session, visitor)
     plan = stored_plan(job.kind, job.plan)
     name = ", ".join(names[each] for each in about if each in names)
@@ -134,6 +137,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
             name=name,
             title=title(job.kind),
             approval=approval,
+            places=places,
             less=address_with_less(job, plan) if job.dataset_id in names else None,
         )
     told = read_answer(plan, job.result)
@@ -144,6 +148,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         request,
         "answer.html",
         job=job,
+        places=places,
         plan=plan,
         name=name,
         title=title(job.kind),

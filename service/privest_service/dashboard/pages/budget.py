@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from sqlalchemy import select
 
+from privest_service.dashboard.budget_summary import standing
 from privest_service.dashboard.forms import number, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
@@ -20,6 +21,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import BudgetChange, RenewalRules, Windows
 from privest_service.ledger.windows import LEAST_DAYS
 from privest_service.problems import Fault, Invalid, Problem
+from privest_service.reports.formatting import duration
 from privest_service.security.dependencies import DatabaseDep
 
 router = APIRouter(prefix="/dashboard/budget", route_class=Page)
@@ -60,6 +62,7 @@ def _page(
         ]
         rules = promises.windows_of(session, present)
         filled = dict(given) if form == "rules" and given is not None else _in_force(rules)
+        stands = standing(session, present)
         next_by = renewals.would_open(session, present, *_numbers(filled))
     limits = ledger.limits_of(present)
     return render(
@@ -67,7 +70,9 @@ def _page(
         "budget.html",
         status=problem.status if problem else 200,
         account=present,
-        budget=windows[0][0],
+        budget=stands.budget,
+        stands=stands,
+        lasts=None if stands.lasts is None else duration(stands.lasts),
         windows=windows,
         most=views.chance_of_guessing(limits, limits, ""),
         rules=rules,

@@ -7,6 +7,7 @@ from fastapi.responses import Response
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
+from privest_service.dashboard.entries import places_of
 from privest_service.dashboard.forms import texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
@@ -84,7 +85,7 @@ def _page(
         asked = request_view(session, job) if job.owner_id == visitor.id else None
         plan = stored_plan(job.kind, session.get_one(Job, job.part_of or job.id).plan)
         decision = next(iter(jobs.decisions_on(session, job_id)), None)
-        names = names_of_datasets(session, visitor.id)
+        names, places = names_of_datasets(session, visitor.id), places_of(session, visitor.id, job_id)
     if problem is not None and not waits:  # somebody or something was faster
         return render(request, "refused.html", status=problem.status, problem=problem)
     if asked is None:
@@ -98,6 +99,7 @@ def _page(
         finding=None if plan is None or isinstance(plan, Part) else plan.finding,
         job=job,
         decision=decision,
+        places=places,
         dataset_names=names,
         title=title,
         given=given,

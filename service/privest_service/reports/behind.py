@@ -1,0 +1,39 @@
+"""The acts behind entries of a ledger: who set a limit, and who approved a question."""
+
+import json
+from collections.abc import Iterator
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from privest_service.acts.models import Act
+from privest_service.ledger.models import Account
+from privest_service.reports.words import Told, in_words
+
+_AT_ONCE = 500
+"""Acts that are read in one go."""
+
+
+def limits_set(session: Session, account: Account) -> Iterator[Told]:
+    """The acts that set the limits of a budget's window: one for each, in order."""
+    kinds = ("budget.set", "budget.raised", "budget.renewed", "budget.rules")
+    owner = account.owner_id
+    acts = select(Act).where(Act.chain == owner, Act.subject == owner, Act.kind.in_(kinds)).order_by(Act.seq)
+    for some in session.scalars(acts.execution_options(yield_per=_AT_ONCE)).partitions():
+        yield from in_words(session, [act for act in some if _sets(act, account.window)])
+
+
+def _sets(act: Act, window: int) -> bool:
+    """Whether an act set a limit of the budget in this window."""
+    details = json.loads(act.details)
+    if act.kind == "budget.set":
+        return window == 1
+    if act.kind == "budget.rules":  # of a promise for all windows together, of which the first gets its part
+        return window == 1 and details.get("promise") == "lifetime"
+    return details.get("window") == window
+
+
+def approval(session: Session, owner_id: str, job_id: str) -> Told | None:
+    """The act by which an owner approved a question; None where none was needed."""
+    act = select(Act).where(Act.chain == owner_id, Act.subject == job_id, Act.kind == "question.approved")
+    return next(iter(in_words(session, session.scalars(act))), None)
