@@ -107,7 +107,7 @@ def privacy_of(wish: Wish, usual: float) -> dict[str, Any]:
     """The privacy of a plan as the interface has it. Raises Invalid: ε is said, or to be found, twice."""
     told: dict[str, Any] = {}
     if wish.within is not None:
-        told["target"] = {"columns": {wish.of: wish.within}} if wish.of else {"radius_95": wish.within}
+        told["target"] = {"columns": {wish.of: wish.within}} if wish.of else {"within": wish.within}
     if wish.share is not None:
         told["share"] = wish.share / 100
     if wish.epsilon is not None:

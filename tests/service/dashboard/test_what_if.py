@@ -69,7 +69,7 @@ def _settled(page: str) -> str:
 @pytest.mark.parametrize(
     ("said", "privacy"),
     [
-        ("within=0.1", {"target": {"radius_95": 0.1}}),
+        ("within=0.1", {"target": {"within": 0.1}}),
         ("within=4&of=age", {"target": {"columns": {"age": 4}}}),
         ("share=25", {"share": 0.25}),
     ],
