@@ -9,7 +9,7 @@ from importlib.metadata import version
 import structlog
 from fastapi import Depends, FastAPI
 
-from privest_service import error_handlers, health
+from privest_service import error_handlers, examples, health
 from privest_service.acts.service import seal_history, tell_what_was_left_out
 from privest_service.cached_probe import CachedProbe
 from privest_service.connections import endpoints as connections
@@ -25,13 +25,14 @@ from privest_service.datasets.housekeeping import clear, sweep
 from privest_service.datasets.parsing import prepare
 from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
-from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates import job_endpoints as job_lists
 from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import expire
+from privest_service.estimates.schemas import JobView
 from privest_service.estimates.service import Submissions
 from privest_service.exports import endpoints as exports
 from privest_service.exports.witnesses import send_due
@@ -195,6 +196,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=partial(_running, settings),
         generate_unique_id_function=lambda route: route.name,
+        separate_input_output_schemas=False,
         docs_url=None,
         redoc_url=None,
         # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
@@ -203,8 +205,8 @@ def create_app(settings: Settings | None) -> FastAPI:
         dependencies=[Depends(validate_path_params)],
     )
     error_handlers.install(app)
-    add_schemas(app, ProblemDocument)
-    add_schemas(app, NewUpload, NewHandle, suffix="-Input")
+    add_schemas(app, ProblemDocument, NewUpload, FileForm, NewHandle, JobView)
+    examples.install(app)
     app.add_middleware(proper)
     requests.install(app)
     app.add_middleware(unstored)
