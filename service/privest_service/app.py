@@ -8,10 +8,12 @@ from importlib.metadata import version
 
 import structlog
 from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
 from privest_service import error_handlers, examples, health
 from privest_service.acts.service import seal_history, tell_what_was_left_out
 from privest_service.cached_probe import CachedProbe
+from privest_service.conditional_requests import tagged
 from privest_service.connections import endpoints as connections
 from privest_service.connections import sources
 from privest_service.connections.schemas import NewObjectStore
@@ -62,6 +64,18 @@ Private statistical estimation, charged to the budget of whoever owns the data.
 
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
+
+_SENT = [
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "if-none-match",
+    "prefer",
+    "privest-reason",
+    "x-request-id",
+]
+_TOLD = ["allow", "etag", "location", "retry-after", "www-authenticate", "x-request-id"]
+"""Headers that pages of allowed origins may send, and those of answers that they may read."""
 
 log = structlog.get_logger()
 
@@ -209,7 +223,16 @@ def create_app(settings: Settings | None) -> FastAPI:
     examples.install(app)
     app.add_middleware(proper)
     requests.install(app)
+    app.add_middleware(tagged)
     app.add_middleware(unstored)
+    if settings and settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,  # who has a key, and no cookie: dashboards are not called
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=_SENT,
+            expose_headers=_TOLD,
+        )
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     for router in (
         datasets.router,
