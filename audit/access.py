@@ -63,6 +63,8 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "read_keys": _WITH_A_KEY,
     "me": _WITH_A_KEY,
     "read_metrics": _admin(200),
+    "list_owners": _admin(200),
+    "list_analysts": _admin(200),
     "list_owner_keys": _account(200),
     "list_analyst_keys": _analyst(200),
     "read_acts": _WITH_A_KEY,

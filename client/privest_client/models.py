@@ -1194,6 +1194,16 @@ class MeanUncertainty(Model):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
 
 
+class NamedView(Model):
+    """
+    An owner or an analyst.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    name: Annotated[str, Field(title='Name')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+
+
 class NewAnalyst(Model):
     """
     An analyst to be made.
@@ -1493,6 +1503,18 @@ class ObliqueSpace(Model):
     """
     columns of a matrix
     """
+
+
+class OwnerList(Model):
+    """
+    Owners, newest first, and the cursor of the next page.
+    """
+
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
+    owners: Annotated[list[NamedView], Field(title='Owners')]
 
 
 class Epsilon3(RootModel[float]):
@@ -2357,6 +2379,18 @@ class ActPage(Model):
 
     acts: Annotated[list[ActView], Field(title='Acts')]
     next: Annotated[str | None, Field(title='Next')]
+
+
+class AnalystList(Model):
+    """
+    Analysts, newest first, and the cursor of the next page.
+    """
+
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
+    analysts: Annotated[list[NamedView], Field(title='Analysts')]
 
 
 class Budget(Model):
