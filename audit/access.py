@@ -63,11 +63,14 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "read_keys": _WITH_A_KEY,
     "me": _WITH_A_KEY,
     "read_metrics": _admin(200),
+    "list_owners": _admin(200),
+    "list_analysts": _admin(200),
     "list_owner_keys": _account(200),
     "list_analyst_keys": _analyst(200),
     "read_acts": _WITH_A_KEY,
     "list_datasets": _WITH_A_KEY,
     "create_dataset": _UPLOADERS,
+    "upload_dataset": _UPLOADERS,
     "read_dataset": _READERS,
     "read_dummy": _READERS,
     "delete_dataset": _owner(204),
@@ -209,7 +212,7 @@ class Scene:
             kind = KINDS[operation.path.split("/")[3]]
             about = dataset or self.datasets[kind.dataset_kind]
             return {"json": body_of(about, 0.01, delta=1e-7, reuse=False, **needed(kind))}
-        if operation.name == "create_dataset":
+        if operation.name in ("create_dataset", "upload_dataset"):
             rows = usual(SCHEMA.validate_python(_VECTORS).shape(2))
             return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
         bodies = {

@@ -477,13 +477,13 @@ class Categories(RootModel[list[Categories1 | int | bool]]):
     root: Annotated[
         list[Categories1 | int | bool],
         Field(max_length=1000, min_length=2, title='Categories'),
-    ] = None
+    ]
     """
     all that a column of type category may hold
     """
 
 
-class ColumnSchemaInput(Model):
+class ColumnSchema(Model):
     """
     One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
 
@@ -519,72 +519,6 @@ class ColumnSchemaInput(Model):
     public upper bound
     """
     categories: Annotated[Categories | None, Field(title='Categories')] = None
-    """
-    all that a column of type category may hold
-    """
-    missing: Annotated[
-        Literal['refused', 'category', 'filled'] | None, Field(title='Missing')
-    ] = 'refused'
-    """
-    what a gap is; `category` is for categories and booleans
-    """
-    fill: Annotated[float | str | bool | None, Field(title='Fill')] = None
-    """
-    the public value in a gap's place, where `missing` is `filled`
-    """
-
-
-class Categories2Item(RootModel[str]):
-    root: Annotated[
-        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
-    ]
-
-
-class Categories2(RootModel[list[Categories2Item]]):
-    root: Annotated[
-        list[Categories2Item], Field(max_length=1000, min_length=2, title='Categories')
-    ]
-    """
-    all that a column of type category may hold
-    """
-
-
-class ColumnSchemaOutput(Model):
-    """
-    One column of a table; `low` and `high` are public bounds, to which values beyond them are drawn in.
-
-    Bounds belong to numbers, integers and dates, and bounds and fills that are dates are written as
-    2007-11-11. `missing` says what a gap is: a fault, a category of its own, or the public value `fill`, with
-    an indicator beside it. Of a date with a time the day counts.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[
-        str,
-        Field(
-            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
-        ),
-    ]
-    type: Annotated[
-        Literal['number', 'integer', 'category', 'boolean', 'date'], Field(title='Type')
-    ]
-    format: Annotated[
-        Literal['dd.mm.yyyy', 'mm/dd/yyyy', 'dd/mm/yyyy'] | None, Field(title='Format')
-    ] = None
-    """
-    how a file writes dates that are not in ISO 8601, which is always taken
-    """
-    low: Annotated[float | str | None, Field(title='Low')] = None
-    """
-    public lower bound: a number, or an ISO date
-    """
-    high: Annotated[float | str | None, Field(title='High')] = None
-    """
-    public upper bound
-    """
-    categories: Annotated[Categories2 | None, Field(title='Categories')] = None
     """
     all that a column of type category may hold
     """
@@ -1005,34 +939,18 @@ class Classes(RootModel[str]):
     ]
 
 
-class Categories3(RootModel[str]):
+class Categories2(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
 class NormBound(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')] = None
+    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')]
 
 
 class Scale(RootModel[float]):
     root: Annotated[float, Field(gt=0.0)]
-
-
-class Class(RootModel[str]):
-    root: Annotated[
-        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
-    ]
-
-
-class Category(RootModel[str]):
-    root: Annotated[
-        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
-    ]
-
-
-class NormBound1(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Norm Bound')]
 
 
 class LedgerPage(Model):
@@ -1285,6 +1203,16 @@ class MeanUncertainty(Model):
     sampling: Annotated[float | None, Field(title='Sampling')] = None
     unknown: Annotated[list[str] | None, Field(title='Unknown')] = None
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
+
+
+class NamedView(Model):
+    """
+    An owner or an analyst.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    name: Annotated[str, Field(title='Name')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
 
 
 class NewAnalyst(Model):
@@ -1586,6 +1514,18 @@ class ObliqueSpace(Model):
     """
     columns of a matrix
     """
+
+
+class OwnerList(Model):
+    """
+    Owners, newest first, and the cursor of the next page.
+    """
+
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
+    owners: Annotated[list[NamedView], Field(title='Owners')]
 
 
 class Epsilon3(RootModel[float]):
@@ -1902,7 +1842,7 @@ class StepSize4(RootModel[float]):
     """
 
 
-class Scale2(RootModel[float]):
+class Scale1(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000.0, title='Scale')]
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
@@ -2386,23 +2326,21 @@ class Name(RootModel[str]):
         Field(
             max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
         ),
-    ] = None
+    ]
     """
     by which people know it; public
     """
 
 
 class RowsOf1(RootModel[str]):
-    root: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Rows Of')] = (
-        None
-    )
+    root: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Rows Of')]
     """
     a dataset of yours, deleted or not, that holds the same rows, under whatever schema: caps on either hold for both. Nothing else joins two datasets
     """
 
 
 class Sha256(RootModel[str]):
-    root: Annotated[str, Field(pattern='^[0-9a-fA-F]{64}$', title='Sha256')] = None
+    root: Annotated[str, Field(pattern='^[0-9a-fA-F]{64}$', title='Sha256')]
     """
     of the file, checked when it has arrived
     """
@@ -2414,7 +2352,7 @@ class NewUpload(Model):
     """
 
     file: Annotated[
-        str,
+        bytes,
         Field(
             json_schema_extra={'contentMediaType': 'application/octet-stream'},
             title='File',
@@ -2445,224 +2383,6 @@ class NewUpload(Model):
     """
 
 
-class EuclideanSpaceInput(Model):
-    """
-    Vectors of R^size with the usual metric.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['euclidean'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
-    """
-    numbers in a point
-    """
-
-
-class FramesSpaceInput(Model):
-    """
-    `stiefel`: Frames with ⟨u, v⟩ = tr(uᵀv) (Edelman et al. 1998, Section 2.2). `grassmann`: Subspaces of dimension `rank`, each represented by any frame that spans it.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['grassmann', 'stiefel'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
-    """
-    rows of a matrix
-    """
-    rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
-    """
-    columns of a matrix
-    """
-
-
-class ImagesToDescriptorsInput(Model):
-    """
-    Raw images, of which each becomes its covariance descriptor: 7 rows, and one for each channel.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    transform: Annotated[Literal['covariance-descriptor'], Field(title='Transform')]
-    height: Annotated[int, Field(ge=2, le=4096, title='Height')]
-    width: Annotated[int, Field(ge=2, le=4096, title='Width')]
-    channels: Annotated[int | None, Field(ge=1, le=16, title='Channels')] = 1
-    largest: Annotated[float | None, Field(gt=0.0, le=1000000.0, title='Largest')] = (
-        255.0
-    )
-    """
-    intensity, from 0
-    """
-    regulariser: Annotated[
-        float | None, Field(ge=1e-09, le=1000000.0, title='Regulariser')
-    ] = 0.01
-    orientation: Annotated[bool | None, Field(title='Orientation')] = False
-    """
-    of the gradient, as one more feature
-    """
-
-
-class LorentzSpaceInput(Model):
-    """
-    Rows (t, x) with t = √(1 + |x|²) and the metric that −dt² + |dx|² induces, of curvature −1.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['lorentz'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
-    """
-    numbers in a point, less one
-    """
-
-
-class ObliqueSpaceInput(Model):
-    """
-    Matrices with `size` rows and `rank` columns of unit length, with ⟨u, v⟩ = tr(uᵀv).
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['oblique'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
-    """
-    rows of a matrix
-    """
-    rank: Annotated[int, Field(ge=1, le=100, title='Rank')]
-    """
-    columns of a matrix
-    """
-
-
-class PoincareBallSpaceInput(Model):
-    """
-    The open unit ball of R^size with ⟨u, v⟩_w = λ²⟨u, v⟩, λ = 2/(1 − |w|²), of curvature −1.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['poincare-ball'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=1, le=10000, title='Dim')]
-    """
-    numbers in a point
-    """
-
-
-class Radius1(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Radius')] = None
-
-
-class SPDSpaceInput(Model):
-    """
-    Symmetric positive definite matrices with `size` rows.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['spd'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=1, le=200, title='Dim')]
-    """
-    rows of a matrix
-    """
-    metric: Annotated[
-        Literal['affine-invariant', 'log-euclidean', 'bures-wasserstein'] | None,
-        Field(title='Metric'),
-    ] = 'affine-invariant'
-    """
-    of the space
-    """
-
-
-class SphereSpaceInput(Model):
-    """
-    Unit vectors of R^size, with the coordinates of R^size for tangent vectors.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    name: Annotated[Literal['sphere'], Field(title='Name')]
-    dim: Annotated[int, Field(ge=2, le=10000, title='Dim')]
-    """
-    coordinates of a point
-    """
-
-
-class UnitInput(Model):
-    """
-    The person or other unit that a row belongs to.
-
-    All rows of one unit are one record. Their mean is its contribution, and it is clipped as one.
-
-    A record has as many places for rows, over which those of a unit are spread evenly.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    column: Annotated[
-        str,
-        Field(
-            max_length=200,
-            min_length=1,
-            pattern='^[^\\x00-\\x1f\\x7f]*$',
-            title='Column',
-        ),
-    ]
-    rows: Annotated[int, Field(ge=1, le=1000, title='Rows')]
-    """
-    places for rows of a unit
-    """
-
-
-class VectorsSchemaInput(Model):
-    """
-    Vectors of `dim` numbers; a table's columns in file order.
-
-    `norm_bound` is a clip applied by the gate where lengths count, never a validation.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['vectors'], Field(title='Kind')]
-    dim: Annotated[int, Field(ge=1, le=100000, title='Dim')]
-    norm_bound: Annotated[
-        float | None, Field(gt=0.0, le=1000000.0, title='Norm Bound')
-    ] = 1.0
-    unit: UnitInput | None = None
-
-
-class WindowsToCovariancesInput(Model):
-    """
-    Raw windows of a time series, of which each becomes the covariance of its channels.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    transform: Annotated[Literal['window-covariance'], Field(title='Transform')]
-    length: Annotated[int, Field(ge=2, le=1000000, title='Length')]
-    channels: Annotated[int, Field(ge=1, le=200, title='Channels')]
-    scale: Annotated[float | None, Field(gt=0.0, le=1000000000000.0, title='Scale')] = (
-        1.0
-    )
-    """
-    by which channels are divided
-    """
-    regulariser: Annotated[
-        float | None, Field(ge=1e-09, le=1000000.0, title='Regulariser')
-    ] = 0.01
-
-
 class ActPage(Model):
     """
     Acts, newest first, and the cursor of the next page. A page may be empty although another follows.
@@ -2670,6 +2390,18 @@ class ActPage(Model):
 
     acts: Annotated[list[ActView], Field(title='Acts')]
     next: Annotated[str | None, Field(title='Next')]
+
+
+class AnalystList(Model):
+    """
+    Analysts, newest first, and the cursor of the next page.
+    """
+
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
+    analysts: Annotated[list[NamedView], Field(title='Analysts')]
 
 
 class Budget(Model):
@@ -2927,7 +2659,7 @@ class KeyList(Model):
     next: Annotated[str | None, Field(title='Next')]
 
 
-class LabelledSchemaInput(Model):
+class LabelledSchema(Model):
     """
     Feature vectors with labels; a table's columns by their names, of an array the label last.
 
@@ -2961,59 +2693,13 @@ class LabelledSchemaInput(Model):
     all labels that there may be; whole numbers and truth values by their string form
     """
     categories: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Categories3 | int | bool]] | None,
+        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Categories2 | int | bool]] | None,
         Field(title='Categories'),
     ] = None
     """
     of features that hold no numbers: the public list of what they may hold
     """
     norm_bound: Annotated[NormBound | None, Field(title='Norm Bound')] = None
-    mean: Annotated[list[float | None] | None, Field(title='Mean')] = None
-    scale: Annotated[list[Scale | None] | None, Field(title='Scale')] = None
-    unit: UnitInput | None = None
-
-
-class LabelledSchemaOutput(Model):
-    """
-    Feature vectors with labels; a table's columns by their names, of an array the label last.
-
-    `categories` names the features that hold no numbers, and what they may hold: each becomes as many
-    indicators, called `feature=category`. `mean` and `scale` are public knowledge about the features, never
-    read off the rows; null for features with categories, whose indicators have those of k categories that are
-    equally frequent. `norm_bound` is a clip on a vector once it is standardised, applied by the gate: by
-    default the square root of the number of features where their scale is known, else 1.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['labelled'], Field(title='Kind')]
-    features: Annotated[
-        list[Feature], Field(max_length=10000, min_length=1, title='Features')
-    ]
-    label: Annotated[
-        str,
-        Field(
-            max_length=200,
-            min_length=1,
-            pattern='^[^\\x00-\\x1f\\x7f]*$',
-            title='Label',
-        ),
-    ]
-    classes: Annotated[
-        list[Class], Field(max_length=100, min_length=2, title='Classes')
-    ]
-    """
-    all labels that there may be; whole numbers and truth values by their string form
-    """
-    categories: Annotated[
-        dict[Annotated[str, StringConstraints(pattern=r'^[^\x00-\x1f\x7f]*$', min_length=1, max_length=200)], list[Category]] | None,
-        Field(title='Categories'),
-    ] = None
-    """
-    of features that hold no numbers: the public list of what they may hold
-    """
-    norm_bound: Annotated[NormBound1 | None, Field(title='Norm Bound')] = None
     mean: Annotated[list[float | None] | None, Field(title='Mean')] = None
     scale: Annotated[list[Scale | None] | None, Field(title='Scale')] = None
     unit: Unit | None = None
@@ -3228,7 +2914,7 @@ class RobustPCAJob(Model):
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3265,7 +2951,7 @@ class RobustPCAPlanView(Model):
     Robust PCA: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3320,7 +3006,7 @@ class SignedModel(Model):
     public_key: Annotated[str, Field(title='Public Key')]
 
 
-class TableSchemaInput(Model):
+class TableSchema(Model):
     """
     A table of typed columns, which are found by their names; others of the file are left out.
 
@@ -3332,24 +3018,7 @@ class TableSchemaInput(Model):
     )
     kind: Annotated[Literal['table'], Field(title='Kind')]
     columns: Annotated[
-        list[ColumnSchemaInput], Field(max_length=2000, min_length=1, title='Columns')
-    ]
-    unit: UnitInput | None = None
-
-
-class TableSchemaOutput(Model):
-    """
-    A table of typed columns, which are found by their names; others of the file are left out.
-
-    One upload serves all estimators: a question names its columns, or a label and features.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['table'], Field(title='Kind')]
-    columns: Annotated[
-        list[ColumnSchemaOutput], Field(max_length=2000, min_length=1, title='Columns')
+        list[ColumnSchema], Field(max_length=2000, min_length=1, title='Columns')
     ]
     unit: Unit | None = None
 
@@ -3371,51 +3040,44 @@ class WorkloadView(Model):
     """
 
 
-class PartialVectorsSchemaInput(Model):
+class FileForm(Model):
     """
-    Vectors of `dim` numbers of which some are not known; a table's columns in file order.
-
-    An entry that is not known is an empty cell, null, or NaN. `known` is public knowledge: about the share of
-    entries that are known. Forecasts rest on it; it is never checked against records, nor read off them.
+    A form with a file of records and a schema of them.
     """
 
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['partial-vectors'], Field(title='Kind')]
-    dim: Annotated[int, Field(ge=2, le=100000, title='Dim')]
-    known: Annotated[float | None, Field(gt=0.0, le=1.0, title='Known')] = 0.5
-    unit: UnitInput | None = None
-
-
-class PointsSchemaInput(Model):
-    """
-    Points of one manifold, or raw records of which each becomes one by a `raw` transform.
-
-    `center` and `radius` are public knowledge about where the mean lies, never read off the rows; rows
-    may lie outside, and the gate clips what one of them can do.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    kind: Annotated[Literal['points'], Field(title='Kind')]
-    manifold: Annotated[
-        EuclideanSpaceInput | SphereSpaceInput | SPDSpaceInput | PoincareBallSpaceInput | LorentzSpaceInput | FramesSpaceInput | ObliqueSpaceInput,
-        Field(discriminator='name', title='Manifold'),
+    file: Annotated[
+        bytes,
+        Field(
+            json_schema_extra={'contentMediaType': 'application/octet-stream'},
+            title='File',
+        ),
     ]
-    center: Annotated[list[Any] | None, Field(title='Center')] = None
     """
-    a point of the manifold, as nested lists
+    npy, npz, csv, parquet, arrow or json
     """
-    radius: Annotated[Radius1 | None, Field(title='Radius')] = None
-    raw: Annotated[
-        ImagesToDescriptorsInput | WindowsToCovariancesInput | None, Field(title='Raw')
-    ] = None
+    schema_: Annotated[
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
+        Field(alias='schema', discriminator='kind', title='Schema'),
+    ]
     """
-    what makes points of the uploaded records
+    a dataset schema, as JSON
     """
-    unit: UnitInput | None = None
+    name: Annotated[Name | None, Field(title='Name')] = None
+    """
+    by which people know it; public
+    """
+    rows_of: Annotated[RowsOf1 | None, Field(title='Rows Of')] = None
+    """
+    a dataset of yours, deleted or not, that holds the same rows, under whatever schema: caps on either hold for both. Nothing else joins two datasets
+    """
+    header: Annotated[Literal['true', 'false'] | None, Field(title='Header')] = None
+    """
+    of csv: whether the first line names the columns; needed where it holds numbers
+    """
+    sha256: Annotated[Sha256 | None, Field(title='Sha256')] = None
+    """
+    of the file, checked when it has arrived
+    """
 
 
 class NewHandle(Model):
@@ -3445,9 +3107,44 @@ class NewHandle(Model):
     of csv: whether the first line names the columns; needed where it holds numbers
     """
     schema_: Annotated[
-        PointsSchemaInput | VectorsSchemaInput | PartialVectorsSchemaInput | LabelledSchemaInput | TableSchemaInput,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
+
+
+class JobView(Model):
+    """
+    A job; each kind's own answer narrows `estimate`, `uncertainty` and `forecast`.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[str, Field(title='Kind')]
+    state: Annotated[
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
+        Field(title='State'),
+    ]
+    estimate: Annotated[Any | None, Field(title='Estimate')] = None
+    uncertainty: Annotated[Any | None, Field(title='Uncertainty')] = None
+    forecast: Annotated[Any | None, Field(title='Forecast')] = None
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
+    privacy: Privacy
+    charges: Annotated[list[ChargeView], Field(title='Charges')]
+    receipt: Receipt | None = None
+    """
+    once the job is committed
+    """
+    reused: Annotated[bool, Field(title='Reused')]
+    dummy: Annotated[bool | None, Field(title='Dummy')] = False
+    """
+    answered from synthetic rows, and charged to nobody
+    """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
 
 
 class BoundsEstimate(Model):
@@ -3467,7 +3164,7 @@ class BoundsJob(Model):
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['bounds'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3504,7 +3201,7 @@ class BoundsPlanView(Model):
     Bounds: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['bounds'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3538,7 +3235,7 @@ class ClassifierScoreJob(Model):
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['classifier-score'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3575,7 +3272,7 @@ class ClassifierScorePlanView(Model):
     Classifier score: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['classifier-score'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3636,7 +3333,7 @@ class DatasetView(Model):
     shape of all records together
     """
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaOutput | TableSchemaOutput,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
@@ -3657,7 +3354,7 @@ class FrechetMeanJob(Model):
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['frechet-mean'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3694,7 +3391,7 @@ class FrechetMeanPlanView(Model):
     Fréchet mean: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['frechet-mean'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3754,7 +3451,7 @@ class InlineRows(Model):
         extra='forbid',
     )
     schema_: Annotated[
-        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchemaInput | TableSchemaInput,
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
         Field(alias='schema', discriminator='kind', title='Schema'),
     ]
     rows: Annotated[list[Any], Field(min_length=2, title='Rows')]
@@ -3764,48 +3461,13 @@ class InlineRows(Model):
     """
 
 
-class JobView(Model):
-    """
-    A job; each kind's own answer narrows `estimate`, `uncertainty` and `forecast`.
-    """
-
-    id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
-    state: Annotated[
-        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
-        Field(title='State'),
-    ]
-    estimate: Annotated[Any | None, Field(title='Estimate')] = None
-    uncertainty: Annotated[Any | None, Field(title='Uncertainty')] = None
-    forecast: Annotated[Any | None, Field(title='Forecast')] = None
-    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
-    """
-    of the plan, and of what the run found out, for whoever asked
-    """
-    privacy: Privacy
-    charges: Annotated[list[ChargeView], Field(title='Charges')]
-    receipt: Receipt | None = None
-    """
-    once the job is committed
-    """
-    reused: Annotated[bool, Field(title='Reused')]
-    dummy: Annotated[bool | None, Field(title='Dummy')] = False
-    """
-    answered from synthetic rows, and charged to nobody
-    """
-    approval: ApprovalView | None = None
-    """
-    null where nobody had to approve the question
-    """
-
-
 class LogisticRegressionJob(Model):
     """
     Logistic regression: a job, with its answer once it is committed.
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['logistic-regression'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3842,7 +3504,7 @@ class LogisticRegressionPlanView(Model):
     Logistic regression: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['logistic-regression'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3885,7 +3547,7 @@ class MatrixCompletionJob(Model):
     """
 
     id: Annotated[str, Field(title='Id')]
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['matrix-completion'], Field(title='Kind')]
     state: Annotated[
         Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
         Field(title='State'),
@@ -3922,7 +3584,7 @@ class MatrixCompletionPlanView(Model):
     Matrix completion: a plan.
     """
 
-    kind: Annotated[str, Field(title='Kind')]
+    kind: Annotated[Literal['matrix-completion'], Field(title='Kind')]
     privacy: Privacy
     steps: Annotated[int, Field(title='Steps')]
     releases: Annotated[list[ReleaseView], Field(title='Releases')]
@@ -3978,12 +3640,28 @@ class InlineRef(Model):
     inline: InlineRows
 
 
+class Job(
+    RootModel[
+        FrechetMeanJob
+        | RobustPCAJob
+        | MatrixCompletionJob
+        | LogisticRegressionJob
+        | ClassifierScoreJob
+        | BoundsJob
+    ]
+):
+    root: Annotated[
+        FrechetMeanJob | RobustPCAJob | MatrixCompletionJob | LogisticRegressionJob | ClassifierScoreJob | BoundsJob,
+        Field(discriminator='kind'),
+    ]
+
+
 class JobList(Model):
     """
     The jobs of a workload, in the order of its questions.
     """
 
-    jobs: Annotated[list[JobView], Field(title='Jobs')]
+    jobs: Annotated[list[Job], Field(title='Jobs')]
 
 
 class LogisticRegressionPlanRequest(Model):
@@ -4272,7 +3950,7 @@ class RobustPCAPlanRequest(Model):
     """
     of its first step
     """
-    scale: Annotated[Scale2 | None, Field(title='Scale')] = None
+    scale: Annotated[Scale1 | None, Field(title='Scale')] = None
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
     """
@@ -4362,7 +4040,7 @@ class RobustPCARequest(Model):
     """
     of its first step
     """
-    scale: Annotated[Scale2 | None, Field(title='Scale')] = None
+    scale: Annotated[Scale1 | None, Field(title='Scale')] = None
     """
     c of the losses `bounded` and `redescending`, as a share of a row's length
     """

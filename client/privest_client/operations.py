@@ -450,7 +450,8 @@ def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list
     except STOPS as stop:
         stop.add_note(f"the questions may be charged: the same call with key={key!r} is charged once")
         raise
-    return _read(models.JobList, response).jobs
+    found = (job.root.model_dump(by_alias=True, mode="json") for job in _read(models.JobList, response).jobs)
+    return [models.JobView.model_validate(job) for job in found]
 
 
 def jobs(

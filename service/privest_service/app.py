@@ -8,10 +8,12 @@ from importlib.metadata import version
 
 import structlog
 from fastapi import Depends, FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 
-from privest_service import error_handlers, health
+from privest_service import error_handlers, examples, health
 from privest_service.acts.service import seal_history, tell_what_was_left_out
 from privest_service.cached_probe import CachedProbe
+from privest_service.conditional_requests import tagged
 from privest_service.connections import endpoints as connections
 from privest_service.connections import sources
 from privest_service.connections.schemas import NewObjectStore
@@ -25,13 +27,14 @@ from privest_service.datasets.housekeeping import clear, sweep
 from privest_service.datasets.parsing import prepare
 from privest_service.datasets.registration import Registrar
 from privest_service.datasets.store import Store
-from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.estimates import endpoints as estimates
 from privest_service.estimates import job_endpoints as job_lists
 from privest_service.estimates import workload_endpoints as workloads
 from privest_service.estimates.engine import Engine
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.requests import expire
+from privest_service.estimates.schemas import JobView
 from privest_service.estimates.service import Submissions
 from privest_service.exports import endpoints as exports
 from privest_service.exports.witnesses import send_due
@@ -61,6 +64,18 @@ Private statistical estimation, charged to the budget of whoever owns the data.
 
 Adjacency throughout: one record replaced, the number of records public. A record is the unit of privacy.
 """
+
+_SENT = [
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "if-none-match",
+    "prefer",
+    "privest-reason",
+    "x-request-id",
+]
+_TOLD = ["allow", "etag", "location", "retry-after", "www-authenticate", "x-request-id"]
+"""Headers that pages of allowed origins may send, and those of answers that they may read."""
 
 log = structlog.get_logger()
 
@@ -195,6 +210,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         description=_DESCRIPTION,
         lifespan=partial(_running, settings),
         generate_unique_id_function=lambda route: route.name,
+        separate_input_output_schemas=False,
         docs_url=None,
         redoc_url=None,
         # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
@@ -203,11 +219,20 @@ def create_app(settings: Settings | None) -> FastAPI:
         dependencies=[Depends(validate_path_params)],
     )
     error_handlers.install(app)
-    add_schemas(app, ProblemDocument)
-    add_schemas(app, NewUpload, NewHandle, suffix="-Input")
+    add_schemas(app, ProblemDocument, NewUpload, FileForm, NewHandle, JobView)
+    examples.install(app)
     app.add_middleware(proper)
     requests.install(app)
+    app.add_middleware(tagged)
     app.add_middleware(unstored)
+    if settings and settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,  # who has a key, and no cookie: dashboards are not called
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=_SENT,
+            expose_headers=_TOLD,
+        )
     # The limits stand here and not at the app, where what they answer could not be made a problem document.
     for router in (
         datasets.router,

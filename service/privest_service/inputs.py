@@ -6,6 +6,7 @@ from sys import float_info
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -145,21 +146,18 @@ def either_body(models: dict[str, type[BaseModel]]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def add_schemas(app: FastAPI, *models: type[BaseModel], suffix: str = "") -> None:
-    """Put models among the schemas of the interface that no endpoint declares, but documents refer to.
-
-    The suffix is added to the names of their parts, as FastAPI does for requests.
-    """
+def add_schemas(app: FastAPI, *models: type[BaseModel]) -> None:
+    """Put models among the schemas of the interface that no endpoint declares, but documents refer to."""
     plain = app.openapi
 
     def openapi() -> dict[str, Any]:
         document = plain()
         schemas = document["components"]["schemas"]
         for model in models:
-            schema = model.model_json_schema(ref_template=f"#/components/schemas/{{model}}{suffix}")
-            parts = schema.pop("$defs", {})
-            schemas.update({f"{name}{suffix}": part for name, part in parts.items()})
-            schemas[model.__name__] = schema
+            told = model.model_json_schema(ref_template="#/components/schemas/{model}")
+            schema = jsonable_encoder(told, exclude_none=True)  # no `default: null`, as everywhere else
+            for name, part in [*schema.pop("$defs", {}).items(), (model.__name__, schema)]:
+                schemas.setdefault(name, part)
         return document
 
     app.openapi = openapi

@@ -93,6 +93,11 @@ _KeySet = _matching(
 """An address is only allowed where nobody in between can exchange the keys."""
 
 
+_Origin = _matching(
+    r"https?://([\w.-]+|\[[\da-fA-F:]+\])(:\d{1,5})?", "must be an origin, such as https://lab.example.org"
+)
+
+
 class Settings(BaseSettings):
     """Read from `PRIVEST_…`; every default suits one machine with SQLite.
 
@@ -177,6 +182,9 @@ class Settings(BaseSettings):
 
     trusted_proxies: Annotated[tuple[IPvAnyNetwork, ...], NoDecode, BeforeValidator(_parts)] = ()
     """Addresses and networks, between commas, whose X-Forwarded-… are believed; default: nobody's."""
+
+    cors_origins: Annotated[tuple[Annotated[str, _Origin], ...], NoDecode, BeforeValidator(_parts)] = ()
+    """Origins, between commas, whose pages may call the interface with a key; default: none."""
 
     rate_limit: Annotated[str, AfterValidator(_rate)] = "600/minute"
     """Requests of one owner or analyst, in this process."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from jsonschema_rs import Draft202012Validator
 from schemathesis import GenerationMode
 
 from audit import access
@@ -61,6 +62,25 @@ def test_every_operation_documents_its_problems(document: dict[str, Any]) -> Non
 def test_every_operation_has_a_name_of_its_own(document: dict[str, Any]) -> None:
     names = [operation["operationId"] for _, _, operation in _operations(document)]
     assert len(set(names)) == len(names)
+
+
+def test_every_operation_has_an_example_that_fits(document: dict[str, Any]) -> None:
+    for method, path, operation in _operations(document):
+        asked = [*operation.get("requestBody", {}).get("content", {}).values()]
+        assert all("example" in content for content in asked), (method, path)
+        parameters = operation.get("parameters", [])
+        assert all("example" in each for each in parameters if each.get("required")), (method, path)
+        answered = operation["responses"].get("200", {}).get("content", {}).values()
+        examples = [each for each in (*parameters, *asked, *answered) if "example" in each]
+        assert examples, (method, path)
+        for each in examples:
+            schema = {**each["schema"], "components": document["components"]}
+            assert Draft202012Validator(schema).is_valid(each["example"]), (method, path, each["example"])
+
+
+def test_no_schema_stands_for_one_direction_alone(document: dict[str, Any]) -> None:
+    names = document["components"]["schemas"].keys()
+    assert not {name for name in names if name.removesuffix("-Input").removesuffix("-Output") != name}
 
 
 def test_the_web_process_stays_light() -> None:

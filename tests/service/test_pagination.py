@@ -130,3 +130,18 @@ def test_connections_come_in_pages_by_name(start_server: Callable[..., Server], 
 @pytest.mark.parametrize("cursor", ["x", "12", "99999999999999999999-ds_1", "1-a\x00", "-1-ds"])
 def test_a_cursor_that_is_none_is_refused(server: Server, cursor: str) -> None:
     problem(server.owner().get("/v1/datasets", params={"cursor": cursor}), 422, "invalid")
+
+
+@pytest.mark.parametrize("role", ["owner", "analyst"])
+def test_an_administrator_reads_all_owners_and_analysts_in_pages(server: Server, role: str) -> None:
+    made = [getattr(server, role)() for _ in range(5)]
+    path, of = f"/v1/{role}s", f"{role}s"
+    pages = _pages(server.admin, path, of, 2)
+    assert {len(page) for page in pages[:-1]} == {2}
+    listed = list(chain(*pages))
+    assert len(set(listed)) == len(listed)
+    assert [each for each in listed if each in {one.id for one in made}] == [one.id for one in reversed(made)]
+    for one in made:
+        problem(one.get(path), 403, "forbidden")
+    for cursor in ("x", "1-", "-1-a", "9" * 18 + "-a", "1-" + "a" * 41):
+        problem(server.admin.get(path, params={"cursor": cursor}), 422, "invalid")

@@ -27,7 +27,7 @@ from privest_service.datasets.dummy_files import DummyMedia, dummy_file, preferr
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.registration import Registrar, uploaded
 from privest_service.datasets.schemas import SCHEMA, NewCap, NewGrant
-from privest_service.datasets.submissions import NewHandle, NewUpload
+from privest_service.datasets.submissions import FileForm, NewHandle, NewUpload
 from privest_service.datasets.terms import Terms
 from privest_service.formats import Format, format_of_name
 from privest_service.inputs import checked, either_body, parsed
@@ -61,6 +61,9 @@ from privest_service.security.service import require_analyst
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Route)
 grants = APIRouter(prefix="/v1/grants", tags=["datasets"], route_class=Route)
 uploads = APIRouter(prefix="/v1/datasets", tags=["datasets"], route_class=Uploading)
+
+_REFUSED = documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable)
+"""Problems that a new dataset may meet."""
 
 _FORMATS: dict[str, Format] = {
     "text/csv": "csv",
@@ -116,7 +119,7 @@ def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None 
 @uploads.post(
     "",
     status_code=201,
-    responses=documented(NotFound, DatasetInvalid, TooLarge, UnsupportedMediaType, Unavailable),
+    responses=_REFUSED,
     openapi_extra=either_body({"multipart/form-data": NewUpload, _JSON: NewHandle}),
 )
 async def create_dataset(
@@ -146,6 +149,24 @@ async def create_dataset(
         )
     else:
         dataset = await _uploaded(request, caller.id, registrar, limiter.largest_body)
+    return await in_thread(_told, database, dataset)
+
+
+@uploads.post(
+    "/upload",
+    status_code=201,
+    responses=_REFUSED,
+    openapi_extra=either_body({"multipart/form-data": FileForm}),
+)
+async def upload_dataset(
+    request: Request, caller: DataDep, database: DatabaseDep, registrar: RegistrarDep, limiter: LimiterDep
+) -> DatasetView:
+    """Register the records of a file, as `POST /v1/datasets` does.
+
+    It takes nothing else, so that generated programs keep the two apart.
+    """
+    caller.must_be("owner")
+    dataset = await _uploaded(request, caller.id, registrar, limiter.largest_body)
     return await in_thread(_told, database, dataset)
 
 

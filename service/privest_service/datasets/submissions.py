@@ -31,7 +31,10 @@ class NewUpload(BaseModel):
     """A form with a file of records."""
 
     file: Annotated[
-        UploadFile, BeforeValidator(_file), Field(description="npy, npz, csv, parquet, arrow or json")
+        UploadFile,
+        BeforeValidator(_file),
+        # Some generators know a file by its media type, others by its format.
+        Field(description="npy, npz, csv, parquet, arrow or json", json_schema_extra={"format": "binary"}),
     ]
     declared: Annotated[str, Field(alias="schema", description="JSON of a dataset schema")]
     name: Annotated[Name | None, Field(description="by which people know it; public")] = None
@@ -50,6 +53,17 @@ class NewUpload(BaseModel):
     def has_header(self) -> bool | None:
         """Whether the first line names the columns; None where nobody said so."""
         return None if self.header is None else self.header == "true"
+
+
+class FileForm(NewUpload):
+    """A form with a file of records and a schema of them."""
+
+    # Read as that of `NewUpload` is; programs that are made of the interface see what a schema may hold.
+    declared: Annotated[
+        str,
+        BeforeValidator(lambda given: given, json_schema_input_type=DatasetSchema),
+        Field(alias="schema", description="a dataset schema, as JSON"),
+    ]
 
 
 class NewHandle(Input):

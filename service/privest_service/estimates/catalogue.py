@@ -1,9 +1,12 @@
 """Every estimator as the interface has it: requests, jobs and plans, made from its declaration in core."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import reduce
+from operator import or_
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter
+from typing_extensions import TypeAliasType
 
 from privest.estimators.base import Finding
 from privest.estimators.federation import Plan
@@ -133,6 +136,7 @@ def kind_of(estimator: AnyEstimator) -> Kind:
             f"{name}Job",
             f"{title}: a job, with its answer once it is committed.",
             {
+                "kind": (Literal[estimator.name], ...),
                 "estimate": (answer | None, None),
                 "uncertainty": (uncertainty | None, None),
                 "forecast": (Annotated[forecast | None, Field(description=_FORECAST)], None),
@@ -142,7 +146,8 @@ def kind_of(estimator: AnyEstimator) -> Kind:
         plan_view=model(
             f"{name}PlanView",
             f"{title}: a plan.",
-            {field: (shown(plan, field), ...) for field in estimator.shown}
+            {"kind": (Literal[estimator.name], ...)}
+            | {field: (shown(plan, field), ...) for field in estimator.shown}
             | {"expected_error": (forecast, ...), "finding": (_FINDING, None)},
             PlanView,
         ),
@@ -167,3 +172,8 @@ def _uncertainty(error: type[Any], name: str) -> type[Any]:
 
 KINDS = {name: kind_of(estimator) for name, estimator in ESTIMATORS.items()}
 """Every kind of estimate by the name of its estimator."""
+
+_ANY: Any = reduce(or_, [kind.job for kind in KINDS.values()])
+
+Job = TypeAliasType("Job", Annotated[_ANY, Field(discriminator="kind")])  # pyright: ignore[reportInvalidTypeForm]
+"""A job of any kind: one schema of the interface, whose members programs tell apart by `kind`."""

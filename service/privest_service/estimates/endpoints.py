@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.datasets.dependencies import RegistrarDep
 from privest_service.estimates import exported, requests, room, service, views
-from privest_service.estimates.catalogue import KINDS, Kind
+from privest_service.estimates.catalogue import KINDS, Job, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.request_views import RequestList, request_view
@@ -230,17 +230,21 @@ for _kind in KINDS.values():
     _plan_route(_kind)
 
 
-@router.get("/jobs/{job_id}", responses=documented(NotFound) | {304: {"description": "not changed"}})
-def read_job(job_id: str, request: Request, caller: ReadDep, database: DatabaseDep) -> JobView:
+@router.get(
+    "/jobs/{job_id}",
+    response_model=Job,
+    responses=documented(NotFound) | {304: {"description": "not changed"}},
+)
+def read_job(job_id: str, request: Request, caller: ReadDep, database: DatabaseDep) -> Response:
     """A job's state and, when it is committed, its answer. Send the ETag back to learn of changes alone."""
     with database.read() as session:
         job = service.require_job(session, caller, job_id)
         decided = job.state == "requested" and jobs.decisions_on(session, job.id)
         tag = f'"{job.state}{" and decided" if decided else ""}"'
         if request.headers.get("If-None-Match") == tag:
-            return Response(status_code=304, headers={"ETag": tag})  # pyright: ignore[reportReturnType]
+            return Response(status_code=304, headers={"ETag": tag})
         body = views.job_view(session, caller, job)
-    return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})  # pyright: ignore[reportReturnType]
+    return JSONResponse(body.model_dump(mode="json"), headers={"ETag": tag})
 
 
 @router.get("/requests", responses=documented())
@@ -254,13 +258,14 @@ def list_requests(caller: ReadDep, database: DatabaseDep) -> RequestList:
 
 @router.post(
     "/jobs/{job_id}/decision",
+    response_model=Job,
     responses=documented(
         NotFound, NotRequested, ApprovalRefused, BudgetExceeded, PaceExceeded, AccountFrozen
     ),
 )
 def decide_on_job(
     job_id: str, body: Verdict, caller: ManageDep, database: DatabaseDep, engine: EngineDep
-) -> JobView:
+) -> Response:
     """Approve or deny a question about the caller's dataset; the last approval that it needs charges it.
 
     What does not cover it leaves it waiting. The same decision once more changes nothing.
@@ -272,11 +277,15 @@ def decide_on_job(
 
     decided = database.run(decide)
     engine.notify()
-    return decided
+    return JSONResponse(decided.model_dump(mode="json"))
 
 
-@router.post("/jobs/{job_id}/withdrawal", responses=documented(NotFound, NotRequested, TooManyRequests))
-def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> JobView:
+@router.post(
+    "/jobs/{job_id}/withdrawal",
+    response_model=Job,
+    responses=documented(NotFound, NotRequested, TooManyRequests),
+)
+def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> Response:
     """End a question of the caller's that waits for approval or for a worker; a charge is given back.
 
     Once it has begun, its charge is final.
@@ -286,7 +295,7 @@ def withdraw_job(job_id: str, asker: EstimateDep, database: DatabaseDep) -> JobV
         job = requests.withdraw(session, asker.principal, job_id)
         return views.job_view(session, asker.principal, job)
 
-    return database.run(withdraw)
+    return JSONResponse(database.run(withdraw).model_dump(mode="json"))
 
 
 @router.get("/jobs/{job_id}/receipt", responses=documented(NotFound))

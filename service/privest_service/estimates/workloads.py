@@ -15,12 +15,12 @@ from privest.privacy.calibration import epsilon_for
 from privest.privacy.cost import Cost
 from privest_service.database import Database
 from privest_service.declarations import model
-from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.catalogue import KINDS, Job
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.estimates.room import known_accounts, times_covered
-from privest_service.estimates.schemas import EstimateRequest, InlineRef, JobView, Privacy
+from privest_service.estimates.schemas import EstimateRequest, InlineRef, Privacy
 from privest_service.estimates.service import in_place
 from privest_service.estimates.views import privacy_of
 from privest_service.inputs import Input
@@ -66,7 +66,7 @@ Workload = _several(
 class JobList(BaseModel):
     """The jobs of a workload, in the order of its questions."""
 
-    jobs: list[JobView]
+    jobs: list[Job]
 
 
 class PricedQuestion(BaseModel):

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from sqlalchemy.orm import Session
 
+from privest_service.database.cursors import CURSOR
 from privest_service.inputs import Id
 from privest_service.problems import Invalid, NotFound, documented
 from privest_service.security import service
@@ -14,12 +15,15 @@ from privest_service.security.keys import Role
 from privest_service.security.models import ApiKey
 from privest_service.security.principals import Credential
 from privest_service.security.schemas import (
+    AnalystList,
     CreatedAnalyst,
     IssuedKey,
     KeyList,
     KeyView,
+    NamedView,
     NewAnalyst,
     NewKey,
+    OwnerList,
     PrincipalView,
 )
 
@@ -123,6 +127,30 @@ def _key_routes(role: Role) -> None:
             return _listed(session, holder_id, limit, cursor)
 
 
+def _list_route(role: Role) -> None:
+    """Add the call that lists all owners or analysts."""
+    page: Any = OwnerList if role == "owner" else AnalystList
+
+    @router.get(
+        f"/{role}s",
+        response_model=page,
+        name=f"list_{role}s",
+        description=f"All {role}s, newest first, in pages, for the administrator.",
+        responses=documented(),
+    )
+    def list_all(
+        caller: ReadDep,
+        database: DatabaseDep,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        cursor: Annotated[str, Query(pattern=f"^({CURSOR})?$", description="`next` of the page before")] = "",
+    ) -> Any:
+        caller.must_be("admin")
+        with database.read() as session:
+            found, further = service.named(session, role, limit=limit, cursor=cursor)
+            views = [NamedView(id=each.id, name=each.name, created_at=each.created_at) for each in found]
+            return page(**{f"{role}s": views, "next": further})
+
+
 def _revoking_route(role: Role) -> None:
     """Add the call that revokes a key of an owner or an analyst."""
     holder: Any = Annotated[str, Path(alias=f"{role}_id")]
@@ -147,6 +175,7 @@ def _revoking_route(role: Role) -> None:
 
 
 for _role in ("owner", "analyst"):
+    _list_route(_role)
     _key_routes(_role)
     _revoking_route(_role)
 router.include_router(revoking)

@@ -30,6 +30,30 @@ class CreatedAnalyst(BaseModel):
     key: str
 
 
+class NamedView(BaseModel):
+    """An owner or an analyst."""
+
+    id: str
+    name: str
+    created_at: datetime
+
+
+class _Page(BaseModel):
+    next: Annotated[str | None, Field(description="`cursor` of the next page; null where none follows")]
+
+
+class OwnerList(_Page):
+    """Owners, newest first, and the cursor of the next page."""
+
+    owners: list[NamedView]
+
+
+class AnalystList(_Page):
+    """Analysts, newest first, and the cursor of the next page."""
+
+    analysts: list[NamedView]
+
+
 class NewKey(Input):
     """A key to be issued: by default for as much, and for as long, as the key that issues it."""
 

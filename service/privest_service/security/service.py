@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from privest_service import acts
 from privest_service.database import Moment, now
+from privest_service.database.cursors import behind, cursor_at
 from privest_service.database.tables import new_id
 from privest_service.problems import Invalid, NotFound, Unauthenticated
 from privest_service.security.authentication import IS_GOOD
@@ -88,6 +89,19 @@ def rotate(session: Session, new: ApiKey) -> None:
     session.execute(update(ApiKey).where(ApiKey.id == former).values(revoked_at=now()))
     holder, details = new.principal_id, {"key": former, "replaced_by": new.id}
     acts.record(session, _chain(new.role, holder), "key.revoked", subject=holder, details=details)
+
+
+def named(
+    session: Session, role: Role, *, limit: int, cursor: str = ""
+) -> tuple[Sequence[Owner | Analyst], str | None]:
+    """A page of all owners or analysts, newest first, and the cursor of those that follow."""
+    table: type[Owner | Analyst] = Owner if role == "owner" else Analyst
+    theirs = select(table)
+    if cursor:
+        theirs = theirs.where(behind(cursor, table.created_at, table.id))
+    found = session.scalars(theirs.order_by(table.created_at.desc(), table.id).limit(limit + 1)).all()
+    listed = found[:limit]
+    return listed, cursor_at(listed[-1].created_at, listed[-1].id) if found[limit:] else None
 
 
 def keys_of(

@@ -1,5 +1,6 @@
 """Every request, as it is told: by the template of its route, never by its path."""
 
+import re
 import secrets
 import time
 from contextvars import ContextVar
@@ -13,6 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from privest_service.telemetry import metrics, traces
 
 log = structlog.get_logger()
+
+_ID = re.compile(r"[A-Za-z0-9._~-]{1,64}")
+"""An id of a request that a caller may choose: no character of it means anything in a log or a header."""
 
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
@@ -56,7 +60,8 @@ def install(app: FastAPI) -> None:
                 raise
 
         async def answered(scope: Scope, receive: Receive, send: Send, span: Span) -> None:
-            request_id = secrets.token_hex(8)
+            chosen = Headers(scope=scope).get("x-request-id", "")
+            request_id = chosen if _ID.fullmatch(chosen) else secrets.token_hex(8)
             structlog.contextvars.bind_contextvars(request=request_id)
             if span.is_recording():
                 structlog.contextvars.bind_contextvars(trace=f"{span.get_span_context().trace_id:032x}")
