@@ -232,7 +232,7 @@ class _Curve:
         covered = self.covered(slack)
         if covered(0.0):
             return 0.0
-        top = 4 * (1 + self.cell * len(self.delta))
+        top = 4 * (1 + self.cell * int(np.argmax(self.delta <= slack)))
         if not covered(top):
             raise ValueError("this sampled run is too costly to certify")
         return top - largest(lambda gap: covered(top - gap), 0.0, top * (1 - 1e-12))
@@ -305,8 +305,8 @@ def noises_for(
         return any(curve.covered(slack)(mu) for mu, slack in allowed)
 
     # The noise at `high` suffices without sampling. At `low` even the smallest losses cost more than μ.
-    least = min(mu for mu, _ in allowed)
-    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / least) + 0.1
+    most = max(mu for mu, _ in allowed)
+    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / most) + 0.1
     low = high + log(rate) - 1
     _shared_curve(runs(high), allowed)
     while high - low > _NEAR:
@@ -325,7 +325,10 @@ def choice(runs: Iterable[SubsampledRun], allowed: Allowed) -> Cost | None:
         (mu, slack): curve.least(slack) / mu for mu, slack in allowed if curve.covered(slack)(mu * _ROOM)
     }
     for mu, slack in sorted(spent, key=spent.__getitem__):
-        cost = certify(parts, slack)
+        try:
+            cost = certify(parts, slack)
+        except ValueError:  # the coarse grid on which certificates begin can be too coarse
+            continue
         if cost.mu_squared <= mu * mu:
             return cost
     return None
@@ -335,7 +338,7 @@ def _shared_curve(runs: Sequence[SubsampledRun], allowed: Allowed) -> _Curve:
     """The curve of a run by which all certificates can be told that composed δ are exact enough for."""
     steps = _steps(runs)
     slack = min((slack for _, slack in allowed if slack > 4 * _fft_error(steps)), default=0.0)
-    return _curve(runs, slack, _cell_for(min(mu for mu, _ in allowed), steps))
+    return _curve(runs, slack, _cell_for(max(mu for mu, _ in allowed), steps))
 
 
 def _short(noise: float) -> float:
