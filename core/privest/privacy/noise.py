@@ -18,6 +18,9 @@ _BLOCK = 2**15
 
 _NO_CELLS = np.empty(0, dtype=np.int64)
 
+_LAWS = 16
+"""Laws of which cells are kept ready: a run whose noise differs at every step would keep all it ever drew."""
+
 _INDEX_BLOCK = 4096
 """Number of indices, or of batch sizes, drawn in one call."""
 
@@ -82,10 +85,10 @@ class SystemNoise:
         cells, used = self._ready.get((scale, spacing), (_NO_CELLS, 0))
         if used + size > len(cells):
             # What is asked for again is made ready twice as far ahead.
-            cells, used = (
-                self._rounded(scale, spacing, max(size, min(2 * len(cells), self._expected, _BLOCK))),
-                0,
-            )
+            ahead = max(size, min(2 * len(cells), self._expected, _BLOCK))
+            cells, used = self._rounded(scale, spacing, ahead), 0
+            if len(self._ready) == _LAWS:
+                self._ready.pop(next(iter(self._ready)))
         self._expected = max(0, self._expected - size)
         self._ready[scale, spacing] = cells, used + size
         return cells[used : used + size]

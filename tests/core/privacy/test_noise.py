@@ -84,6 +84,16 @@ def test_no_variate_is_used_twice(keyed, expected, size):
     assert len(np.unique(z)) == len(z) == 200 * size
 
 
+@pytest.mark.parametrize("laws", [2, 40])
+def test_laws_that_take_turns_share_no_variate(keyed, laws):
+    source, z = SystemNoise(10_000), []
+    for turn in range(200):
+        scale = 1.0 + (turn % laws)
+        z.append(source.draw("gaussian", scale, 3, scale * FINE))  # the same cell for the same variate
+        assert len(source._ready) <= noise._LAWS
+    assert len(np.unique(z)) == 600
+
+
 def test_draws_do_not_change_later(keyed):
     source = SystemNoise(30)
     first = source.draw("gaussian", 1.0, 3, FINE)
