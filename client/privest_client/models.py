@@ -3691,7 +3691,7 @@ class LogisticRegressionPlanRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -3759,7 +3759,7 @@ class LogisticRegressionRequest(Model):
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` where there are records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """

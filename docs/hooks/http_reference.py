@@ -73,6 +73,9 @@ def _call(method: str, path: str, call: Schema) -> Iterator[str]:
 def _object(name: str, schema: Schema) -> Iterator[str]:
     yield f"### {name} {{ #{_anchor(name)} }}"
     yield schema.get("description", "")
+    if "oneOf" in schema:
+        yield f"{_type(schema)}, as `{schema['discriminator']['propertyName']}` says."
+        return
     required = schema.get("required", ())
     rows = [
         (

@@ -19,7 +19,9 @@ def limits_set(session: Session, account: Account) -> Iterator[Told]:
     kinds = ("budget.set", "budget.raised", "budget.renewed", "budget.rules")
     owner = account.owner_id
     acts = select(Act).where(Act.chain == owner, Act.subject == owner, Act.kind.in_(kinds)).order_by(Act.seq)
-    for some in session.scalars(acts.execution_options(yield_per=_AT_ONCE)).partitions():
+    read = -1
+    while some := session.scalars(acts.where(Act.seq > read).limit(_AT_ONCE)).all():
+        read = some[-1].seq
         yield from in_words(session, [act for act in some if _sets(act, account.window)])
 
 

@@ -23,7 +23,7 @@ from testing.sampled_runs import RUNS, true_epsilon
 @pytest.mark.parametrize("delta", [1e-5, 1e-6])
 @pytest.mark.parametrize(("rate", "steps"), RUNS)
 def test_what_is_charged_is_what_is_lost(rate, steps, delta):
-    """By dp-accounting, of the runs in the benchmarks' table: at most 2 % too much, and never too little."""
+    """A second accountant, dp-accounting, agrees to 2 %, and never finds more than is charged."""
     target = PrivacyTarget(1.0, delta)
     run = noise_for("poisson", rate, steps, gaussian_budgets(target))
     assert 1.0 <= target.epsilon / true_epsilon([run], delta) <= 1.02

@@ -92,20 +92,15 @@ class NewtonSolver:
         return self.shape.dim + self.intercept
 
     @property
-    def noise_level(self) -> float:
-        """Expected largest eigenvalue of the noise on a second moment that has the whole budget.
+    def relative_noise(self) -> float:
+        """Expected largest eigenvalue of the noise on a second moment that has the whole budget, over their mean.
 
         With more than two classes √(K/2) times as much, as their gradients have more coordinates.
         """
         allowed, size = self.budget, self._size
         coordinates = size * (size + 1) / 2 + self._columns * size
         single = sqrt(8.0) * (sqrt(coordinates + 1) if allowed.pure else 1.0) / (allowed.n * allowed.whole)
-        return single * sqrt(2 * size) * sqrt(max(self._columns, 2) / 2)
-
-    @property
-    def relative_noise(self) -> float:
-        """The noise level over the mean eigenvalue of a moment."""
-        return self.noise_level * self._size
+        return single * sqrt(2 * size) * sqrt(max(self._columns, 2) / 2) * size
 
     @property
     def steps(self) -> int:
