@@ -118,19 +118,23 @@ def privacy_of(wish: Wish, usual: float) -> dict[str, Any]:
     return (told or {"epsilon": usual}) | ({} if wish.delta is None else {"delta": wish.delta})
 
 
+_FIRST = 0.1
+"""Share of what is left that a form begins with: nobody should spend all of it who only pressed a button."""
+
+
 def epsilon_to_begin_with(plan: Callable[[dict[str, Any]], ResolvedQuery], delta: float | None) -> float:
-    """The ε that a form begins with: the usual one, or all that is known to be left where that is less."""
+    """The ε that a form begins with: the usual one, or a tenth of what is left where that is less."""
     try:
-        most = plan({"share": 1.0} | ({} if delta is None else {"delta": delta}))
+        most = plan({"share": _FIRST} | ({} if delta is None else {"delta": delta}))
     except Problem:  # its visitor may know of no limit, nothing is left, or there is no such question
         return EPSILON
     return min(EPSILON, most.about[0].target.epsilon)
 
 
-def settled(asked: QueryParams, plan: Plan) -> str:
-    """The address of what was planned, with the ε that was found: what is asked is what was shown."""
+def settled(asked: QueryParams, epsilon: float) -> str:
+    """The address of what was planned, with an ε: what is asked is what was shown."""
     kept = [(name, value) for name, value in asked.multi_items() if name not in _BY]
-    return urlencode([*kept, ("epsilon", typed(plan.target.epsilon))])
+    return urlencode([*kept, ("epsilon", typed(epsilon))])
 
 
 def address_with_less(job: Job, plan: Plan | Part | None) -> str | None:

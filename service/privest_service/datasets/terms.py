@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from pydantic import JsonValue, TypeAdapter
 from sqlalchemy.orm import Session
 
-from privest.privacy.calibration import epsilon_within
 from privest_service.database import now
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.ledger import service as ledger
-from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_exact, as_number, mu_below
+from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_exact, as_number
+from privest_service.ledger.views import largest_within
 from privest_service.problems import GrantRefuses, Invalid
 
 _KINDS: TypeAdapter[list[str]] = TypeAdapter(list[str])
@@ -97,13 +97,26 @@ def require_terms(session: Session, dataset: Dataset, grant: Grant, kind: str, c
     require_kind(grant, kind)
     if (most := limits_of_question(session, dataset, grant.max_epsilon)) is None:
         return
-    if any(getattr(charge, name) > getattr(most, name) for name in most.counted):
+    if not is_within(charge, most):
         raise GrantRefuses(
             f"Your grant on dataset {dataset.id} allows questions up to ε = "
             f"{as_number(most.epsilon, EPSILON):.6g} at δ = {as_number(most.delta, PROBABILITY):.3g}"
             f"{_at_delta(most, charge)}. Ask with a smaller ε.",
             dataset.id,
         )
+
+
+def is_within(charge: Charge, most: Limits) -> bool:
+    """Whether a question costs no more than one may."""
+    return all(getattr(charge, name) <= getattr(most, name) for name in most.counted)
+
+
+def limits_of_grant(session: Session, dataset_id: str, analyst_id: str) -> Limits | None:
+    """The most that one question of an analyst about a dataset may cost; None where no grant sets a limit."""
+    grant, dataset = session.get(Grant, (dataset_id, analyst_id)), session.get(Dataset, dataset_id)
+    if grant is None or dataset is None:
+        return None
+    return limits_of_question(session, dataset, grant.max_epsilon)
 
 
 def limits_of_question(session: Session, dataset: Dataset, max_epsilon: int | None) -> Limits | None:
@@ -127,7 +140,7 @@ def _at_delta(most: Limits, charge: Charge) -> str:
     if most.composition == "basic" or charge.delta in (0, most.delta):
         return ""
     delta = as_number(charge.delta, PROBABILITY)
-    return f", which is ε = {epsilon_within(mu_below(most.mu_squared), delta):.4g} at δ = {delta:.3g}"
+    return f", which is ε = {largest_within(most, delta):.4g} at δ = {delta:.3g}"
 
 
 def decide_by(grants: Sequence[Grant], hours: int) -> dict[str, datetime]:

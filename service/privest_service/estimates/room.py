@@ -10,13 +10,14 @@ from privest.estimators.federation import Federated, Plan
 from privest.privacy.cost import PrivacyTarget
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.service import grant_subject
+from privest_service.datasets.terms import is_within, limits_of_grant
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
 from privest_service.estimates.schemas import Room
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
 from privest_service.ledger.schemas import Amount
 from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
-from privest_service.ledger.views import epsilon_of, largest_query, share, share_of_charge
+from privest_service.ledger.views import epsilon_of, largest_query, largest_within, share, share_of_charge
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 
@@ -34,7 +35,8 @@ def room_of(
 ) -> Room | None:
     """What a question takes of the account with least room, of those that its caller may know; None of none.
 
-    An owner knows its budget and the caps on its datasets, an analyst the caps of its own grants alone.
+    An owner knows its budget and the caps on its datasets, an analyst the caps of its own grants alone, and
+    the most that these allow for one question.
 
     Args:
         session: to read accounts in.
@@ -52,14 +54,18 @@ def room_of(
     account, charge = min(taken, key=_left_after)
     limits, delta = ledger.limits_of(account), question.about[0].target.delta
     pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
-    times = min(times_covered(*each) for each in taken)
+    times, largest = min(times_covered(*each) for each in taken), largest_query(account, delta)
+    for subject, charged in zip(question.about, charges, strict=True):
+        if most := limits_of_grant(session, subject.dataset_id, caller.id):
+            largest = min(largest, largest_within(most, delta))
+            times = times if is_within(charged, most) else 0
     return Room(
         scope=account.scope,  # pyright: ignore[reportArgumentType]
         limit=Amount(epsilon=as_number(limits.epsilon, EPSILON), delta=as_number(limits.delta, PROBABILITY)),
         cost=_cost(limits, charge),
         share=share_of_charge(limits, charge),
         left=max(0.0, 1 - share(limits, account)),
-        epsilon=None if pure else largest_query(account, delta),
+        epsilon=None if pure else largest,
         times=times,
         covered=times > 0,
     )

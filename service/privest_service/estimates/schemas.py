@@ -344,7 +344,11 @@ class Room(BaseModel):
     share: Annotated[float, Field(description="that the question takes")]
     left: Annotated[float, Field(description="that is left before it")]
     epsilon: Annotated[
-        float | None, Field(description="the largest ε that a question may have there at this question's δ")
+        float | None,
+        Field(
+            description="the largest ε that a question may have there, and by the terms of the caller's "
+            "grant, at this question's δ"
+        ),
     ]
     times: Annotated[
         int,
@@ -353,7 +357,11 @@ class Room(BaseModel):
         ),
     ]
     covered: Annotated[
-        bool, Field(description="whether they cover it once; a freeze or a pace may refuse it all the same")
+        bool,
+        Field(
+            description="whether they cover it once, and the terms of the caller's grant allow it; a freeze "
+            "or a pace may refuse it all the same"
+        ),
     ]
 
 

@@ -88,6 +88,13 @@ def largest_query(account: Account, delta: float, share: float = 1.0) -> float:
     return epsilon_within(mu_below(of(limits.mu_squared - account.mu_squared_spent)), delta)
 
 
+def largest_within(limits: Limits, delta: float) -> float:
+    """The largest ε that a query without slack may have at this δ, where nothing of the limits is spent."""
+    if limits.composition == "basic":
+        return as_number(limits.epsilon, EPSILON)
+    return epsilon_within(mu_below(limits.mu_squared), delta)
+
+
 def share(
     limits: Limits, sums: Account | Entry | Charge | Row[*tuple[Any, ...]], after: str = "_spent"
 ) -> float:

@@ -108,7 +108,7 @@ def test_epsilon_is_said_or_found_once(site: Server, asked: tuple[Caller, str]) 
         assert sent.status_code == 422, "what was not planned with an ε is not asked"
 
 
-@pytest.mark.parametrize(("cap", "begins"), [(0.2, "less"), (2.0, "0.5")])
+@pytest.mark.parametrize(("cap", "begins"), [(0.2, "less"), (3.0, "0.5")])
 def test_plan_and_ask_begins_with_what_fits(
     site: Server, asked: tuple[Caller, str], cap: float, begins: str
 ) -> None:
@@ -118,8 +118,28 @@ def test_plan_and_ask_begins_with_what_fits(
     desk = Desk(site, analyst.key)
     page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6").text
     assert "Your cap covers this" in page
-    most = analyst.plan(dataset, epsilon=0.1, delta=1e-6).json()["room"]["epsilon"]
+    tenth = analyst.post(
+        "/v1/estimates/frechet-mean/plan",
+        json={"dataset": {"id": dataset}, "privacy": {"share": 0.1, "delta": 1e-6}},
+    ).json()["privacy"]["epsilon"]
     epsilon = float(_settled(page).partition("epsilon=")[2])
-    assert epsilon == 0.5 if begins == "0.5" else 0.998 * most < epsilon <= most
+    assert epsilon == (0.5 if begins == "0.5" else tenth)
     (placeholder,) = re.findall(r'name="epsilon"[^>]*placeholder="([\d.]+)"', desk.get("/what-if").text)
     assert (placeholder == "0.5") == (begins == "0.5")
+
+
+def test_a_plan_says_what_the_grant_does_not_allow_and_leads_to_one_that_it_does(
+    site: Server, asked: tuple[Caller, str]
+) -> None:
+    owner, dataset = asked
+    analyst = analyst_called(site, "At most")
+    assert owner.grant(dataset, analyst, epsilon=2.0, delta=1e-6, max_epsilon=0.4).status_code == 200
+    desk = Desk(site, analyst.key)
+    page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6&epsilon=0.9").text
+    assert "Your grant does not allow this" in page
+    assert 'name="question"' not in page
+    (less,) = re.findall(r'href="[^"]*(/what-if\?[^"]*)">Plan with that', page)
+    less = unescape(less)
+    page = desk.get(less).text
+    assert "Your cap covers this" in page
+    assert desk.post("/what-if", {"question": _settled(page), "key": "at most"}).status_code == 303

@@ -7,6 +7,11 @@ import pytest
 from testing.server import Caller, Server, problem
 
 
+def room(caller: Caller, dataset: str, **asked: float) -> dict[str, Any]:
+    """What a plan says of the room that there is for it."""
+    return caller.plan(dataset, **asked).json()["room"]
+
+
 @pytest.mark.parametrize("backend", ["sqlite"])
 @pytest.mark.parametrize(("composition", "limit"), [("basic", 0.35), ("gdp", 0.25)])
 def test_a_plan_says_how_often_such_a_question_fits_for_whoever_may_know(
@@ -19,26 +24,23 @@ def test_a_plan_says_how_often_such_a_question_fits_for_whoever_may_know(
     assert owner.grant(dataset, other).status_code == 200
     asked = {"epsilon": 0.1, "delta": 1e-6}
 
-    def room(caller: Caller, **asked: float) -> dict[str, Any]:
-        return caller.plan(dataset, **asked).json()["room"]
-
-    first = room(analyst, **asked)
+    first = room(analyst, dataset, **asked)
     assert (first["covered"], first["times"] > 1) == (True, True)
     for left in range(first["times"], 0, -1):
-        now = room(analyst, **asked)
+        now = room(analyst, dataset, **asked)
         assert (now["times"], now["covered"]) == (left, True)
         assert analyst.estimate(dataset, **asked, reuse=False).status_code == 200
-    now = room(analyst, **asked)
+    now = room(analyst, dataset, **asked)
     assert (now["times"], now["covered"]) == (0, False)
     refused = problem(analyst.estimate(dataset, **asked, reuse=False), 409, "budget-exceeded")
     assert refused["room"] == now
     assert "room" not in problem(analyst.estimate("ds_none", **asked), 404, "not-found")
     assert now["epsilon"] > 0
-    assert room(analyst, epsilon=now["epsilon"], delta=1e-6)["covered"] is True
-    assert room(analyst, epsilon=now["epsilon"] * 1.01, delta=1e-6)["covered"] is False
-    assert room(owner, **asked)["covered"] is True
+    assert room(analyst, dataset, epsilon=now["epsilon"], delta=1e-6)["covered"] is True
+    assert room(analyst, dataset, epsilon=now["epsilon"] * 1.01, delta=1e-6)["covered"] is False
+    assert room(owner, dataset, **asked)["covered"] is True
     # Whoever has no cap learns nothing of the owner's budget.
-    assert room(other, epsilon=80.0, delta=1e-6) is None
+    assert room(other, dataset, epsilon=80.0, delta=1e-6) is None
 
 
 @pytest.mark.parametrize("backend", ["sqlite"])
@@ -64,3 +66,16 @@ def test_a_price_is_told_at_the_delta_of_the_budget_and_one_of_a_larger_delta_is
     assert owner.estimate(dataset, epsilon=0.5, delta=1e-7).status_code == 200
     spent = owner.budget()["spent"]["epsilon"]
     assert spent == pytest.approx(small["room"]["cost"]["epsilon"], rel=1e-6)
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_grant_that_allows_less_for_one_question_does_not_cover_more(server: Server) -> None:
+    owner, analyst = server.owner(4.0, delta=1e-5), server.analyst()
+    dataset = owner.dataset()
+    owner.grant(dataset, analyst, epsilon=2.0, delta=1e-5, max_epsilon=0.5)
+    most = room(analyst, dataset, epsilon=0.8)["epsilon"]
+    assert most < 0.55
+    assert not room(analyst, dataset, epsilon=0.8)["covered"]
+    assert room(analyst, dataset, epsilon=0.99 * most)["covered"]
+    assert analyst.estimate(dataset, epsilon=0.8).json()["title"] == "Your grant does not allow this"
+    assert analyst.estimate(dataset, epsilon=0.99 * most).status_code == 200

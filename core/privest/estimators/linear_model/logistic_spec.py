@@ -25,9 +25,9 @@ class LogisticSpec(Options):
             "`clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` "
             "(Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` "
             "divide the noise and count the steps by the bound on their error; by default `newton` for "
-            "two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or "
-            "`spider` if it is asked for, which sees each record once and has its guarantee where there are "
-            "very many"
+            "two classes of records enough, else `clipped`. With another loss than `logistic` it is "
+            "`escape`, or `spider` if it is asked for, which sees each record once and has its guarantee "
+            "where there are very many"
         ),
     ] = None
     penalty: Annotated[

@@ -93,7 +93,7 @@ class NewtonSolver:
 
     @property
     def relative_noise(self) -> float:
-        """Expected largest eigenvalue of the noise on a second moment that has the whole budget, over their mean.
+        """Noise on a second moment that has the whole budget: expected largest eigenvalue over their mean.
 
         With more than two classes √(K/2) times as much, as their gradients have more coordinates.
         """

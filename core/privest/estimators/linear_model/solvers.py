@@ -41,8 +41,8 @@ MOMENTS_SHARE = 0.2
 
 _QUIET = 0.5
 """Noise on the second moment's eigenvalues, over their mean, below which `newton` is the default for two
-classes. With more noise, and of more classes whatever the noise, `clipped` was right more often on every table
-that constants are chosen on, and nearer in coefficients where either told them."""
+classes. With more noise, and of more classes whatever the noise, `clipped` was right more often on every
+table that constants are chosen on, and nearer in coefficients where either told them."""
 
 LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
 

@@ -34,6 +34,7 @@ from privest_service.dashboard.wishes import (
 )
 from privest_service.database import Database
 from privest_service.datasets import service as datasets
+from privest_service.datasets.terms import is_within, limits_of_grant
 from privest_service.estimates.catalogue import KINDS, Kind
 from privest_service.estimates.dependencies import PlannerDep, SubmissionsDep
 from privest_service.estimates.endpoints import require_idempotency_key
@@ -49,6 +50,7 @@ from privest_service.ledger.views import price, share
 from privest_service.problems import (
     AccountFrozen,
     BudgetExceeded,
+    GrantRefuses,
     Invalid,
     Problem,
     TooManyRequests,
@@ -107,7 +109,10 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: Pl
         title=title,
         unit=unit(asked),
         problem=problem,
-        question=settled(request.query_params, planned["plan"]) if planned else "",
+        question=settled(request.query_params, planned["plan"].target.epsilon) if planned else "",
+        less=settled(request.query_params, float(f"{0.9995 * planned['most']:.4g}"))
+        if planned and planned["refused"] and planned["most"]
+        else "",
         key=secrets.token_hex(16),
         **(planned or {"plan": None}),
     )
@@ -141,10 +146,17 @@ def _planned(
         Problem: it cannot be planned.
     """
     kind = question.kind
+    about = question.about[0]
     with database.read() as session:
-        accounts = list(known_accounts(session, visitor.principal, question.about[0]))
+        accounts = list(known_accounts(session, visitor.principal, about))
+        allowed = limits_of_grant(session, about.dataset_id, visitor.principal.id)
     plan = planner.plan(question)
     priced = _price(visitor, accounts, Charge.of(plan.target, plan.cost), plan.target.delta)
+    if allowed and not is_within(Charge.of(plan.target, plan.cost), allowed):
+        priced["refused"] = GrantRefuses("", about.dataset_id)
+    if allowed and plan.target.delta:
+        largest, known = views.largest_within(allowed, plan.target.delta), priced["most"]
+        priced["most"] = largest if known is None else min(known, largest)
     error, most = plan.expected_error.standard_deviation, priced["most"]
     curve = _curve(planner, question, kind, plan)
     return priced | {
