@@ -73,6 +73,9 @@ def _call(method: str, path: str, call: Schema) -> Iterator[str]:
 def _object(name: str, schema: Schema) -> Iterator[str]:
     yield f"### {name} {{ #{_anchor(name)} }}"
     yield schema.get("description", "")
+    if "properties" not in schema:  # one of several, told apart by a field
+        yield _type(schema)
+        return
     required = schema.get("required", ())
     rows = [
         (
