@@ -1265,9 +1265,9 @@ class NewFile(Model):
         extra='forbid',
     )
     events: Annotated[
-        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']] | None,
         Field(max_length=10, title='Events'),
-    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']
     """
     kinds of notices that go there; by default all
     """
@@ -1411,9 +1411,9 @@ class NewMail(Model):
         extra='forbid',
     )
     events: Annotated[
-        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']] | None,
         Field(max_length=10, title='Events'),
-    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']
     """
     kinds of notices that go there; by default all
     """
@@ -1455,9 +1455,9 @@ class NewStore(Model):
         extra='forbid',
     )
     events: Annotated[
-        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']] | None,
         Field(max_length=10, title='Events'),
-    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']
     """
     kinds of notices that go there; by default all
     """
@@ -1478,9 +1478,9 @@ class NewWebhook(Model):
         extra='forbid',
     )
     events: Annotated[
-        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']] | None,
+        list[Literal['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']] | None,
         Field(max_length=10, title='Events'),
-    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested']
+    ] = ['budget.spent', 'budget.frozen', 'budget.renewed', 'question.requested', 'question.ended']
     """
     kinds of notices that go there; by default all
     """

@@ -211,7 +211,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         lifespan=partial(_running, settings),
         generate_unique_id_function=lambda route: route.name,
         separate_input_output_schemas=False,
-        docs_url=None,
+        docs_url=None,  # the dashboard has it: FastAPI's own page takes its scripts from elsewhere
         redoc_url=None,
         # Off even where the environment asks for it: it tells paths, query strings, messages of exceptions,
         # and how long every request took.

@@ -223,11 +223,16 @@ class DatabaseUnavailable(Unavailable):
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
+WHEN_FULL = 10
+"""Seconds after which to ask a full disk again: what fills it for a moment is an upload, which ends soon."""
+
 
 def full_disk(error: Exception) -> Unavailable | None:
     """Return the problem for a full disk; None if it is another error."""
     if isinstance(error, OSError) and error.errno in _FULL:
-        return Unavailable("The disk is full at present. Nothing was stored. Try again later.")
+        return Unavailable(
+            "The disk is full at present. Nothing was stored. Try again later.", retry_after=WHEN_FULL
+        )
     return None
 
 

@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 from privest.privacy.calibration import mu_for
 from privest_client import Client
-from testing import ROOT
+from testing import ROOT, generators
 from testing.pages import PAGES_OF_CALLS
 from testing.server import ADMIN_KEY, HANG_GUARD, LABELLED, Server, told_apart
 
@@ -157,6 +157,18 @@ def test_the_tutorial(
     ]
     with capsys.disabled():
         print(f"\ntutorial: {took:.1f} s")
+
+
+def test_javascript_with_nothing_installed(server: Server, tmp_path: Path) -> None:
+    (program,) = blocks("docs/interface.md", "js")
+    (tmp_path / "first.mjs").write_text(program)
+    owner = server.owner()
+    told = json.loads(
+        generators.run("node", "first.mjs", where=tmp_path, PRIVEST_URL=server.url, PRIVEST_KEY=owner.key)
+    )
+    assert told["state"] == "committed"
+    (spent,) = (entry for entry in owner.ledger() if entry["kind"] == "debit")
+    assert spent["epsilon"] == told["epsilon"]
 
 
 @pytest.mark.parametrize("page", IN_SHORT)

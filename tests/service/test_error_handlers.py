@@ -30,7 +30,7 @@ def silent(response: httpx.Response) -> None:
         ("POST", "/v1/estimates/MARKER", 404, "not-found"),
         ("POST", "/v1/estimates/MARKER/plan", 404, "not-found"),
         ("GET", "/v1/jobs/MARKER", 404, "not-found"),
-        ("GET", "/docs", 404, "not-found"),
+        ("GET", "/redoc", 404, "not-found"),
         ("GET", "/v1/datasets/..%2f..%2fMARKER", 404, "not-found"),
     ],
 )

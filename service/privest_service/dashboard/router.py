@@ -4,6 +4,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import Response
 from starlette.staticfiles import StaticFiles
 
+from privest_service.dashboard import interface
 from privest_service.dashboard.page import STATIC, Page, redirect
 from privest_service.dashboard.pages import (
     acts,
@@ -63,6 +64,7 @@ def nowhere() -> Response:
 def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int | None) -> None:
     """Add the dashboard to the application, outside of the interface that openapi.yaml describes."""
     app.mount("/dashboard/static", _Kept(directory=STATIC))
+    app.mount("/docs/static", _Kept(packages=[(interface.PACKAGE.replace("-", "_"), "static")]))
     _include(app, datasets.uploads, max_upload_bytes)
     _include(app, sign_in.router, None if max_request_bytes is None else min(max_request_bytes, _SIGN_IN))
     for page in (
@@ -84,6 +86,7 @@ def install(app: FastAPI, max_upload_bytes: int | None, max_request_bytes: int |
         keys,
     ):
         _include(app, page.router, max_request_bytes)
+    _include(app, interface.router, max_request_bytes)
     _include(app, _front, max_request_bytes)
     _include(app, _rest, max_request_bytes)
 

@@ -24,7 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
-from privest_service.problems import DatabaseUnavailable
+from privest_service.problems import WHEN_FULL, DatabaseUnavailable
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -256,7 +256,8 @@ def _told() -> Iterator[None]:
         log.warning("database unavailable", error=type(error.orig).__name__, state=state)
         if code == sqlite3.SQLITE_FULL or state == _FULL:
             raise DatabaseUnavailable(
-                "The disk of the database is full. Nothing was written. Ask the operator."
+                "The disk of the database is full. Nothing was written. Ask the operator.",
+                retry_after=WHEN_FULL,
             ) from error
         raise DatabaseUnavailable(
             "The database does not answer. Try again; use the same Idempotency-Key if the request has one.",

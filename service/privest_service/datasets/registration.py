@@ -30,6 +30,7 @@ from privest_service.formats import Format
 from privest_service.ledger import service as ledger
 from privest_service.limits import in_thread
 from privest_service.problems import (
+    WHEN_FULL,
     DatabaseUnavailable,
     DatasetInvalid,
     Fault,
@@ -196,7 +197,8 @@ class Registrar:
             raise DatasetInvalid(faults=refused.faults) from None
         except OSError:
             raise Unavailable(
-                "There is no room for this at present. Nothing was stored. Try again later."
+                "There is no room for this at present. Nothing was stored. Try again later.",
+                retry_after=WHEN_FULL,
             ) from None
 
     async def _accepted(

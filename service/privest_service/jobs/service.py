@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session, aliased
 from privest_service.database import now, once_committed
 from privest_service.database.cursors import behind, cursor_at
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
+from privest_service.notices import service as notices
 from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
 from privest_service.telemetry import metrics
@@ -260,6 +261,9 @@ def move(
         session.flush()
         if after not in ("reserved", "claimed"):
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
+            # Whoever asked is told, if it is an owner: analysts have no channels.
+            facts = {"question": job.id, "estimate": job.kind, "state": after}
+            notices.notify(session, job.submitter_id, "question.ended", facts)
     return job
 
 

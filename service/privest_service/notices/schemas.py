@@ -1,19 +1,19 @@
 """Requests and answers about channels. Where one leads comes in and never goes out."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, Field, StringConstraints, TypeAdapter, field_validator
 
 from privest_service.inputs import Input
 
-Event = Literal["budget.spent", "budget.frozen", "budget.renewed", "question.requested"]
+Event = Literal["budget.spent", "budget.frozen", "budget.renewed", "question.requested", "question.ended"]
 """Kinds of notices that a channel can be asked to take; heads and tests have their own ways."""
 
 HeadsEvery = Literal["hour", "day", "week"]
 """How often signed heads are sent."""
 
-_ALL: list[Event] = ["budget.spent", "budget.frozen", "budget.renewed", "question.requested"]
+_ALL: list[Event] = [*get_args(Event)]
 
 
 class _New(Input):

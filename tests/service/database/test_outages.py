@@ -111,9 +111,11 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
                 server.admin.post("/v1/analysts", json={"name": "An analyst"}),
             ):
                 assert re.search("is full|no room", problem(answer, 503, "unavailable")["detail"])
+                assert int(answer.headers["Retry-After"]) > 0
             page = httpx.post(f"{server.url}/dashboard/sign-in", data={"key": owner.key})
             assert page.status_code == 503
             assert "is full" in page.text
+            assert int(page.headers["Retry-After"]) > 0
             # What needs no room is answered.
             assert owner.plan(dataset).status_code == 200
             assert owner.budget()["queries"] == 2
@@ -193,6 +195,7 @@ def test_a_database_whose_disk_is_full_charges_nothing(site: Site) -> None:
                 break
             charged += 1
         assert "is full" in problem(answer, 503, "unavailable")["detail"]
+        assert int(answer.headers["Retry-After"]) > 0
         assert owner.budget()["queries"] == charged
     answer = owner.estimate(dataset, key=f"key-{charged}", epsilon=0.05, reuse=False)
     assert answer.json()["state"] == "committed"

@@ -448,13 +448,35 @@ def test_marks_freezes_and_windows_are_told_with_what_they_tell_of(
 # Over HTTP
 
 
+def test_an_owner_is_told_that_its_own_questions_ended_and_no_more(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(notice_networks="127.0.0.0/8")
+    owner, analyst = server.owner(), server.analyst()
+    dataset = owner.dataset()
+    assert owner.grant(dataset, analyst).status_code == 200
+    with Receiver() as receiver:
+        ended = {"kind": "webhook", "url": receiver.url, "events": ["question.ended"]}
+        made = owner.post(f"/v1/owners/{owner.id}/channels", json=ended).json()
+        assert analyst.estimate(dataset).json()["state"] == "committed"  # of which the owner is told nothing
+        first = owner.estimate(dataset).json()
+        second = owner.estimate(dataset, epsilon=0.2, reuse=False).json()
+        until(lambda: len(receiver.got) == 2)
+        for (headers, body), notice, job in zip(receiver.got, receiver.notices, (first, second), strict=True):
+            facts = {"question": job["id"], "estimate": "frechet-mean", "state": "committed"}
+            assert (notice["type"], notice["facts"]) == ("question.ended", facts)
+            assert documented()(headers, body.encode(), made["secret"], set())
+            assert set(notice) == {"id", "type", "owner", "at", "facts"}
+
+
 def test_channels_over_http(start_server: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     server = start_server(notice_networks="127.0.0.0/8", notice_dir=tmp_path / "kept")
     owner, other, analyst = server.owner(1.0, 1e-4, "basic"), server.owner(), server.analyst()
     path = f"/v1/owners/{owner.id}/channels"
     with Receiver(500) as receiver:
-        made = owner.post(path, json={"kind": "webhook", "url": receiver.url}).json()
+        events = ["budget.spent", "question.requested"]
+        made = owner.post(path, json={"kind": "webhook", "url": receiver.url, "events": events}).json()
         assert made["secret"].startswith("whsec_")
         for stranger, status in ((other, 404), (analyst, 403)):
             assert stranger.get(path).status_code == status

@@ -35,6 +35,7 @@ _RULES = {
 EVENTS = {
     "budget.spent": "80 % or 95 % of a window is spent",
     "question.requested": "a question waits for my approval",
+    "question.ended": "a question of mine ends",
     "budget.frozen": "the budget is frozen, or a freeze ends",
     "budget.renewed": "a new window opens",
 }
