@@ -19,9 +19,12 @@ _NPM = _NODE / "lib/node_modules/npm/bin/npm-cli.js"
 
 
 def run(*command: str | Path, where: Path, **variables: str) -> str:
-    """What a command prints, with Node and the tools of this environment on its path."""
+    """What a command prints, with Node and the tools of this environment on its path.
+
+    Node trusts what the machine does, as uv and pip do: there may be a proxy with a certificate of its own.
+    """
     path = os.pathsep.join(map(str, (_NODE / "bin", Path(sys.executable).parent, os.environ["PATH"])))
-    environment = os.environ | {"PATH": path} | variables
+    environment = os.environ | {"PATH": path, "NODE_USE_SYSTEM_CA": "1"} | variables
     done = subprocess.run([*command], cwd=where, env=environment, capture_output=True, text=True)  # noqa: PLW1510
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -43,7 +43,7 @@ def test_routes_that_are_not_there(owner: Caller, method: str, path: str, status
 def test_methods_that_are_not_there(owner: Caller) -> None:
     for method, path, allowed in (
         ("PUT", "/v1/datasets", "GET, POST"),
-        ("GET", "/v1/owners", "POST"),
+        ("DELETE", "/v1/owners", "GET, POST"),
         ("DELETE", "/v1/jobs/x", "GET"),
         ("POST", "/healthz", "GET"),
         ("POST", "/v1/datasets/x", "GET, DELETE"),

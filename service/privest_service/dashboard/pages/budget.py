@@ -12,7 +12,7 @@ from privest_service.dashboard.forms import number, texts
 from privest_service.dashboard.page import Page, redirect, render
 from privest_service.dashboard.page_version import page_version
 from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
-from privest_service.database import Database
+from privest_service.database import Database, now
 from privest_service.inputs import checked
 from privest_service.ledger import promises, renewals, views
 from privest_service.ledger import service as ledger
@@ -73,6 +73,7 @@ def _page(
         budget=stands.budget,
         stands=stands,
         lasts=None if stands.lasts is None else duration(stands.lasts),
+        outlasts=rules.next is not None and stands.lasts is not None and stands.lasts > rules.next - now(),
         windows=windows,
         most=views.chance_of_guessing(limits, limits, ""),
         rules=rules,

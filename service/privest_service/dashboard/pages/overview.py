@@ -19,6 +19,7 @@ from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, Vi
 from privest_service.dashboard.what_is_learned import everybody
 from privest_service.database import now
 from privest_service.datasets import service as datasets
+from privest_service.ledger import promises
 from privest_service.ledger import service as ledger
 from privest_service.ledger.views import price_of
 from privest_service.reports.formatting import LONGEST, count, duration, rounded_up, spent_percent, told_apart
@@ -50,7 +51,10 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         about = entries.columns_of(session, latest)
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
         learned = everybody(session, account)
+        renews = promises.windows_of(session, account).next
     ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
+    if renews is not None and ends is not None and ends > renews:
+        ends = None  # a window of its own begins before
     return render(
         request,
         "overview.html",
@@ -62,6 +66,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         ),
         lasts=None if stands.lasts is None else duration(stands.lasts),
         ends=ends,
+        renews=renews,
         basic_ends=_basic_ends(stands),
         by_analyst=bars("by-analyst", [bar(request, part, "analyst") for part in who], "Spent by analyst"),
         by_dataset=bars("by-dataset", [bar(request, part, "dataset") for part in what], "Spent by dataset"),
