@@ -219,7 +219,7 @@ def test_without_an_intercept_there_is_none():
     ("columns", "epsilon", "first", "told"),
     [
         (3, 1.0, "columns", "centre and scale of columns of numbers are found"),
-        (60, 1.0, "spread", "the spread of features within them is learned"),
+        (120, 1.0, "spread", "the spread of features within them is learned"),
         (3, 0.01, "gradient", ""),
         (0, 1.0, "moments", ""),
     ],
