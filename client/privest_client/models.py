@@ -1893,7 +1893,7 @@ class Room(Model):
     """
     epsilon: Annotated[float | None, Field(title='Epsilon')]
     """
-    the largest ε that a question may have there at this question's δ
+    the largest ε that a question may have there, and by the terms of the caller's grant, at this question's δ
     """
     times: Annotated[int, Field(title='Times')]
     """
@@ -1901,7 +1901,7 @@ class Room(Model):
     """
     covered: Annotated[bool, Field(title='Covered')]
     """
-    whether they cover it once; a freeze or a pace may refuse it all the same
+    whether they cover it once, and the terms of the caller's grant allow it; a freeze or a pace may refuse it all the same
     """
 
 
