@@ -39,10 +39,10 @@ _SEEN = 0.5
 MOMENTS_SHARE = 0.2
 """Share of ε or of μ² for a second moment from which sampling errors follow."""
 
-_QUIET = 0.5
-"""Noise on the second moment's eigenvalues, over their mean, below which `newton` is the default for two
-classes. With more noise, and of more classes whatever the noise, `clipped` was right more often on every
-table that constants are chosen on, and nearer in coefficients where either told them."""
+_QUIET, _NEXT_TO_NONE = 0.5, 1e-3
+"""Noise on the second moment's eigenvalues, over their mean, below which `newton` is the default: for two
+classes, and for more. With more noise `clipped` was right more often on every table that constants are chosen
+on, and nearer in coefficients where either told them."""
 
 LinearSolver = NewtonSolver | ClippedSolver | EscapeSolver | SpiderSolver | Descent
 
@@ -57,10 +57,9 @@ def default_solver(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyT
     """The solver where the analyst names none: it follows from the loss and the expected noise."""
     if spec.loss != "logistic":
         return "escape"
-    if len(shape.classes) > 2 or shape.dim > MOST_FEATURES:
-        return "clipped"
     newton = NewtonSolver(shape, budget_of(spec, shape, target), 0.0, spec.intercept)
-    return "newton" if newton.relative_noise < _QUIET else "clipped"
+    quiet = newton.relative_noise < (_QUIET if len(shape.classes) == 2 else _NEXT_TO_NONE)
+    return "newton" if quiet and shape.dim <= MOST_FEATURES else "clipped"
 
 
 def scales_to_find(spec: LogisticSpec, shape: LabelledMetadata, target: PrivacyTarget) -> ColumnScales | None:
