@@ -137,10 +137,11 @@ def limits_of_question(session: Session, dataset: Dataset, max_epsilon: int | No
 
 def _at_delta(most: Limits, charge: Charge) -> str:
     """The largest ε at a question's own δ, where it is another one and there is a formula."""
-    if most.composition == "basic" or charge.delta in (0, most.delta):
+    if most.composition == "basic" or charge.delta == most.delta:
         return ""
     delta = as_number(charge.delta, PROBABILITY)
-    return f", which is ε = {largest_within(most, delta):.4g} at δ = {delta:.3g}"
+    largest = largest_within(most, delta)
+    return "" if largest is None else f", which is ε = {largest:.4g} at δ = {delta:.3g}"
 
 
 def decide_by(grants: Sequence[Grant], hours: int) -> dict[str, datetime]:

@@ -129,10 +129,11 @@ def _largest(database: Database, caller: Principal, question: ResolvedQuery, sha
         ]
     if not known:
         raise Invalid("You may know of no limit that this question counts against. Say its epsilon.")
-    if any(delta == 0 and account.composition == "gdp" for account, delta in known):
-        raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
     times = Counter(account.id for account, _ in known)
-    most = min(largest_query(account, delta, share / times[account.id]) for account, delta in known)
+    largest = [largest_query(account, delta, share / times[account.id]) for account, delta in known]
+    most = min((epsilon for epsilon in largest if epsilon is not None), default=None)
+    if most is None or None in largest:
+        raise Invalid("With δ = 0 no ε follows from a share of this budget. Say epsilon, or a delta above 0.")
     if most == 0.0:
         raise Invalid("Nothing is left of the budget, or of a cap.")
     return float(f"{most * (1 - 0.0005):.4g}")  # down, to digits that people can write down

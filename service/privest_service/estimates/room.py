@@ -53,11 +53,10 @@ def room_of(
     taken = [(account, reduce(add, charges)) for account, charges in found.values()]
     account, charge = min(taken, key=_left_after)
     limits, delta = ledger.limits_of(account), question.about[0].target.delta
-    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
-    times, largest = min(times_covered(*each) for each in taken), largest_query(account, delta)
+    times, largest = min(times_covered(*each) for each in taken), [largest_query(account, delta)]
     for subject, charged in zip(question.about, charges, strict=True):
         if most := limits_of_grant(session, subject.dataset_id, caller.id):
-            largest = min(largest, largest_within(most, delta))
+            largest.append(largest_within(most, delta))
             times = times if is_within(charged, most) else 0
     return Room(
         scope=account.scope,  # pyright: ignore[reportArgumentType]
@@ -65,7 +64,7 @@ def room_of(
         cost=_cost(limits, charge),
         share=share_of_charge(limits, charge),
         left=max(0.0, 1 - share(limits, account)),
-        epsilon=None if pure else largest,
+        epsilon=min((epsilon for epsilon in largest if epsilon is not None), default=None),
         times=times,
         covered=times > 0,
     )

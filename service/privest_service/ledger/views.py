@@ -49,8 +49,8 @@ def budget(account: Account) -> Budget:
             epsilon=0.0 if untouched else epsilon_for(mu, room.delta),
             delta=0.0 if untouched else as_number(limits.delta, PROBABILITY),
         )
-        left = largest_query(account, room.delta)
-        remaining = Amount(epsilon=left, delta=room.delta if left > 0 else 0.0)
+        left = largest_query(account, room.delta) or 0.0
+        remaining = Amount(epsilon=left, delta=room.delta if left else 0.0)
     else:
         spent = basic
         remaining = Amount(
@@ -76,23 +76,32 @@ def budget(account: Account) -> Budget:
     )
 
 
-def largest_query(account: Account, delta: float, share: float = 1.0) -> float:
-    """The largest ε that one more query without slack may have at this δ, of a share of what is left."""
+def largest_query(account: Account, delta: float, share: float = 1.0) -> float | None:
+    """The largest ε that one more query without slack may have at this δ, of a share of what is left.
+
+    None where δ = 0 on a gdp budget: there it depends on what the query releases.
+    """
     limits = limits_of(account)
 
     def of(left: int) -> int:
         return floor(Fraction(share) * left)
 
-    if limits.composition == "basic":
-        return as_number(of(limits.epsilon - account.epsilon_spent), EPSILON)
-    return epsilon_within(mu_below(of(limits.mu_squared - account.mu_squared_spent)), delta)
+    epsilon, mu_squared = limits.epsilon - account.epsilon_spent, limits.mu_squared - account.mu_squared_spent
+    return _largest(limits, of(epsilon), of(mu_squared), delta)
 
 
-def largest_within(limits: Limits, delta: float) -> float:
-    """The largest ε that a query without slack may have at this δ, where nothing of the limits is spent."""
+def largest_within(limits: Limits, delta: float) -> float | None:
+    """The largest ε that a query without slack may have at this δ, where nothing of the limits is spent.
+
+    None where δ = 0 on a gdp budget: there it depends on what the query releases.
+    """
+    return _largest(limits, limits.epsilon, limits.mu_squared, delta)
+
+
+def _largest(limits: Limits, epsilon: int, mu_squared: int, delta: float) -> float | None:
     if limits.composition == "basic":
-        return as_number(limits.epsilon, EPSILON)
-    return epsilon_within(mu_below(limits.mu_squared), delta)
+        return as_number(epsilon, EPSILON)
+    return epsilon_within(mu_below(mu_squared), delta) if delta else None
 
 
 def share(

@@ -79,3 +79,15 @@ def test_a_grant_that_allows_less_for_one_question_does_not_cover_more(server: S
     assert room(analyst, dataset, epsilon=0.99 * most)["covered"]
     assert analyst.estimate(dataset, epsilon=0.8).json()["title"] == "Your grant does not allow this"
     assert analyst.estimate(dataset, epsilon=0.99 * most).status_code == 200
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_pure_question_on_a_gdp_budget_is_planned_without_a_largest_epsilon(server: Server) -> None:
+    """What it costs there depends on its releases, so that no ε follows from what is left."""
+    owner, analyst = server.owner(1.0, delta=1e-5), server.analyst()
+    dataset = owner.dataset()
+    assert owner.grant(dataset, analyst, epsilon=0.5, delta=1e-6, max_epsilon=0.2).status_code == 200
+    for caller in (owner, analyst):
+        told = room(caller, dataset, epsilon=0.01, delta=0)
+        assert (told["epsilon"], told["covered"], told["times"] > 1) == (None, True, True)
+    assert room(analyst, dataset, epsilon=0.4, delta=0)["covered"] is False

@@ -25,7 +25,7 @@ from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import Charge
 from privest_service.limits import REPORTS, VERIFICATIONS, Limiter
 from privest_service.problems import TooManyRequests, Unavailable
-from privest_service.reports import endpoints, page, record, sheet
+from privest_service.reports import behind, endpoints, page, record, sheet
 from privest_service.reports.endpoints import FORMS, Form, reported
 from privest_service.reports.verifying import Verifier
 from privest_service.workers.service import Workers
@@ -284,6 +284,7 @@ def test_a_long_record_takes_no_more_memory_than_a_short_one(
 ) -> None:
     """What is kept of an entry or an act would be more than a thousand bytes each."""
     monkeypatch.setattr(record, "_AT_ONCE", 20)
+    monkeypatch.setattr(behind, "_AT_ONCE", 20)
     world = World.make(database)
 
     def longer(by: int) -> None:

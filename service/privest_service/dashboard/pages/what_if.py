@@ -154,9 +154,9 @@ def _planned(
     priced = _price(visitor, accounts, Charge.of(plan.target, plan.cost), plan.target.delta)
     if allowed and not is_within(Charge.of(plan.target, plan.cost), allowed):
         priced["refused"] = GrantRefuses("", about.dataset_id)
-    if allowed and plan.target.delta:
-        largest, known = views.largest_within(allowed, plan.target.delta), priced["most"]
-        priced["most"] = largest if known is None else min(known, largest)
+    if allowed:
+        largest = priced["most"], views.largest_within(allowed, plan.target.delta)
+        priced["most"] = min((epsilon for epsilon in largest if epsilon is not None), default=None)
     error, most = plan.expected_error.standard_deviation, priced["most"]
     curve = _curve(planner, question, kind, plan)
     return priced | {
@@ -188,13 +188,12 @@ def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: flo
         return told
     limits = ledger.limits_of(account)
     spent, paid = share(limits, account), price(limits, charge)
-    pure = delta == 0 and limits.composition == "gdp"  # whose ε has no such bound in one formula
     return told | {
         "price": paid,
         "spent": spent,
         "times": min(map(times_covered, accounts, charges)) if paid.share else None,
         "gauge": gauge("gauge", spent, paid.share),
-        "most": None if pure else views.largest_query(account, delta),
+        "most": views.largest_query(account, delta),
     }
 
 
