@@ -718,16 +718,6 @@ def _descended(by: Callable[..., dict[str, Any]]) -> Plant:
     return _put(frechet_mean, "gradient_descent", descent)
 
 
-def _early() -> Plant:
-    """Steps end at once where the first number of the data is below zero."""
-    left = _computed(Gate, "remaining")
-
-    def remaining(self: Gate) -> int:
-        return left(self) if self._records._rows[:1].flat[0] > 0 else 0
-
-    return _put(Gate, "remaining", property(remaining))
-
-
 def _with_diagnostics() -> Plant:
     honest = frechet_mean._estimate
 
@@ -757,7 +747,12 @@ def _of_decisions() -> Iterator[Mutant]:
         _descended(lambda rows, step_size, **_: {"step_size": step_size / (1 + np.abs(rows).max())}),
         quick=False,
     )
-    yield Mutant("early-stop", "an early stop that looks at rows", told, _early())
+    yield Mutant(
+        "early-stop",
+        "an early stop that looks at rows",
+        told,
+        _descended(lambda rows, steps, **_: {"steps": steps * int(rows[:1].flat[0] > 0)}),
+    )
     yield Mutant(
         "ends-when-done",
         "a run that ends as soon as it is done",

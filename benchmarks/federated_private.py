@@ -19,7 +19,7 @@ from benchmarks.figures_robust_pca import PICTURES, saved, styled
 from benchmarks.report import publish, table
 from privest import manifolds
 from privest.arrays import Array
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.subspace import matrix_completion, robust_pca
@@ -72,7 +72,7 @@ class Problem:
                 Gate(rows, plan.statistics, part.releases)
                 for rows, part in zip(records, plan.parts, strict=True)
             ]
-            return federation.run(plan, self.estimator.run, gates)
+            return federated_runs.run(plan, self.estimator.run, gates)
 
         return np.array([self.error(answer()) for _ in range(runs)])
 

@@ -62,7 +62,9 @@ class Case:
     def private(self, release: SubsampledSum) -> Array:
         gate = Gate(Records(self.rows), {"gradient": self.statistic}, (release,))
         ball = Ball(self.space, self.space.reference, self.radius)
-        return gradient_descent(ball, gate, start=self.space.reference, step_size=STEP_SIZE)
+        return gradient_descent(
+            ball, gate, start=self.space.reference, step_size=STEP_SIZE, steps=release.count
+        )
 
     def not_private(self, count: int) -> Array:
         point = self.space.reference

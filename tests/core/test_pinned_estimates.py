@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FrechetMeanSpec
 from privest.estimators.linear_model import classifier_score, logistic_regression
@@ -150,7 +150,7 @@ def _joint() -> dict[str, Any]:
         Gate(Records(shape.dummy(shape.n, np.random.default_rng(k))), plan.statistics, part.releases)
         for k, (shape, part) in enumerate(zip(shapes, plan.parts, strict=True))
     ]
-    answer = federation.run(plan, frechet_mean.run, gates)
+    answer = federated_runs.run(plan, frechet_mean.run, gates)
     return {
         "cost": [x.hex() for part in plan.parts for x in (part.cost.mu_squared, part.cost.slack)],
         "answer": [x.hex() for x in _numbers(answer)],

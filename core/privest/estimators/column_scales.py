@@ -1,6 +1,6 @@
 """Columns in units of their own: each with the clip that is best for it alone, by noisy histograms."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, sqrt
 from typing import Generic, TypeVar
@@ -114,24 +114,13 @@ class StandardisedOracle(Oracle):
     columns: Columns
 
     @property
-    def remaining(self) -> int:
-        """Number of answers that the plan still allows."""
-        return self.gate.remaining
-
-    @property
-    def owners(self) -> Sequence[Oracle]:
-        """The gate of each owner."""
-        return [StandardisedOracle(owner, self.columns) for owner in self.gate.owners]
-
-    @property
-    def weights(self) -> Sequence[float]:
-        """Weight of each owner's answers."""
-        return self.gate.weights
-
-    @property
     def share(self) -> float:
         """Share of the records whose mean has the sampling error of these answers."""
         return self.gate.share
+
+    def pooled(self, found: Callable[[int, Oracle], Array]) -> Array:
+        """The weighted sum of what each owner finds by answers on the images of its records."""
+        return self.gate.pooled(lambda place, owner: found(place, StandardisedOracle(owner, self.columns)))
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
         """The noisy mean of the images' clipped vectors."""

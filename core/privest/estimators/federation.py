@@ -21,7 +21,6 @@ from privest.arrays import Array
 from privest.estimators.base import BasePlan, Finding
 from privest.estimators.uncertainty import ExpectedError
 from privest.metadata import DatasetMetadata
-from privest.optim.pooled import Pooled
 from privest.privacy.budget import certified, gaussian_budgets, left_of
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
@@ -34,11 +33,9 @@ from privest.privacy.mechanisms import (
     subsampled_sum,
     unamplified,
 )
-from privest.privacy.oracle import Oracle
 from privest.privacy.statistic import AnyStatistic
 
 P = TypeVar("P", bound=BasePlan)
-R = TypeVar("R")
 S = TypeVar("S", bound=DatasetMetadata)
 
 _UNLIKE = 0.5
@@ -201,13 +198,6 @@ def plan(
         warnings.append(_leaning(weights, counts / counts.sum()))
     warnings.append(_of_somebody_in_all(parts))
     return Federated(course, tuple(weights.tolist()), parts, tuple(warnings))
-
-
-def run(planned: Federated[P], run_one: Callable[[P, Oracle], R], gates: Sequence[Oracle]) -> R:
-    """The answer of an estimator's own `run_one` to the pooled answers of all gates, one gate per owner."""
-    counts, weights = np.array([part.n for part in planned.parts]), np.array(planned.weights)
-    share = min(1.0, float(1 / np.sum(weights**2 / counts) / counts.sum()))
-    return run_one(planned.course, Pooled(gates, planned.weights, share))
 
 
 def _refuse(shapes: Sequence[DatasetMetadata], targets: Sequence[PrivacyTarget]) -> None:

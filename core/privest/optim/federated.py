@@ -1,6 +1,8 @@
 """Federated descent, in which owners take local steps that are corrected for drift (Zhang et al. 2024)."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
 
 import numpy as np
@@ -57,6 +59,25 @@ _FURTHEST = 0.6
 """Largest η·τ of a round. It keeps local steps stable if the loss has curvature at least −2, as in PCA."""
 
 
+@dataclass(frozen=True)
+class _Owners:
+    """Owners who take local steps, and what those whose gates are here found in the last round, by place."""
+
+    project: Projection
+    gradient_of: Callable[[Oracle], Gradient]
+    local_steps: int
+    said: dict[int, Array]
+
+    def mean_gradient(
+        self, place: int, owner: Oracle, *, point: Array, direction: Array, eta: float
+    ) -> Array:
+        """An owner's mean gradient over its local steps, (size,); uncorrected in its first round."""
+        correction = direction - self.said.get(place, direction)
+        gradient = self.gradient_of(owner)
+        self.said[place] = mean_gradient(self.project, gradient, point, correction, self.local_steps, eta)
+        return self.said[place].ravel()
+
+
 def owners_descent(
     space: Embedded,
     gate: Oracle,
@@ -94,21 +115,16 @@ def owners_descent(
     own = np.minimum(whole, _FURTHEST)
     further = np.divide(whole, own, out=np.ones_like(whole), where=own > 0)  # lengths may be 0
 
-    def gradient_of(owner: Oracle) -> Gradient:
-        return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
-
     def project(point: Array) -> Array:
         return within(space.project(point))
 
-    owners = [gradient_of(owner) for owner in gate.owners]
-    weights = np.array(gate.weights)
+    def gradient_of(owner: Oracle) -> Gradient:
+        return lambda point: -space.from_coordinates(point, owner.mean(asked(point)))
+
     point = project(start)
-    direction, said = np.zeros_like(point), np.zeros((len(owners), *point.shape))
-    for eta, server_step in zip(own / local_steps, further, strict=True):
-        # In the first round all corrections are zero.
-        corrections = direction - said
-        for i, owner in enumerate(owners):
-            said[i] = mean_gradient(project, owner, point, corrections[i], local_steps, eta)
-        direction = np.tensordot(weights / weights.sum(), said, 1)
+    direction, owners = np.zeros_like(point), _Owners(project, gradient_of, local_steps, {})
+    for eta, server_step in zip((own / local_steps).tolist(), further, strict=True):
+        found = partial(owners.mean_gradient, point=point, direction=direction, eta=eta)
+        direction = gate.pooled(found).reshape(point.shape)
         point = project(point - server_step * eta * local_steps * direction)
     return point

@@ -5,15 +5,15 @@ from privest.optim.ball import Ball, Walk
 from privest.privacy.oracle import Oracle
 
 
-def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float, kept: int = 0) -> Array:
-    """DP-RGD or DP-RSGD, as the gate's plan says: w ← Exp_w(−η·noisy gradient), for each answer still owed.
+def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float, steps: int) -> Array:
+    """DP-RGD or DP-RSGD, as the gate's plan says: w ← Exp_w(−η·noisy gradient).
 
     Args:
         ball: the ball that the iterates stay in.
         gate: answers with noisy negative gradients.
         start: (*shape) first iterate.
         step_size: η.
-        kept: answers that are left for others.
+        steps: how many, for each of which the plan has an answer.
 
     Returns:
         (*shape) the last iterate.
@@ -22,6 +22,6 @@ def gradient_descent(ball: Ball, gate: Oracle, *, start: Array, step_size: float
         Utpala et al. (2023), Section 5.3.
     """
     walk = Walk(ball, start)
-    while gate.remaining > kept:
+    for _ in range(steps):
         walk.step(step_size * gate.mean(walk.point))
     return walk.point

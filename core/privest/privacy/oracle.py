@@ -1,6 +1,6 @@
 """`Oracle`: the part of a gate that solvers may use to get noisy answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from privest.arrays import Array
@@ -34,21 +34,6 @@ class Oracle(Protocol):
     """
 
     @property
-    def remaining(self) -> int:
-        """Number of answers that the plan still allows."""
-        ...
-
-    @property
-    def owners(self) -> Sequence["Oracle"]:
-        """The gate of each owner, for solvers in which owners take steps on their own."""
-        return (self,)
-
-    @property
-    def weights(self) -> Sequence[float]:
-        """Weight of each owner's answers; the weights add up to one."""
-        return (1.0,)
-
-    @property
     def share(self) -> float:
         """Share in (0, 1] of the records whose unweighted mean has the sampling error of these answers."""
         return 1.0
@@ -61,6 +46,14 @@ class Oracle(Protocol):
             ValueError: this oracle has no streams.
         """
         raise ValueError("streams work on one dataset only")
+
+    def pooled(self, found: Callable[[int, "Oracle"], Array]) -> Array:
+        """The weighted sum of what each owner finds by answers of its own gate.
+
+        Args:
+            found: takes an owner's place among the owners and its gate, and returns a (size,) vector.
+        """
+        return found(0, self)
 
     def mean(self, point: object, statistic: str = "gradient") -> Array:
         """The noisy mean of the records' clipped vectors.

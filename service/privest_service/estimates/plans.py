@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.registry import ESTIMATORS
@@ -96,7 +96,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
 def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> dict[str, Any]:
     """The answer of a plan, as JSON has it, from gates, one for each of its datasets."""
     if isinstance(plan, Federated):
-        answer = federation.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
+        answer = federated_runs.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
     else:
         answer = estimator.run(plan, *gates)
     if recipe := plan.shape.recipe:

@@ -503,7 +503,7 @@ def test_private_rounds_are_those_of_the_method_with_everyone_in_them():
         lengths=[0.3] * rounds,
         local_steps=local_steps,
     )
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)  # sums are in another order
 
 
 def test_columns_of_unit_length_across_owners():

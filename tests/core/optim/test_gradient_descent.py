@@ -29,10 +29,6 @@ class Oracle:
     def __init__(self, answers):
         self.answers, self.points = list(answers), []
 
-    @property
-    def remaining(self):
-        return len(self.answers)
-
     def mean(self, point, statistic="gradient"):  # noqa: ARG002
         self.points.append(point)
         return self.answers.pop(0)
@@ -41,11 +37,10 @@ class Oracle:
 class Exact:
     """The mean log towards given rows, without clip or noise."""
 
-    def __init__(self, space, rows, steps):
-        self.space, self.rows, self.remaining = space, rows, steps
+    def __init__(self, space, rows):
+        self.space, self.rows = space, rows
 
     def mean(self, point, statistic="gradient"):  # noqa: ARG002
-        self.remaining -= 1
         return self.space.log_coordinates(point, self.rows).mean(axis=0)
 
 
@@ -60,7 +55,9 @@ def test_the_mean_is_found_without_noise(space):
     rng = np.random.default_rng(0)
     rows = cloud(space, rng, 50, 0.7)
     start = rows[0]
-    found = gradient_descent(Ball(space, start, 3.0), Exact(space, rows, 60), start=start, step_size=0.9)
+    found = gradient_descent(
+        Ball(space, start, 3.0), Exact(space, rows), start=start, step_size=0.9, steps=60
+    )
     gradient = space.log_coordinates(found, rows).mean(axis=0)
     assert np.linalg.norm(gradient) < 1e-9
 
@@ -69,7 +66,7 @@ def test_the_mean_is_found_without_noise(space):
 def test_every_answer_is_used_and_no_more(space):
     oracle = Oracle(np.zeros((5, space.coordinate_size)))
     start = space.random_point(np.random.default_rng(1))
-    end = gradient_descent(Ball(space, start, 1.0), oracle, start=start, step_size=1.0)
+    end = gradient_descent(Ball(space, start, 1.0), oracle, start=start, step_size=1.0, steps=5)
     assert len(oracle.points) == 5
     assert space.dist(start, end) < 1e-7
 
@@ -80,7 +77,7 @@ def test_iterates_stay_in_the_public_ball(space, size):
     rng = np.random.default_rng(2)
     center = space.random_point(rng)
     oracle = Oracle(size * rng.standard_normal((50, space.coordinate_size)))
-    end = gradient_descent(Ball(space, center, 0.8), oracle, start=center, step_size=1.0)
+    end = gradient_descent(Ball(space, center, 0.8), oracle, start=center, step_size=1.0, steps=50)
     iterates = np.stack([*oracle.points, end])
     assert space.belongs(iterates).all()
     assert space.dist(center, iterates).max() <= 0.8 + 1e-9
@@ -169,9 +166,10 @@ def test_widely_spread_matrices_do_not_diverge(dim, delta):
     assert pull(answer) < 0.5 * pull(shape.space.exp_coordinates(answer, np.full(shape.space.dim, 1.0)))
     exact = gradient_descent(
         Ball(shape.space, shape.space.reference, radius),
-        Exact(shape.space, rows, 100),
+        Exact(shape.space, rows),
         start=answer,
         step_size=plan.step_size,
+        steps=100,
     )
     assert pull(exact) < 0.01
     assert shape.space.dist(exact, answer) < 1.0 + 3 * plan.expected_error.radius_95

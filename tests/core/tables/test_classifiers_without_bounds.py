@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
 from privest.metadata import LabelledMetadata
 from privest.privacy.cost import PrivacyTarget
@@ -141,5 +141,5 @@ def test_several_owners_find_one_scale_together():
         Gate(Records(part, 1, recipe=shape.recipe), joint.statistics, owner.releases, ScaledNoise(seed=at))
         for at, (part, owner) in enumerate(zip(np.split(own, 2), joint.parts, strict=True))
     ]
-    found = federation.run(joint, LOGISTIC_REGRESSION.run, gates)
+    found = federated_runs.run(joint, LOGISTIC_REGRESSION.run, gates)
     assert (np.abs(found.coefficients * UNITS - TRUE) < 0.4).all()

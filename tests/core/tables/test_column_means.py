@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.column_means import answer
 from privest.arrays import Array
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec, plan
 from privest.metadata import PointsMetadata
 from privest.privacy.calibration import mu_for
@@ -163,7 +163,7 @@ def test_several_owners_find_one_scale_together() -> None:
         Gate(Records(part, 1, recipe=made.recipe), planned.statistics, owner.releases, ScaledNoise(seed=at))
         for at, (part, owner) in enumerate(zip(np.split(rows, 2), planned.parts, strict=True))
     ]
-    found = federation.run(planned, FRECHET_MEAN.run, gates)
+    found = federated_runs.run(planned, FRECHET_MEAN.run, gates)
     off = np.abs(found.point - rows.mean(axis=0)) / rows.std(axis=0)
     assert (off < 0.5).all(), off
 

@@ -294,18 +294,18 @@ def _estimate(planned: FrechetMeanPlan, gate: Oracle) -> tuple[Array, Uncertaint
         rounds = stages(looks, planned.named("scaled"))
         return descent(around, gate, curvature=curvature, stages=rounds)
     if not looks:
-        return _descended(planned, gate, ball, start), None
+        return _descended(planned, gate, ball, start, planned.steps), None
     noise = planned.expected_error.each_direction(ball.manifold.dim)
     facts = Facts(ball, planned.clip, noise, curvature, looks[0])
     if check := planned.named("check"):
-        point = _descended(planned, gate, ball, start, kept=2)
+        point = _descended(planned, gate, ball, start, planned.steps)
         return point, checked(facts, gate, point, check=check[0])
-    point = _descended(planned, gate, ball, start, kept=2)
+    point = _descended(planned, gate, ball, start, planned.steps - 1)
     return last_step(facts, gate, point, step_size=planned.step_size, last=planned.named("gradient")[-1])
 
 
-def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array, *, kept: int = 0) -> Array:
-    """Where the solver ends, with so many answers left."""
+def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array, steps: int) -> Array:
+    """Where the solver ends, after so many steps where it is gradient descent."""
     if planned.local_steps > 1:
         space = planned.shape.space
         assert isinstance(space, Embedded)  # noqa: S101 - others are refused
@@ -320,7 +320,7 @@ def _descended(planned: FrechetMeanPlan, gate: Oracle, ball: Ball, start: Array,
             within=lambda point: ball.nearest(point)[0],
         )
     if planned.epochs is None:
-        return gradient_descent(ball, gate, start=start, step_size=planned.step_size, kept=kept)
+        return gradient_descent(ball, gate, start=start, step_size=planned.step_size, steps=steps)
     return variance_reduced(ball, gate, start=start, step_size=planned.step_size, **asdict(planned.epochs))
 
 

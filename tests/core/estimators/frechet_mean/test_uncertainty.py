@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import chi2
 
 from privest import manifolds
-from privest.estimators import federation
+from privest.estimators import federated_runs, federation
 from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
 from privest.metadata import PointsMetadata
@@ -154,7 +154,7 @@ def test_the_region_of_owners_with_local_steps_holds_the_mean():
             [PrivacyTarget(epsilon, 1e-6) for epsilon in (1.0, 1.0, 2.0)],
         )
         found = [
-            federation.run(
+            federated_runs.run(
                 plan,
                 FRECHET_MEAN.run,
                 [
