@@ -23,11 +23,15 @@ from privest_service.reports import behind
 from privest_service.reports.formatting import job_state, told_apart
 from privest_service.reports.in_force import End, InForce, ends_of, in_force
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
+from privest_service.reports.who_learned import Learning, who_learned
 from privest_service.reports.words import Told, in_words, of_columns, title
 from privest_service.security.service import require_owner
 
 _AT_ONCE = 500
 """Entries, or acts, that are read in one go."""
+
+_LEARNINGS = 10_000
+"""Most rows of who learned what: a report lists every question, too."""
 
 _PLANS_AT_ONCE = 20
 """Requests that are read in one go: each with its plan, which may be long."""
@@ -64,6 +68,7 @@ class Summary:
         at: the moment of all that is told.
         windows: of the budget, first to last.
         rules: for windows, and what they promise together.
+        learned: who learned what, and when, over all windows.
         datasets: of the owner, deleted ones too, by their names.
         in_force: grants, caps and all else at that moment.
         ends: of all chains, in words.
@@ -75,6 +80,7 @@ class Summary:
     at: datetime
     windows: list[Window]
     rules: Windows
+    learned: list[Learning]
     datasets: list[tuple[str, Dataset]]
     in_force: InForce
     ends: list[End]
@@ -182,6 +188,7 @@ def summary(session: Session, owner_id: str) -> Summary:
         at=now(),
         windows=windows,
         rules=promises.windows_of(session, present),
+        learned=who_learned(session, present, analysts | {owner_id: "The owner"}, most=_LEARNINGS),
         datasets=[(names[each.id], each) for each in datasets],
         in_force=in_force(session, present, analysts, names),
         ends=ends,

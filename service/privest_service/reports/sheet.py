@@ -10,11 +10,12 @@ from io import StringIO
 from privest_service.ledger.schemas import Together
 from privest_service.ledger.units import Limits
 from privest_service.ledger.views import Price
-from privest_service.reports.formatting import count
+from privest_service.reports.formatting import chance_percent, count
 from privest_service.reports.in_force import InForce
 from privest_service.reports.record import Movement, Record, Request, Summary, Window
 from privest_service.reports.shares import Part
 from privest_service.reports.verifying import Verdict
+from privest_service.reports.who_learned import Learning
 from privest_service.reports.words import Told
 from privest_service.security.models import Owner
 
@@ -26,7 +27,7 @@ _COST = "Cost (ε at the budget's δ)"
 _COLUMNS = (
     *("Section", "Number", "When (UTC)", "Window", "Who", "What", "On what", "ε", "δ"),
     *(_COST, "Left after it (share)", "Taken (share)", "Questions", "State"),
-    *("Decided (UTC)", "Details", "Reason"),
+    *("Decided (UTC)", "Details", "Reason", "Last (UTC)"),
 )
 
 _FORMULA = re.compile(r"(^|[;\t\r\n])(\s*)(?=[=+\-@＝＋－＠])")
@@ -127,6 +128,7 @@ def _summed(summary: Summary) -> Iterator[_Row]:
     for window in summary.windows:
         for section, parts in (("taken by", window.analysts), ("taken of", window.datasets)):
             yield from (_part(section, window, part) for part in parts if part.queries)
+    yield from map(_learned, summary.learned)
     for name, dataset in summary.datasets:
         yield {
             "Section": "dataset",
@@ -197,6 +199,20 @@ def _part(section: str, window: Window, part: Part) -> _Row:
         who: part.label,
         "Taken (share)": _up(part.spent),
         "Questions": part.queries,
+    }
+
+
+def _learned(each: Learning) -> _Row:
+    return {
+        "Section": "learned",
+        "When (UTC)": each.first,
+        "Who": each.who,
+        "What": each.what,
+        "On what": each.data,
+        "Taken (share)": _up(each.share),
+        "Questions": each.queries,
+        "Details": f"an attacker guesses right {chance_percent(each.guess)} of the time at most",
+        "Last (UTC)": each.last,
     }
 
 
