@@ -27,7 +27,7 @@ from privest_service.signing import Signer, is_signature
 _STRETCH = 10_000
 """Most entries that one search goes through."""
 
-_PAGE = 50
+_PAGE = 25
 """Entries on a page."""
 
 _LINKS = 200

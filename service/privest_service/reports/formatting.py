@@ -145,7 +145,7 @@ _STATES = {
     "reserved": "waiting",
     "claimed": "running",
     "committed": "answered",
-    "failed": "failed",
+    "failed": "failed, still charged",
     "voided": "given back",
     "denied": "denied",
     "expired": "not decided in time",

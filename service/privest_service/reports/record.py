@@ -17,7 +17,7 @@ from privest_service.ledger import promises, views
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget, Windows
 from privest_service.ledger.service import limits_of, owner_account
-from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
+from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, as_number
 from privest_service.ledger.views import Price
 from privest_service.reports import behind
 from privest_service.reports.formatting import job_state, told_apart
@@ -131,9 +131,9 @@ class Movement:
         dataset: on which.
         epsilon: ε as it was asked for, or the limit; below 0 where it was given back.
         delta: δ, likewise.
-        price: of the limit that was then in force; None of a limit.
+        price: of the window's limit as it is now, so that shares add up; None of a limit.
         given_back: whether that was given back.
-        left: the share that was left after it, of the limit that was then in force.
+        left: the share that was left after it, of the same limit.
         state: what became of it.
         approved: when the owner approved it; None where that was not needed.
     """
@@ -261,7 +261,7 @@ def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Reques
 _UNCHARGED = ("denied", "expired", "withdrawn")
 """States of requests that ended before anything was charged."""
 
-_WITHOUT_A_JOB = {"limit": "Limit set", "loss": "Charged at a restore: what was forgotten"}
+_WITHOUT_A_JOB = {"limit": "Budget set", "loss": "Charged at a restore: what was forgotten"}
 """What entries that belong to no question are called."""
 
 
@@ -279,9 +279,6 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
         for entry, kind, asker, on, plan, state, approved in session.execute(
             moved.execution_options(yield_per=_PLANS_AT_ONCE)
         ):
-            if entry.kind == "limit":  # what is left is told of the limit that was in force
-                amounts = (entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
-                limits = Limits(limits.composition, *amounts)
             who, what, dataset = ("", _WITHOUT_A_JOB.get(entry.kind, ""), "")
             if entry.kind == "limit":
                 who = setter.who if (setter := next(setters, None)) else ""

@@ -16,7 +16,7 @@ from privest_service.reports.record import Movement, Record, Request, Summary, W
 from privest_service.reports.shares import Part
 from privest_service.reports.verifying import Verdict
 from privest_service.reports.who_learned import Learning
-from privest_service.reports.words import Told
+from privest_service.reports.words import Told, uses_of
 from privest_service.security.models import Owner
 
 MEDIA_TYPE = "text/csv; charset=utf-8"
@@ -148,7 +148,7 @@ def _in_force(found: InForce) -> Iterator[_Row]:
     for dataset, limits in found.caps:
         yield _cap(limits) | {"What": "cap on a dataset", "On what": dataset}
     for key in found.keys:
-        told = {"When (UTC)": key.created_at, "Details": f"{key.id}: {key.scopes}"}
+        told = {"When (UTC)": key.created_at, "Details": f"{key.id}: may {uses_of(key.scopes)}"}
         yield {"Section": "in force", "What": "key of the owner"} | told
     for each in found.channels:
         told = {
@@ -224,7 +224,7 @@ def _request(each: Request) -> _Row:
         "Who": each.who,
         "What": each.what,
         "On what": each.dataset,
-        # The share is in the line of its charge, of the limit that was then in force.
+        # The share is in the line of its charge.
         **({_COST: _up(each.price.epsilon)} if each.charged and each.price else {}),
         "State": each.state if each.charged else f"{each.state}, not charged",
         "Decided (UTC)": each.decided,

@@ -108,7 +108,7 @@ def bar(request: Request, part: Part, column: str) -> Bar:
     return Bar(
         label=part.label,
         share=part.spent,
-        note=f"{spent_percent(part.spent)} · {count(part.queries, 'query', 'queries')}",
+        note=f"{spent_percent(part.spent)} · {count(part.queries, 'question')}",
         href=place(request, f"/ledger?{column}={part.id}") if linked else None,
     )
 
