@@ -1,0 +1,66 @@
+"""Who learned what, and when: one table for everybody, whose rows lead to their questions."""
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import expect
+
+from testing.browser import Visitor
+from testing.scenes import Desk, Hospital, analyst_called, dataset_called, owner_called
+from testing.server import Server
+
+Visit = Callable[..., Visitor]
+
+
+def test_an_owner_finds_who_learned_what_and_when(anna: Hospital, visit: Visit) -> None:
+    """Every number is what the ledger tells over HTTP, and a press shows these questions."""
+    asked: dict[tuple[str, str, str], list[str]] = {}
+    for each in anna.owner.ledger():
+        if each["kind"] == "debit" and each["state"] != "voided":
+            key = (each["submitter"], each["dataset"], each["estimate"])
+            asked.setdefault(key, []).append(each["at"])
+    visitor = visit(anna.server)
+    page = visitor.page
+    visitor.enter(anna.owner.key)
+    visitor.open("/dashboard")
+    page.get_by_role("link", name="Who learned what, and when").click()
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(len(asked))
+    assert sum(int(each) for each in rows.locator("td:nth-child(4) a").all_inner_texts()) == sum(
+        map(len, asked.values())
+    )
+    moments = rows.locator("time").evaluate_all("all => all.map(each => each.dateTime)")
+    told = sorted(zip(moments[::2], moments[1::2], strict=True))
+    assert told == sorted((min(all_)[:19] + "+00:00", max(all_)[:19] + "+00:00") for all_ in asked.values())
+    assert moments[1::2] == sorted(moments[1::2], reverse=True)  # whoever asked last stands first
+    last = rows.last
+    number = int(last.locator("a").inner_text())
+    who, dataset = last.locator("td").first.inner_text(), last.locator("td").nth(1).inner_text()
+    last.locator("a").click()
+    shown = page.locator("table.entries tbody tr")
+    expect(shown.first).to_contain_text(dataset)
+    assert page.get_by_label("Analyst").locator("option:checked").inner_text() == who
+    charged = shown.filter(has_not_text="given back")
+    assert charged.count() == number
+
+
+def test_it_is_of_one_owner_alone_and_of_what_is_charged(site: Server) -> None:
+    owner, other, analyst = (
+        owner_called(site, "Told"),
+        owner_called(site, "Apart"),
+        analyst_called(site, "Una"),
+    )
+    mine, rows_of = dataset_called(owner, "Mine"), dataset_called(other, "Not mine")
+    for each, dataset in ((owner, mine), (other, rows_of)):
+        assert each.grant(dataset, analyst).status_code == 200
+    desk = Desk(site, owner.key)
+    assert "Nobody was answered anything yet" in desk.get("/learned").text
+    for dataset in (mine, rows_of):
+        assert analyst.estimate(dataset, epsilon=0.1, delta=1e-6, reuse=False).status_code == 200
+    assert analyst.estimate(mine, epsilon=0.1, delta=1e-6, reuse=False).status_code == 200
+    told = desk.get("/learned").text
+    assert re.findall(r'aria-label="([^"]*)"', told.split("<tbody>")[1]) == [
+        "2 questions of Una: Fréchet mean of Mine"
+    ]
+    assert "Not mine" not in told
+    assert Desk(site, analyst.key).get("/learned").status_code == 403
