@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privest.arrays import Array
-from privest_service.reports.formatting import number, numbers
+from privest_service.reports.formatting import number, numbers, rounded_up
 
 NORMAL_95 = 1.96
 """Standard errors on either side of a value that make an interval of 95 %."""
@@ -61,7 +61,9 @@ def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
         low, value, high = written([each[part] for part in ("low", "value", "high")])
         share = ["share"] if each["kind"] == "share" else []
         gaps = [f"gaps count as {fills[each['name']]}"] if each["name"] in fills else []
-        reach = [] if isinstance(each["value"], str) else [f"± {number((each['high'] - each['low']) / 2)}"]
+        reach = (
+            [] if isinstance(each["value"], str) else [f"± {rounded_up((each['high'] - each['low']) / 2)}"]
+        )
         told = " ".join([value, *reach])
         table.rows.append((each["name"], ", ".join(share + gaps), [told, f"{low} to {high}"]))
     return table
