@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Callable
+from datetime import datetime
+from html import unescape
 from typing import Any
 
 from playwright.sync_api import expect
 
+from privest_service.reports.formatting import day
 from testing.browser import Visitor
 from testing.scenes import Desk, Hospital, analyst_called, dataset_called, owner_called
 from testing.server import Server
@@ -67,3 +70,28 @@ def test_it_is_of_one_owner_alone_and_of_what_is_charged(site: Server) -> None:
     ]
     assert "Not mine" not in told
     assert Desk(site, analyst.key).get("/learned").status_code == 403
+
+
+def test_the_overview_says_when_all_of_the_record_was_last_verified(site: Server) -> None:
+    owner = owner_called(site, "Verifying")
+    desk = Desk(site, owner.key)
+    assert "The whole record was not verified here yet." in desk.get("").text
+    assert desk.post("/ledger/verify").status_code == 200
+    (act,) = owner.get("/v1/acts", params={"kind": "ledger.verified"}).json()["acts"]
+    assert act["details"] == {"entries": 1, "faults": 0}
+    told = f"was last verified on {day(datetime.fromisoformat(act['at']))}: no fault was found."
+    assert told in desk.get("").text
+
+
+def test_a_refusal_after_asking_leads_to_a_plan_with_less(site: Server) -> None:
+    owner, analyst = owner_called(site, "Dear"), analyst_called(site, "Rosa")
+    dataset = dataset_called(owner, "Rows")
+    assert owner.grant(dataset, analyst, epsilon=0.3, delta=1e-6).status_code == 200
+    desk = Desk(site, analyst.key)
+    question = f"dataset={dataset}&kind=frechet-mean&epsilon=0.8&delta=1e-6"
+    refused = desk.post("/what-if", data={"question": question, "key": "a" * 32})
+    assert refused.status_code == 409
+    (less,) = re.findall(r'href="[^"]*(/what-if\?[^"]*)">Plan it with less', refused.text)
+    assert "epsilon=0.4" in less
+    assert "Back to what you may ask" in refused.text
+    assert "Plan with that" in desk.get(unescape(less)).text  # ε .4 is still too dear: it says what fits
