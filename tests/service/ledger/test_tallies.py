@@ -30,7 +30,7 @@ def tallies(database: Database) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def from_entries(database: Database) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-    """The same by another route: every entry of every owner's account, added up here."""
+    """Tallies by another route: every entry of every owner's account, added up here."""
     found = dict[tuple[Any, ...], list[Any]]()
     with database.read() as session:
         accounts = {each.id: each for each in session.scalars(select(Account))}
