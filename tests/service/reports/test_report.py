@@ -376,7 +376,7 @@ def test_all_but_the_verdict_is_sent_before_there_is_one(
         return before, after
 
     before, after = asyncio.run(read())
-    assert "Limit set" in before
+    assert "Budget set" in before
     assert "Owner created" in before
     for word in ("Nothing was found", "Is the record intact") if form == "html" else ("verified", "sound"):
         assert word in after
