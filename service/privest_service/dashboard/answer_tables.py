@@ -61,11 +61,9 @@ def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
         low, value, high = written([each[part] for part in ("low", "value", "high")])
         share = ["share"] if each["kind"] == "share" else []
         gaps = [f"gaps count as {fills[each['name']]}"] if each["name"] in fills else []
-        reach = (
-            [] if isinstance(each["value"], str) else [f"± {rounded_up((each['high'] - each['low']) / 2)}"]
-        )
-        told = " ".join([value, *reach])
-        table.rows.append((each["name"], ", ".join(share + gaps), [told, f"{low} to {high}"]))
+        if not isinstance(each["value"], str):  # half an interval of dates is none
+            value += f" ± {rounded_up((each['high'] - each['low']) / 2).replace(',', '')}"
+        table.rows.append((each["name"], ", ".join(share + gaps), [value, f"{low} to {high}"]))
     return table
 
 
