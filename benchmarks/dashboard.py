@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ from privest_service.ledger import entries, receipts
 from privest_service.ledger import service as ledger
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.mechanisms import mechanism
-from privest_service.ledger.models import Account, Entry
+from privest_service.ledger.models import Account, Entry, Tally
 from privest_service.ledger.receipts import ReceiptEntry, receipt_of
 from privest_service.ledger.units import Charge, Limits, moved
 from privest_service.owners.service import create_owner
@@ -54,6 +55,7 @@ SIZES = (1, 1_000, 100_000)
 PAGES = (
     "/dashboard",
     "/dashboard/ledger",
+    "/dashboard/learned",
     "/dashboard/ledger?state=failed",
     "/dashboard/ledger/1",
     "/dashboard/datasets",
@@ -118,7 +120,7 @@ class Chain:
         return entry
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Question:
     """What one of the askers asks of one dataset, again and again."""
 
@@ -127,6 +129,7 @@ class Question:
     result: str
     why: str
     charge: Charge
+    lineage: str
     chains: tuple[Chain, ...]
 
 
@@ -152,17 +155,43 @@ def build(database: Database, signer: Signer, entries: int) -> tuple[str, str]:
         with database.write() as session:
             keys, questions, chains = _owner(session, signer, since)
         step = timedelta(days=_DAYS) / entries
+        charged = Counter[Question]()
         while chains[0].seq < entries:
             jobs: list[dict[str, Any]] = []
             written: list[Entry] = []
             while chains[0].seq < entries and len(jobs) < _BATCH:
                 clock[0] = since + (chains[0].seq + 0.5 * rng.random()) * step
-                _ask(questions[rng.integers(len(questions))], clock[0], signer, rng, jobs, written)
+                asked = questions[rng.integers(len(questions))]
+                charged[asked] += _ask(asked, clock[0], signer, rng, jobs, written)
             with database.write() as session:
                 _store(session, jobs, written, chains)
         with database.write() as session:
             _write_acts(session, signer, entries, since)
+            _count(session, chains[0].id, charged, since, clock[0])
     return keys
+
+
+def _count(
+    session: Session, account: int, charged: Counter[Question], first: datetime, last: datetime
+) -> None:
+    """Write the tallies of an owner's account."""
+    found = dict[tuple[str, str, str], Tally]()
+    for question, times in charged.items():
+        key = (question.values["submitter_id"], question.lineage, question.values["kind"])
+        tally = found.setdefault(
+            key,
+            Tally(
+                **dict(zip(("submitter_id", "lineage", "kind"), key, strict=True)),
+                **dict.fromkeys(("queries", *entries.AMOUNTS), 0),
+                account_id=account,
+                first_at=first,
+                last_at=last,
+            ),
+        )
+        tally.queries += times
+        for name in entries.AMOUNTS:
+            setattr(tally, name, getattr(tally, name) + times * getattr(question.charge, name))
+    session.add_all(found.values())
 
 
 def _write_acts(session: Session, signer: Signer, number: int, since: datetime) -> None:
@@ -226,7 +255,7 @@ def _owner(
         kind = KINDS[kind_name]
         for epsilon in _EPSILONS:
             target = PrivacyTarget(epsilon, _DELTA)
-            body = {"dataset": {"id": dataset.id}, "privacy": vars(target)} | options
+            body = {"dataset": {"id": dataset.id}, "privacy": {"epsilon": epsilon, "delta": _DELTA}} | options
             plan = kind.plan_for(
                 kind.options(kind.request.model_validate(body)), [(declared.shape(2000), target)]
             )
@@ -250,7 +279,7 @@ def _owner(
                 concerned.sort(key=lambda each: each.scope != "owner")
                 theirs = tuple(chains.setdefault(each.id, Chain(each, signer)) for each in concerned)
                 charge = Charge.of(target, plan.cost)
-                questions.append(Question(values, result, why.digest, charge, theirs))
+                questions.append(Question(values, result, why.digest, charge, dataset.lineage, theirs))
     return (key, made[0][1]), questions, list(chains.values())
 
 
@@ -261,8 +290,8 @@ def _ask(
     rng: np.random.Generator,
     jobs: list[dict[str, Any]],
     written: list[Entry],
-) -> None:
-    """One job with its entries, as it is when it is over."""
+) -> int:
+    """Write one job with its entries, as it is when it is over; return how many questions stay charged."""
     state = str(rng.choice(list(_ENDS), p=list(_ENDS.values())))
     values = question.values | {"id": new_id("job"), "state": state, "created_at": moment}
     values |= {"lease_until": None, "result": None, "receipt": None}
@@ -283,6 +312,7 @@ def _ask(
         receipt = receipt_of(signer, Job(**values), [values["dataset_id"]], entries, question.result)
         values |= {"result": question.result, "receipt": receipt.model_dump_json()}
     jobs.append(values)
+    return int(state != "voided")
 
 
 def _store(

@@ -164,7 +164,7 @@ def routes(method: str) -> set[str]:
 def all_pages(anna: Hospital) -> list[tuple[str, int]]:
     """Pages of an owner, with what they answer."""
     dataset = anna.datasets["Blood panels"]
-    paths = ["", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
+    paths = ["", "/learned", "/datasets", "/ledger?state=committed", "/ledger/1", "/ledger/9", "/analysts"]
     paths += [
         f"/datasets/new?kind={kind}"
         for kind in ("table", "points", "vectors", "partial-vectors", "labelled", "json")

@@ -27,6 +27,7 @@ KINDS = {
     "question.denied": "Question denied",
     "signed-in": "Signed in",
     "sign-in.refused": "Sign-in refused",
+    "ledger.verified": "Ledger verified",
     "ledger.restored": "Ledger restored from a copy",
     "history.sealed": "History of before sealed",
 }

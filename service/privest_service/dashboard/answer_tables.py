@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from privest.arrays import Array
-from privest_service.reports.formatting import number, numbers
+from privest_service.reports.formatting import number, numbers, rounded_up
 
 NORMAL_95 = 1.96
 """Standard errors on either side of a value that make an interval of 95 %."""
@@ -61,6 +61,8 @@ def _means(answer: dict[str, Any], fills: Mapping[str, str]) -> AnswerTable:
         low, value, high = written([each[part] for part in ("low", "value", "high")])
         share = ["share"] if each["kind"] == "share" else []
         gaps = [f"gaps count as {fills[each['name']]}"] if each["name"] in fills else []
+        if not isinstance(each["value"], str):  # half an interval of dates is none
+            value += f" ± {rounded_up((each['high'] - each['low']) / 2).replace(',', '')}"
         table.rows.append((each["name"], ", ".join(share + gaps), [value, f"{low} to {high}"]))
     return table
 

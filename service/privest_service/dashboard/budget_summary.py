@@ -73,7 +73,7 @@ def standing(session: Session, account: Account) -> BudgetSummary:
     )
 
 
-_WITHOUT_A_JOB = {"limit": "limit set", "loss": "forgotten at a restore"}
+_WITHOUT_A_JOB = {"limit": "budget set", "loss": "forgotten at a restore"}
 """Labels of entries that belong to no job."""
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from privest_service.dashboard.budget_summary import WITHOUT_ANSWERS
+from privest_service.datasets.models import Dataset
 from privest_service.inputs import Id
 from privest_service.jobs.models import Job
 from privest_service.ledger.chain import entry_hash, to_sign
@@ -26,7 +27,7 @@ from privest_service.signing import Signer, is_signature
 _STRETCH = 10_000
 """Most entries that one search goes through."""
 
-_PAGE = 50
+_PAGE = 25
 """Entries on a page."""
 
 _LINKS = 200
@@ -105,12 +106,18 @@ def search(session: Session, account: Account, wanted: Search, named: Sequence[s
     )
     for column, value in (
         (Job.submitter_id, wanted.analyst),
-        (Job.dataset_id, wanted.dataset),
         (Job.kind, wanted.kind),
         (Entry.kind if wanted.state == "limit" else Job.state, wanted.state),
     ):
         if value:
             statement = statement.where(column == value)
+    if wanted.dataset:  # with all that was declared to hold the same rows, which counts together
+        of = select(Dataset.lineage).where(Dataset.id == wanted.dataset).scalar_subquery()
+        statement = statement.where(
+            Job.dataset_id.in_(
+                select(Dataset.id).where(Dataset.owner_id == account.owner_id, Dataset.lineage == of)
+            )
+        )
     rows = session.execute(statement).all()
     if len(rows) == _PAGE:
         oldest = rows[-1][0].seq

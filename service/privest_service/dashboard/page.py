@@ -19,6 +19,7 @@ from privest_service.dashboard.glossary import GLOSSARY
 from privest_service.dashboard.session_auth import enter, recognised
 from privest_service.problems import Invalid, Problem, Unauthenticated, by_status, full_disk
 from privest_service.reports import formatting
+from privest_service.reports.words import uses_of
 from privest_service.security.admission import Admitting, Uploading
 from privest_service.security.authentication import Authenticator
 from privest_service.security.principals import Credential
@@ -68,6 +69,7 @@ _templates.filters |= {
     "left_percent": formatting.left_percent,
     "job_state": formatting.job_state,
     "chance_percent": formatting.chance_percent,
+    "uses_of": uses_of,
 }
 
 
@@ -178,6 +180,6 @@ def _refused(request: Request, problem: Problem) -> Response:
         if request.headers.get("accept") == "text/event-stream":
             return Response(status_code=204)  # by which a browser knows not to come again
         return redirect(request, "/sign-in")
-    page = render(request, "refused.html", status=problem.status, problem=problem)
+    page = render(request, "refused.html", status=problem.status, problem=problem, less="")
     page.headers.update(problem.headers or {})
     return page

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,6 +12,11 @@ from sqlalchemy.orm import Session
 
 from privest_service.acts.models import Act
 from privest_service.acts.search import Wanted, find
+from privest_service.datasets.models import Grant
+from privest_service.datasets.service import accounts_of, grant_subject
+from privest_service.datasets.terms import limits_of_grant
+from privest_service.ledger.service import limits_of
+from privest_service.ledger.views import largest_query, largest_within
 from privest_service.reports.formatting import typed
 
 _MOST = 20
@@ -32,7 +38,8 @@ class Refused:
         by: what of the analyst's own refused it; None for all else, of which an analyst is told nothing.
         room: the largest ε that the analyst's own cap then had room for; None where that did not refuse it.
         columns: of a table, in words; empty where they are not known.
-        less: the address that plans it again with less; None where there is no less, or it cannot be told.
+        less: the address that plans it again with what there is room for now; None where nothing of the
+            analyst's own refused it, so that less might be refused as well, or where there is no room.
     """
 
     at: datetime
@@ -60,11 +67,12 @@ def refused_to(session: Session, analyst_id: str, owners: Mapping[str, str]) -> 
     for owner_id in sorted(set(owners.values())):
         wanted = Wanted(owner_id, kind="question.refused", who=analyst_id)
         acts += find(session, wanted, limit=_MOST).acts
-    told = (_told(act) for act in sorted(acts, key=lambda act: act.at, reverse=True) if act.subject in owners)
+    latest = [act for act in sorted(acts, key=lambda act: act.at, reverse=True) if act.subject in owners]
+    told = (_told(session, analyst_id, act) for act in latest)
     return [refused for refused in told if refused is not None][:_MOST]
 
 
-def _told(act: Act) -> Refused | None:
+def _told(session: Session, analyst_id: str, act: Act) -> Refused | None:
     """What an analyst may read of a refusal; None for nothing."""
     details = json.loads(act.details)
     by = _OWN.get(details.get("by", ""))
@@ -79,7 +87,7 @@ def _told(act: Act) -> Refused | None:
         by,
         details.get("room"),
         _columns(details),
-        _address_with_less(str(act.subject), details),
+        _address_with_less(session, analyst_id, str(act.subject), details) if by else None,
     )
 
 
@@ -91,11 +99,16 @@ def _columns(details: Mapping[str, Any]) -> str:
     return names if label is None else f"{label} by {names}"
 
 
-def _address_with_less(dataset: str, details: Mapping[str, Any]) -> str | None:
-    """The address of a plan with the ε that there was room for, else with half of what was asked."""
-    if "epsilon" not in details or details.get("several") or details.get("room") == 0:
+def _address_with_less(
+    session: Session, analyst_id: str, dataset: str, details: Mapping[str, Any]
+) -> str | None:
+    """The address of a plan with the ε that the analyst's cap and grant have room for now."""
+    if "epsilon" not in details or details.get("several"):
         return None
-    epsilon = details.get("room", details["epsilon"] / 2)
+    room = _room(session, analyst_id, dataset, details["delta"])
+    epsilon = min(room, details["epsilon"])
+    if epsilon <= 0:
+        return None
     asked: dict[str, Any] = {"dataset": dataset, "kind": details["estimate"]}
     asked |= {"epsilon": f"{epsilon * (1 - 0.0005):.4g}", "delta": typed(details["delta"])}
     names, label = details.get("columns", []), details.get("label")
@@ -104,3 +117,12 @@ def _address_with_less(dataset: str, details: Mapping[str, Any]) -> str | None:
     if isinstance(names, list):
         asked["columns" if label is None else "features"] = [name for name in names if name != label]
     return urlencode(asked, doseq=True)
+
+
+def _room(session: Session, analyst_id: str, dataset: str, delta: float) -> float:
+    """The largest ε that an analyst's own cap and the terms of its grant have room for, in one question."""
+    grant = session.get_one(Grant, (dataset, analyst_id))
+    account = accounts_of(session, [grant])[grant_subject(dataset, analyst_id)]
+    allowed = limits_of_grant(session, dataset, analyst_id)
+    of_grant = inf if allowed is None else largest_within(allowed, delta)
+    return min(of_grant, largest_query(account, delta) if limits_of(account).capped else inf)

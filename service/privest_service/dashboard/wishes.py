@@ -137,14 +137,14 @@ def settled(asked: QueryParams, epsilon: float) -> str:
     return urlencode([*kept, ("epsilon", typed(epsilon))])
 
 
-def address_with_less(job: Job, plan: Plan | Part | None) -> str | None:
-    """The address that plans a question on one dataset again with half its ε; None where that is not known.
+def address_again(job: Job, plan: Plan | Part | None, times: float) -> str | None:
+    """The address that plans a question on one dataset again with so many times its ε; None if not known.
 
     It has what the form asks for. Further options are for the analyst to choose anew.
     """
     if plan is None or isinstance(plan, Part | Federated):
         return None
-    epsilon, delta = plan.target.epsilon / 2, plan.target.delta
+    epsilon, delta = float(f"{plan.target.epsilon * times:.3g}"), plan.target.delta
     told: dict[str, Any] = {
         name: getattr(plan, name) for name in usual_options(KINDS[job.kind]) if hasattr(plan, name)
     }

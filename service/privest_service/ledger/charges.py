@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from privest_service.database import once_committed
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
-from privest_service.ledger import alerts, entries, receipts
+from privest_service.ledger import alerts, entries, receipts, tallies
 from privest_service.ledger.models import Account, Entry, Mechanism
 from privest_service.ledger.pace import require_pace
 from privest_service.ledger.receipts import Receipt, ReceiptEntry
@@ -126,7 +126,8 @@ def _charge(session: Session, job: Job, debits: Sequence[Debits]) -> None:
         _keep(session, each.mechanism)
     for each in debits:
         with _named(each, debits):
-            entries.debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
+            written = entries.debit(session, each.accounts, each.job.id, each.mechanism.digest, each.charges)
+        tallies.count(session, each.job, each.accounts, written)
         alerts.tell(session, each.accounts, each.charges)
     once_committed(session, metrics.CHARGES.labels(job.kind).inc)
 
@@ -203,14 +204,18 @@ def void(session: Session, job_id: str) -> bool:
     job = jobs.move(session, Job.id == job_id, "reserved", "voided")
     if job is None:
         return False
-    debits = entries.debits_of(session, job.id, *(part.id for part in jobs.parts_of(session, job)))
+    charged = {each.id: each for each in jobs.parts_of(session, job) or [job]}
+    debits = entries.debits_of(session, *charged)
     numbers = sorted({entry.account_id for entry in debits})
     held = {number: entries.locked(session, number) for number in numbers}
-    for entry in debits:
-        account = held[entry.account_id]
-        back = -Charge(entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
-        entries.move_by(account, back)
-        entries.append(session, [account], "void", entry.job_id, None, [back])
+    for own, part in charged.items():
+        theirs = [entry for entry in debits if entry.job_id == own]
+        accounts = [held[entry.account_id] for entry in theirs]
+        back = [-Charge(each.epsilon, each.delta, each.mu_squared, each.slack) for each in theirs]
+        for account, amount in zip(accounts, back, strict=True):
+            entries.move_by(account, amount)
+        written = entries.append(session, accounts, "void", own, None, back)
+        tallies.count(session, part, accounts, written)
     return True
 
 

@@ -112,8 +112,8 @@ def require_sums(accounts: Sequence[Account], charges: Sequence[Charge]) -> None
 
 def debit(
     session: Session, accounts: Sequence[Account], job_id: str, mechanism: str, charges: Sequence[Charge]
-) -> None:
-    """Charge accounts whose rows are held, each its own, or none of them.
+) -> list[Entry]:
+    """Charge accounts whose rows are held, each its own, or none of them; return the entry of each.
 
     Raises:
         AccountFrozen: nothing may be charged at present.
@@ -122,7 +122,7 @@ def debit(
     require_room(accounts, charges)
     for account, charge in zip(accounts, charges, strict=True):
         move_by(account, charge)
-    append(session, accounts, "debit", job_id, mechanism, charges)
+    return append(session, accounts, "debit", job_id, mechanism, charges)
 
 
 def debits_of(session: Session, *jobs: str) -> list[Entry]:

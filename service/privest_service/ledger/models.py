@@ -1,4 +1,4 @@
-"""Tables: accounts, their entries, the mechanisms that these are charged for, and the rules of windows."""
+"""Tables: accounts, their entries and tallies, mechanisms that are charged for, and the rules of windows."""
 
 import secrets
 from datetime import datetime
@@ -160,3 +160,34 @@ class Entry(Base):
     hash: Mapped[str] = mapped_column(String(64))
     signer: Mapped[str] = mapped_column(String(16))
     signature: Mapped[str] = mapped_column(String(88))
+
+
+class Tally(Base):
+    """All that one submitter asked about one lineage of datasets, by one kind of estimate, in one window.
+
+    It is kept beside the chain of the owner's account and tells nothing that this does not: see `tallies`.
+
+    Attributes:
+        account_id: of the owner's account in that window.
+        submitter_id: who asked: an analyst, or the owner.
+        lineage: of the datasets; empty for rows that came with a question and were declared nobody's.
+        kind: of the estimates.
+        queries: that are charged; those that were given back are not counted.
+        epsilon: that they were charged, in the ledger's units, as are the other amounts.
+        first_at: when the first was asked, whatever became of it.
+        last_at: likewise the last.
+    """
+
+    __tablename__ = "tallies"
+
+    account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
+    submitter_id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    lineage: Mapped[str] = mapped_column(String(90), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(40), primary_key=True)
+    queries: Mapped[int] = mapped_column(BigInteger)
+    epsilon: Mapped[int] = mapped_column(BigInteger)
+    delta: Mapped[int] = mapped_column(BigInteger)
+    mu_squared: Mapped[int] = mapped_column(BigInteger)
+    slack: Mapped[int] = mapped_column(BigInteger)
+    first_at: Mapped[datetime] = mapped_column(Moment)
+    last_at: Mapped[datetime] = mapped_column(Moment)

@@ -1,12 +1,14 @@
-"""The acts behind entries of a ledger: who set a limit, and who approved a question."""
+"""The acts behind a ledger: who set a limit, who approved a question, and when all of it was verified."""
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest_service.acts.models import Act
+from privest_service.acts.service import record_few
 from privest_service.ledger.models import Account
 from privest_service.reports.words import Told, in_words
 
@@ -39,3 +41,20 @@ def approval(session: Session, owner_id: str, job_id: str) -> Told | None:
     """The act by which an owner approved a question; None where none was needed."""
     act = select(Act).where(Act.chain == owner_id, Act.subject == job_id, Act.kind == "question.approved")
     return next(iter(in_words(session, session.scalars(act))), None)
+
+
+_LEDGER = "ledger"
+"""What acts of verifications are about: by it the last one is found however many acts there are."""
+
+
+def note_verified(session: Session, owner_id: str, entries: int, faults: int) -> None:
+    """Record that a whole ledger was verified, and what came of it."""
+    found = {"entries": entries, "faults": faults}
+    record_few(session, owner_id, "ledger.verified", subject=_LEDGER, details=found)
+
+
+def last_verified(session: Session, owner_id: str) -> tuple[datetime, int] | None:
+    """When an owner last had its ledger verified on its page, and how many faults were found."""
+    found = select(Act).where(Act.chain == owner_id, Act.subject == _LEDGER, Act.kind == "ledger.verified")
+    act = session.scalars(found.order_by(Act.seq.desc()).limit(1)).first()
+    return None if act is None else (act.at, int(json.loads(act.details)["faults"]))

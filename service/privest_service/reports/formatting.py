@@ -134,12 +134,18 @@ def count(number_of: int, one: str, many: str | None = None) -> str:
     return f"{number_of:,} {one if number_of == 1 else many or one + 's'}"
 
 
+def name_of_all(names: Sequence[str]) -> str:
+    """What several datasets with the same rows are called together, of which the first is named."""
+    others = len(names) - 1
+    return names[0] if not others else f"{names[0]}, and {count(others, 'other')} with the same rows"
+
+
 _STATES = {
     "requested": "waits for approval",
     "reserved": "waiting",
     "claimed": "running",
     "committed": "answered",
-    "failed": "failed",
+    "failed": "failed, still charged",
     "voided": "given back",
     "denied": "denied",
     "expired": "not decided in time",

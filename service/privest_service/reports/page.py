@@ -13,6 +13,7 @@ from markupsafe import Markup
 from privest_service.reports import formatting
 from privest_service.reports.record import Record, Summary
 from privest_service.reports.verifying import Verdict
+from privest_service.reports.words import uses_of
 from privest_service.security.models import Owner
 
 MEDIA_TYPE = "text/html; charset=utf-8"
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         "spent_percent": formatting.spent_percent,
         "left_percent": formatting.left_percent,
         "chance_percent": formatting.chance_percent,
+        "uses_of": uses_of,
     }
     return found
 

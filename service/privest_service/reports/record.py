@@ -17,17 +17,21 @@ from privest_service.ledger import promises, views
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.schemas import Budget, Windows
 from privest_service.ledger.service import limits_of, owner_account
-from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, Limits, as_number
+from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, as_number
 from privest_service.ledger.views import Price
 from privest_service.reports import behind
 from privest_service.reports.formatting import job_state, told_apart
 from privest_service.reports.in_force import End, InForce, ends_of, in_force
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
+from privest_service.reports.who_learned import Learning, who_learned
 from privest_service.reports.words import Told, in_words, of_columns, title
 from privest_service.security.service import require_owner
 
 _AT_ONCE = 500
 """Entries, or acts, that are read in one go."""
+
+_LEARNINGS = 10_000
+"""Most rows of who learned what: a report lists every question, too."""
 
 _PLANS_AT_ONCE = 20
 """Requests that are read in one go: each with its plan, which may be long."""
@@ -64,6 +68,7 @@ class Summary:
         at: the moment of all that is told.
         windows: of the budget, first to last.
         rules: for windows, and what they promise together.
+        learned: who learned what, and when, over all windows.
         datasets: of the owner, deleted ones too, by their names.
         in_force: grants, caps and all else at that moment.
         ends: of all chains, in words.
@@ -75,6 +80,7 @@ class Summary:
     at: datetime
     windows: list[Window]
     rules: Windows
+    learned: list[Learning]
     datasets: list[tuple[str, Dataset]]
     in_force: InForce
     ends: list[End]
@@ -125,9 +131,9 @@ class Movement:
         dataset: on which.
         epsilon: ε as it was asked for, or the limit; below 0 where it was given back.
         delta: δ, likewise.
-        price: of the limit that was then in force; None of a limit.
+        price: of the window's limit as it is now, so that shares add up; None of a limit.
         given_back: whether that was given back.
-        left: the share that was left after it, of the limit that was then in force.
+        left: the share that was left after it, of the same limit.
         state: what became of it.
         approved: when the owner approved it; None where that was not needed.
     """
@@ -182,6 +188,7 @@ def summary(session: Session, owner_id: str) -> Summary:
         at=now(),
         windows=windows,
         rules=promises.windows_of(session, present),
+        learned=who_learned(session, present, analysts | {owner_id: "The owner"}, most=_LEARNINGS),
         datasets=[(names[each.id], each) for each in datasets],
         in_force=in_force(session, present, analysts, names),
         ends=ends,
@@ -254,7 +261,7 @@ def _requests(session: Session, owner_id: str, names: _Names) -> Iterator[Reques
 _UNCHARGED = ("denied", "expired", "withdrawn")
 """States of requests that ended before anything was charged."""
 
-_WITHOUT_A_JOB = {"limit": "Limit set", "loss": "Charged at a restore: what was forgotten"}
+_WITHOUT_A_JOB = {"limit": "Budget set", "loss": "Charged at a restore: what was forgotten"}
 """What entries that belong to no question are called."""
 
 
@@ -272,9 +279,6 @@ def _movements(session: Session, owner_id: str, names: _Names) -> Iterator[Movem
         for entry, kind, asker, on, plan, state, approved in session.execute(
             moved.execution_options(yield_per=_PLANS_AT_ONCE)
         ):
-            if entry.kind == "limit":  # what is left is told of the limit that was in force
-                amounts = (entry.epsilon, entry.delta, entry.mu_squared, entry.slack)
-                limits = Limits(limits.composition, *amounts)
             who, what, dataset = ("", _WITHOUT_A_JOB.get(entry.kind, ""), "")
             if entry.kind == "limit":
                 who = setter.who if (setter := next(setters, None)) else ""

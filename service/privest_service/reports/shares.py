@@ -11,7 +11,7 @@ from privest_service.ledger.models import Account
 from privest_service.ledger.service import limits_of
 from privest_service.ledger.units import Charge, Limits
 from privest_service.ledger.views import epsilon_of, share_of_charge
-from privest_service.reports.formatting import count, told_apart
+from privest_service.reports.formatting import name_of_all, told_apart
 from privest_service.security.models import Analyst
 
 
@@ -67,16 +67,11 @@ def by_dataset(session: Session, account: Account, datasets: Sequence[Dataset]) 
     )
     names = told_apart(datasets)
     parts = {
-        same[each.subject][0].id: (_name_of_all(same[each.subject], names), [each])
+        same[each.subject][0].id: (name_of_all([names[one.id] for one in same[each.subject]]), [each])
         for each in accounts
         if each.subject in same
     }
     return _parts(account, parts, ("gone", "Deleted or sent with a question"))
-
-
-def _name_of_all(same: Sequence[Dataset], names: Mapping[str, str]) -> str:
-    first, others = names[same[0].id], len(same) - 1
-    return first if not others else f"{first}, and {count(others, 'other')} with the same rows"
 
 
 def _parts(

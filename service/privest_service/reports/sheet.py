@@ -10,12 +10,13 @@ from io import StringIO
 from privest_service.ledger.schemas import Together
 from privest_service.ledger.units import Limits
 from privest_service.ledger.views import Price
-from privest_service.reports.formatting import count
+from privest_service.reports.formatting import chance_percent, count
 from privest_service.reports.in_force import InForce
 from privest_service.reports.record import Movement, Record, Request, Summary, Window
 from privest_service.reports.shares import Part
 from privest_service.reports.verifying import Verdict
-from privest_service.reports.words import Told
+from privest_service.reports.who_learned import Learning
+from privest_service.reports.words import Told, uses_of
 from privest_service.security.models import Owner
 
 MEDIA_TYPE = "text/csv; charset=utf-8"
@@ -26,7 +27,7 @@ _COST = "Cost (ε at the budget's δ)"
 _COLUMNS = (
     *("Section", "Number", "When (UTC)", "Window", "Who", "What", "On what", "ε", "δ"),
     *(_COST, "Left after it (share)", "Taken (share)", "Questions", "State"),
-    *("Decided (UTC)", "Details", "Reason"),
+    *("Decided (UTC)", "Details", "Reason", "Last (UTC)"),
 )
 
 _FORMULA = re.compile(r"(^|[;\t\r\n])(\s*)(?=[=+\-@＝＋－＠])")
@@ -127,6 +128,7 @@ def _summed(summary: Summary) -> Iterator[_Row]:
     for window in summary.windows:
         for section, parts in (("taken by", window.analysts), ("taken of", window.datasets)):
             yield from (_part(section, window, part) for part in parts if part.queries)
+    yield from map(_learned, summary.learned)
     for name, dataset in summary.datasets:
         yield {
             "Section": "dataset",
@@ -146,7 +148,7 @@ def _in_force(found: InForce) -> Iterator[_Row]:
     for dataset, limits in found.caps:
         yield _cap(limits) | {"What": "cap on a dataset", "On what": dataset}
     for key in found.keys:
-        told = {"When (UTC)": key.created_at, "Details": f"{key.id}: {key.scopes}"}
+        told = {"When (UTC)": key.created_at, "Details": f"{key.id}: may {uses_of(key.scopes)}"}
         yield {"Section": "in force", "What": "key of the owner"} | told
     for each in found.channels:
         told = {
@@ -200,6 +202,20 @@ def _part(section: str, window: Window, part: Part) -> _Row:
     }
 
 
+def _learned(each: Learning) -> _Row:
+    return {
+        "Section": "learned",
+        "When (UTC)": each.first,
+        "Who": each.who,
+        "What": each.what,
+        "On what": each.data,
+        "Taken (share)": _up(each.share),
+        "Questions": each.queries,
+        "Details": f"an attacker guesses right {chance_percent(each.guess)} of the time at most",
+        "Last (UTC)": each.last,
+    }
+
+
 def _request(each: Request) -> _Row:
     decided = "approved by the owner" if each.approved else "denied by the owner"
     return {
@@ -208,7 +224,7 @@ def _request(each: Request) -> _Row:
         "Who": each.who,
         "What": each.what,
         "On what": each.dataset,
-        # The share is in the line of its charge, of the limit that was then in force.
+        # The share is in the line of its charge.
         **({_COST: _up(each.price.epsilon)} if each.charged and each.price else {}),
         "State": each.state if each.charged else f"{each.state}, not charged",
         "Decided (UTC)": each.decided,

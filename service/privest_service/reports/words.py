@@ -16,7 +16,7 @@ from privest_service.acts.models import Act
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.terms import Terms
 from privest_service.ledger.units import EPSILON, as_number
-from privest_service.reports.formatting import day, moment, number, rounded_down
+from privest_service.reports.formatting import day, moment, number, percent, rounded_down
 from privest_service.security.models import Analyst, Owner
 
 _ROLES = {
@@ -36,6 +36,40 @@ _SCOPES = {
 }
 """What may refuse a question."""
 
+
+_DETAILS = {
+    "n": "records",
+    "rows_of": "with the rows of",
+    "issued_by": "issued by the key",
+    "expires_at": "ends",
+    "expires": "ends",
+    "max_epsilon": "most ε of one question",
+    "decide_within": "hours to decide",
+    "least_days": "fewest days between windows",
+    "most": "most windows",
+    "every": "a window opens every",
+    "pace": "most that seven days may take",
+    "promise": "ε and δ are promised for",
+    "composition": "answers are counted",
+}
+"""What details of acts are called by people, where their names do not say it."""
+
+_VALUES = {
+    ("approval", "required"): "required for each question",
+    ("promise", "per-window"): "each window",
+    ("promise", "lifetime"): "all windows together",
+    ("composition", "gdp"): "by what they tell together",
+    ("composition", "basic"): "by plain sums",
+}
+"""Values of details in words."""
+
+_USES = {
+    "read": "read",
+    "data": "upload and delete data",
+    "estimate": "ask",
+    "manage": "change budgets, grants and keys",
+}
+"""What scopes of keys are called by people."""
 
 _COLUMNS = 6
 """Most columns of a question that are named; of more the number is told."""
@@ -165,6 +199,11 @@ def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Tol
     )
 
 
+def uses_of(scopes: str) -> str:
+    """What a key may be used for, in words, of its scopes as they are stored."""
+    return ", ".join(_USES.get(scope, scope) for scope in scopes.split())
+
+
 def _figure(amount: object) -> str:
     return number(float(str(amount)))
 
@@ -192,8 +231,15 @@ def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]
         yield f"with room for ε {rounded_down(float(str(room)))} at that δ"
     if left.pop("several", False):
         yield "together with other datasets"
+    if "scopes" in left:
+        yield f"may {uses_of(str(left.pop('scopes')))}"
+    if (kinds := left.pop("kinds", None)) is not None:
+        yield f"only {', '.join(title(str(kind)) for kind in cast('list[object]', kinds))}"
+    if (pace := left.pop("pace", None)) is not None:
+        yield f"{_DETAILS['pace']}: {percent(float(str(pace)))}"
     for name, value in left.items():
         several = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
         if several not in (None, ""):
             told = names.get(several) or _to_the_minute(several) if isinstance(several, str) else several
-            yield f"{name.replace('_', ' ')}: {told}"
+            told = _VALUES.get((name, str(told)), told)
+            yield f"{_DETAILS.get(name, name.replace('_', ' '))}: {told}"

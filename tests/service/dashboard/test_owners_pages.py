@@ -45,7 +45,7 @@ def test_one_question_has_one_price_everywhere(site: Server, asked: tuple[Caller
     for path in ("", "/ledger"):
         (newest, first) = _rows(desk.get(path).text)[1:]
         assert f"ε {cost} {share} answered" in newest, path
-        assert first.endswith("limit set: ε 3, δ 1e−5 limit"), path
+        assert first.endswith("budget set: ε 3, δ 1e−5 budget set"), path
     entry = _text(desk.get("/ledger/2").text)
     assert f"ε at your budget's δ {cost} Share of the budget {share}" in entry
     assert "Asked with ε 0.3, δ 1e−6" in entry

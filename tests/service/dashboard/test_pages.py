@@ -55,7 +55,7 @@ def test_what_an_administrator_froze_has_no_button_that_ends_it(site: Server, vi
     visitor.enter(owner.key)
     visitor.open("/dashboard")
     expect(visitor.page.get_by_text("until an administrator ends the freeze")).to_be_visible()
-    expect(visitor.page.get_by_text("Queries are stopped")).to_be_visible()
+    expect(visitor.page.get_by_text("Questions are stopped")).to_be_visible()
     expect(visitor.page.get_by_role("button", name="freeze")).to_have_count(0)
 
 
@@ -95,7 +95,7 @@ def test_a_plan_foretells_what_is_spent_in_the_end(site: Server, visit: Visit) -
     page.wait_for_url("**delta=1e-6**")
     assert "The budget covers this." in page.get_by_role("status").inner_text()
     foretold = _share(
-        page.get_by_role("region", name="The budget with this query").locator(".big").inner_text()
+        page.get_by_role("region", name="The budget with this question").locator(".big").inner_text()
     )
     assert page.locator("svg#gauge title").first.text_content() == "Share of the budget spent"
     assert page.locator("svg#curve").is_visible()
@@ -256,7 +256,7 @@ def test_a_budget_that_is_gone_says_so(site: Server, visit: Visit) -> None:
     answered(owner, dataset_called(owner, "Rows"), epsilon=0.5)
     visitor.enter(owner.key)
     visitor.open("/dashboard")
-    assert "100 % of your budget is spent. Every further query is refused." in " ".join(
+    assert "100 % of your budget is spent. Every further question is refused." in " ".join(
         visitor.page.locator("main .notice").inner_text().split()
     )
 

@@ -54,6 +54,10 @@ def test_the_overview_at_night_on_a_phone(seen: Callable[..., Visitor]) -> None:
     seen("", scheme="dark", viewport="phone").picture("dashboard-phone", full_page=False)
 
 
+def test_who_learned_what(seen: Callable[..., Visitor]) -> None:
+    seen("/learned").picture("dashboard-learned")
+
+
 def test_the_datasets(seen: Callable[..., Visitor]) -> None:
     seen("/datasets").picture("dashboard-datasets")
 

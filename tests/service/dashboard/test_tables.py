@@ -126,10 +126,13 @@ def test_means_are_told_in_the_units_of_their_columns(
     ]
     (mass,) = [row for row in rows if row[0] == LONG + filled[LONG]]
     ends = mass[2].split(" to ")
-    low, value, high = map(float, (ends[0], mass[1], ends[1]))  # in which thousands are not set apart
+    value, reach = mass[1].split(" ± ")
+    # Thousands are not set apart in any of them.
+    low, value, high, reach = map(float, (ends[0], value, ends[1], reach))
     assert 2500 <= low < value < high <= 6500
+    assert (high - low) / 2 == pytest.approx(reach, rel=0.05)
     (year,) = [row for row in rows if row[0].startswith(named("year"))]
-    assert 2007 <= float(year[1]) <= 2009
+    assert 2007 <= float(year[1].split(" ± ")[0]) <= 2009
     assert rows[-1][1:] == [told[-1]["value"], f"{told[-1]['low']} to {told[-1]['high']}"]
     assert not visitor.page.locator("pre").is_visible()
     looked_at(visitor, "mean")

@@ -5,6 +5,7 @@ import csv
 import json
 import re
 import tracemalloc
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from html import unescape
 from html.parser import HTMLParser
@@ -27,9 +28,10 @@ from privest_service.limits import REPORTS, VERIFICATIONS, Limiter
 from privest_service.problems import TooManyRequests, Unavailable
 from privest_service.reports import behind, endpoints, page, record, sheet
 from privest_service.reports.endpoints import FORMS, Form, reported
+from privest_service.reports.formatting import spent_percent
 from privest_service.reports.verifying import Verifier
 from privest_service.workers.service import Workers
-from testing.scenes import analyst_called, dataset_called, owner_called
+from testing.scenes import Desk, analyst_called, dataset_called, owner_called
 from testing.server import SIGNER, Caller, Server, problem
 from testing.world import World
 
@@ -131,6 +133,14 @@ def test_a_report_tells_what_the_ledger_does(story: tuple[Caller, Caller, str]) 
     assert sum(float(row["Taken (share)"]) for row in shares.values()) == pytest.approx(
         float(first["Taken (share)"]), rel=1e-4
     )
+    # Who learned what, and when, over all windows.
+    asked = [row for row in found["entry"] if row["Who"] and row["State"]]
+    of = [(row["Who"].replace("the owner", "The owner"), row["What"]) for row in asked]
+    learned = {(row["Who"], row["What"]): row for row in found["learned"]}
+    assert {key: int(row["Questions"]) for key, row in learned.items()} == Counter(of)
+    for key, row in learned.items():
+        moments = [each["When (UTC)"] for each, name in zip(asked, of, strict=True) if name == key]
+        assert (row["When (UTC)"], row["Last (UTC)"]) == (min(moments), max(moments))
     assert [row["Details"] for row in found["dataset"]] == [f"60 records; {dataset}"]
     # Decisions, and acts.
     approved, denied = found["request"]
@@ -190,8 +200,8 @@ def test_names_and_reasons_harm_nobody(story: tuple[Caller, Caller, str]) -> Non
     assert "xxx" not in report(owner, owner, "html").text
 
 
-def test_movements_name_columns_and_the_limit_of_then(server: Server) -> None:
-    """A raise changes no line of before, and columns of a question are still known after it was answered."""
+def test_movements_name_columns_and_are_told_of_the_budget_as_it_is_now(server: Server) -> None:
+    """Pages and the report say the same share of a question, before a raise and after it."""
     owner = server.owner()
     columns = [
         {"name": name, "type": "number", "low": 0, "high": most} for name, most in (("age", 110), ("dose", 3))
@@ -199,14 +209,18 @@ def test_movements_name_columns_and_the_limit_of_then(server: Server) -> None:
     made = owner.upload(b"age,dose\n" + b"40,1\n" * 200, {"kind": "table", "columns": columns}, "rows.csv")
     assert owner.estimate(made.json()["id"], epsilon=0.5, columns=["dose"]).json()["state"] == "committed"
     before = sections(owner, owner)["entry"]
-    assert [row["What"] for row in before] == ["Limit set", "Fréchet mean of dose"]
+    assert [row["What"] for row in before] == ["Budget set", "Fréchet mean of dose"]
     left = [float(row["Left after it (share)"]) for row in before]
     assert left[0] == 1.0 > left[1] > 0.0
     raised = owner.patch(f"/v1/owners/{owner.id}/budget", json={"epsilon": 2.0, "delta": 1e-5})
     assert raised.status_code == 200, raised.text
     after = sections(owner, owner)["entry"]
-    assert after[:2] == before
-    assert float(after[2]["Left after it (share)"]) > left[1]
+    assert after[1]["Left after it (share)"] == after[2]["Left after it (share)"]
+    assert float(after[1]["Left after it (share)"]) > left[1]
+    assert float(after[1]["Taken (share)"]) < float(before[1]["Taken (share)"])
+    page = Desk(server, owner.key).get("/ledger").text
+    assert spent_percent(float(after[1]["Taken (share)"])) in page
+    assert spent_percent(float(before[1]["Taken (share)"])) not in page
 
 
 def test_nothing_of_another_owner_is_in_it(server: Server, story: tuple[Caller, Caller, str]) -> None:
@@ -362,7 +376,7 @@ def test_all_but_the_verdict_is_sent_before_there_is_one(
         return before, after
 
     before, after = asyncio.run(read())
-    assert "Limit set" in before
+    assert "Budget set" in before
     assert "Owner created" in before
     for word in ("Nothing was found", "Is the record intact") if form == "html" else ("verified", "sound"):
         assert word in after

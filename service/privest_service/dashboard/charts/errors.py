@@ -75,5 +75,5 @@ def _axes(x: Log, y: Log) -> list[Markup]:
     for tick, label in zip(up, numbers(up), strict=True):
         marks.append(line(_LEFT, y(tick), _RIGHT, y(tick), "grid"))
         marks.append(text(_LEFT - 8, y(tick) + 5, label, anchor="end", class_="muted"))
-    marks.append(text(_RIGHT, _BOTTOM + 52, "ε of the query →", anchor="end", class_="muted"))
+    marks.append(text(_RIGHT, _BOTTOM + 52, "ε of the question →", anchor="end", class_="muted"))
     return marks

@@ -23,6 +23,7 @@ from privest_service.dashboard.answer_tables import (
     towards,
     written,
 )
+from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import (
     Box,
@@ -41,7 +42,7 @@ from privest_service.dashboard.page_version import version_for
 from privest_service.dashboard.pages.ledger import names_of_datasets
 from privest_service.dashboard.refused import Refused, refused_to
 from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep, Visitor
-from privest_service.dashboard.wishes import address_with_less
+from privest_service.dashboard.wishes import address_again
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
 from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
@@ -138,12 +139,14 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
             title=title(job.kind),
             approval=approval,
             places=places,
-            less=address_with_less(job, plan) if job.dataset_id in names else None,
+            less=address_again(job, plan, 0.5) if job.dataset_id in names else None,
         )
     told = read_answer(plan, job.result)
     answer = told.estimate
     shape = None if plan is None or isinstance(plan, Part) else plan.shape
     picture = _PICTURES.get(job.kind, _arrays)
+    found = told.uncertainty if told.uncertainty and "of" in told.uncertainty else None
+    planned = as_planned(plan, answer or {}, found, unit(job.kind))
     return render(
         request,
         "answer.html",
@@ -157,7 +160,9 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         if answer
         else [],
         bounded=_bounded(shape),
-        found=told.uncertainty if told.uncertainty and "of" in told.uncertainty else None,
+        found=found,
+        planned=planned,
+        more=address_again(job, plan, planned.times) if planned and not planned.reached else None,
         foretold=told.forecast,
         unit=unit(job.kind),
         warnings=told.warnings,

@@ -25,7 +25,8 @@ from privest_service.exports.export import heads_of
 from privest_service.inputs import checked
 from privest_service.ledger import service as ledger
 from privest_service.ledger.views import price_of, share
-from privest_service.limits import EXPORTS
+from privest_service.limits import EXPORTS, in_thread
+from privest_service.reports import behind
 from privest_service.reports.formatting import noise, told_apart
 from privest_service.reports.shares import analysts_of
 from privest_service.reports.words import of_columns, title
@@ -116,7 +117,7 @@ def heads(visitor: OwnerDep, database: DatabaseDep) -> Response:
 async def verify(
     request: Request, visitor: OwnerDep, settings: SettingsDep, verifying: VerifierDep, form: FormDep
 ) -> Response:
-    """Verify every entry and every receipt, by a worker.
+    """Verify every entry and every receipt, by a worker, and note in the acts that it was done.
 
     Raises:
         Invalid: a key is none.
@@ -124,7 +125,13 @@ async def verify(
     """
     _, verifying_it = verifying.begin(visitor.id, str(form.get("keys", "")).split(), lambda _: None)
     verdict = await verifying_it
-    return render(request, "verified.html", report=verdict.found, signer=settings.signer)
+    found = verdict.found
+
+    def note(session: Session) -> None:
+        behind.note_verified(session, visitor.id, found.entries, len(found.faults))
+
+    await in_thread(verifying.database.run, note)
+    return render(request, "verified.html", report=found, signer=settings.signer)
 
 
 @router.get("/{seq}")

@@ -22,6 +22,7 @@ from privest_service.datasets import service as datasets
 from privest_service.ledger import promises
 from privest_service.ledger import service as ledger
 from privest_service.ledger.views import price_of
+from privest_service.reports.behind import last_verified
 from privest_service.reports.formatting import LONGEST, count, duration, rounded_up, spent_percent, told_apart
 from privest_service.reports.shares import Part, analysts_of, by_analyst, by_dataset
 from privest_service.reports.words import title
@@ -51,6 +52,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         about = entries.columns_of(session, latest)
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
         learned = everybody(session, account)
+        verified = last_verified(session, visitor.id)
         renews = promises.windows_of(session, account).next
     ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
     if renews is not None and ends is not None and ends > renews:
@@ -79,6 +81,7 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         learned=learned,
         title=title,
         price=partial(price_of, ledger.limits_of(account)),
+        verified=verified,
         seen=seen,
     )
 
@@ -108,7 +111,7 @@ def bar(request: Request, part: Part, column: str) -> Bar:
     return Bar(
         label=part.label,
         share=part.spent,
-        note=f"{spent_percent(part.spent)} · {count(part.queries, 'query', 'queries')}",
+        note=f"{spent_percent(part.spent)} · {count(part.queries, 'question')}",
         href=place(request, f"/ledger?{column}={part.id}") if linked else None,
     )
 

@@ -87,7 +87,7 @@ def _page(
         decision = next(iter(jobs.decisions_on(session, job_id)), None)
         names, places = names_of_datasets(session, visitor.id), places_of(session, visitor.id, job_id)
     if problem is not None and not waits:  # somebody or something was faster
-        return render(request, "refused.html", status=problem.status, problem=problem)
+        return render(request, "refused.html", status=problem.status, problem=problem, less="")
     if asked is None:
         return redirect(request, "/questions")
     return render(

@@ -133,7 +133,11 @@ def ask(
     given = dict(question) | columns_picked(wish, columns_offered(chosen, kind))
     body = checked(kind.request.model_validate, body_of(wish, kind, given))
     key = require_idempotency_key(f"page {sent.get('key', '')}")
-    answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
+    try:
+        answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
+    except (BudgetExceeded, GrantRefuses) as problem:
+        less = settled(question, body.privacy.epsilon / 2)
+        return render(request, "refused.html", status=problem.status, problem=problem, less=less)
     return redirect(request, f"/answers/{answer.job_id}")
 
 
