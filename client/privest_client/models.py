@@ -1231,6 +1231,23 @@ class NewAnalyst(Model):
     ]
 
 
+class NewAnalystChannel(Model):
+    """
+    An address to which the ends of an analyst's own questions are posted, signed with a secret.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['webhook'], Field(title='Kind')]
+    url: Annotated[
+        str, Field(max_length=2000, pattern='^https?://[!-~]+$', title='Url')
+    ]
+    """
+    https
+    """
+
+
 class NewCap(Model):
     """
     A cap of (ε, δ), of which all counts that was spent before; or none.
@@ -2495,7 +2512,7 @@ class Card(Model):
 
 class ChannelList(Model):
     """
-    The channels of an owner, oldest first.
+    The channels of an owner or an analyst, oldest first.
     """
 
     channels: Annotated[list[ChannelView], Field(title='Channels')]

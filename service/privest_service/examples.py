@@ -56,6 +56,7 @@ _BODIES: dict[str, Any] = {
     "decide_on_job": {"decision": "approve"},
     "change_budget": {"frozen": True},
     "create_channel": {"kind": "webhook", "url": "https://example.org/privest", "events": ["budget.spent"]},
+    "create_analyst_channel": {"kind": "webhook", "url": "https://example.org/privest"},
 }
 
 _ROWS = "bill,flipper\n39.1,181\n46.5,217\n"
