@@ -446,6 +446,7 @@ class AsyncClient(AsyncEstimates):
         *,
         state: Sequence[str] = (),
         dataset: Any = None,
+        tag: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[models.JobLine]:
@@ -454,10 +455,11 @@ class AsyncClient(AsyncEstimates):
         Args:
             state: one of these, as `committed`; by default any.
             dataset: that they are about, alone or with others.
+            tag: that they were asked with.
             since: asked then or later, with a time zone.
             until: asked before then.
         """
-        return await self.run(operations.jobs(state, dataset, since, until))
+        return await self.run(operations.jobs(state, dataset, tag, since, until))
 
     async def grants(self) -> list[models.GrantView]:
         """An analyst's grants, or those on an owner's datasets, each with what is `left` of its cap."""

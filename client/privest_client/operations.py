@@ -455,7 +455,7 @@ def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list
 
 
 def jobs(
-    state: Sequence[str], dataset: Any, since: datetime | None, until: datetime | None
+    state: Sequence[str], dataset: Any, tag: str | None, since: datetime | None, until: datetime | None
 ) -> Conversation[list[models.JobLine]]:
     """Questions that the caller asked, newest first, of all pages.
 
@@ -465,6 +465,7 @@ def jobs(
     chosen = given(
         state=list(state) or None,
         dataset=None if dataset is None else id_of(dataset),
+        tag=tag,
         since=since and since.isoformat(),
         until=until and until.isoformat(),
     )

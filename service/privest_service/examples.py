@@ -35,6 +35,7 @@ _PARAMETERS: dict[str, Any] = {
     "kind": "grant.made",
     "actor": _OWNER,
     "text": "board",
+    "tag": "beaks, second try",
 }
 """A value of each parameter, by its name, which means the same in all calls; others have defaults."""
 

@@ -262,6 +262,7 @@ def move(
         if after not in ("reserved", "claimed"):
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
             facts = {"question": job.id, "estimate": job.kind, "state": after}
+            facts |= {"tag": job.tag} if job.tag else {}
             notices.notify(session, job.submitter_id, "question.ended", facts)
     return job
 

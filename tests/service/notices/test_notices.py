@@ -486,7 +486,7 @@ def test_an_analyst_is_told_that_its_own_questions_ended_and_no_more(
         assert owner.estimate(free).status_code == 200
         assert other.estimate(free).status_code == 200
         first = analyst.estimate(free).json()
-        second = analyst.estimate(asked_first).json()
+        second = analyst.estimate(asked_first, tag="a second").json()
         denied = owner.post(f"/v1/jobs/{second['id']}/decision", json={"decision": "deny", "reason": "no"})
         assert denied.status_code == 200
         until(lambda: analyst.get(path).json()["channels"][0]["failures"])
@@ -496,7 +496,8 @@ def test_an_analyst_is_told_that_its_own_questions_ended_and_no_more(
         for (headers, body), notice, job, state in zip(
             receiver.got[1:], receiver.notices[1:], (first, second), ("committed", "denied"), strict=False
         ):
-            assert notice["facts"] == {"question": job["id"], "estimate": "frechet-mean", "state": state}
+            facts = {"question": job["id"], "estimate": "frechet-mean", "state": state}
+            assert notice["facts"] == facts | ({"tag": "a second"} if job is second else {})
             assert set(notice) == {"id", "type", "analyst", "at", "facts"}
             assert notice["analyst"] == analyst.id
             assert documented()(headers, body.encode(), made.json()["secret"], set())
