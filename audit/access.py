@@ -104,6 +104,10 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "list_channels": _account(200),
     "test_channel": _account(204),
     "delete_channel": _account(204),
+    "create_analyst_channel": _analyst(201),
+    "list_analyst_channels": _analyst(200),
+    "test_analyst_channel": _analyst(204),
+    "delete_analyst_channel": _analyst(204),
     "read_ledger": _account(200),
     "read_heads": _account(200),
     "export_ledger": _account(200),
@@ -185,8 +189,9 @@ class Scene:
             whose = operation.path.split("/")[2]
             names["key_id"] = person.post(f"/v1/{whose}/{person.id}/keys").json()["id"]
         elif "{channel_id}" in operation.path:
-            path = f"/v1/owners/{self._owner.id}/channels"
-            made = self._owner.get(path).json()["channels"] or [self._owner.post(path, json=_CHANNEL).json()]
+            person = self._granted if "analyst" in operation.name else self._owner
+            path = f"/v1/{operation.path.split('/')[2]}/{person.id}/channels"
+            made = person.get(path).json()["channels"] or [person.post(path, json=_CHANNEL).json()]
             names["channel_id"] = made[0]["id"]
         elif "{name}" in operation.path:
             names["name"] = f"roles{next(_fresh)}"
@@ -217,6 +222,7 @@ class Scene:
             return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
         bodies = {
             "create_channel": _CHANNEL,
+            "create_analyst_channel": _CHANNEL,
             "create_owner": {"name": "x", "budget": _BUDGET},
             "create_analyst": {"name": "x"},
             "create_connection": _files(f"roles{next(_fresh)}"),

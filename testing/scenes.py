@@ -187,7 +187,7 @@ def analyst_pages(anna: Hospital) -> list[str]:
     """Pages of an analyst of the hospital."""
     dataset = anna.datasets["Blood panels"]
     planned = f"/what-if?dataset={dataset}&epsilon=0.2"
-    return ["/granted", f"/granted/{dataset}", planned, "/answers", "/keys", "/glossary"]
+    return ["/granted", f"/granted/{dataset}", planned, "/answers", "/notices", "/keys", "/glossary"]
 
 
 # Pages without a browser

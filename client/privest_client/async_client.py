@@ -125,8 +125,8 @@ class AsyncClient(AsyncEstimates):
             changes: `epsilon`, `delta`, `frozen`, `window`, `replaces`, `renewal` and `pace`, as openapi.yaml
                 has them: `renewal={"every": "month", "most": 12}`.
         """
-        owner = id_of(owner or await self.me())
-        return Budget(await self.run(operations.change(models.Budget, "PATCH", owner, "budget", changes)))
+        path = f"/v1/owners/{id_of(owner or await self.me())}/budget"
+        return Budget(await self.run(operations.change(models.Budget, "PATCH", path, changes)))
 
     async def report(
         self,
@@ -147,13 +147,12 @@ class AsyncClient(AsyncEstimates):
         return (await self.run(operations.call(Request("GET", path, params)))).content
 
     async def channels(self, owner: str | None = None) -> list[models.ChannelView]:
-        """The ways on which an owner is sent notices, and how their deliveries fare.
+        """The ways on which an owner or an analyst is sent notices, and how their deliveries fare.
 
         Args:
-            owner: its id; by default the holder of the key.
+            owner: its id; by default the holder of the key, who may be an analyst.
         """
-        owner = id_of(owner or await self.me())
-        path = f"/v1/owners/{owner}/channels"
+        path = await self._channels_path(owner)
         return (await self.run(operations.fetch(models.ChannelList, "GET", path))).channels
 
     async def add_channel(
@@ -164,13 +163,21 @@ class AsyncClient(AsyncEstimates):
     ) -> models.CreatedChannel:
         """Have notices sent somewhere; the answer has the secret of a webhook, this once.
 
+        An analyst has webhooks alone, which are told when its questions end.
+
         Args:
             kind: of the way.
-            owner: its id; by default the holder of the key.
+            owner: its id; by default the holder of the key, who may be an analyst.
             choices: `url`, `to`, `name` or `connection`, and `events` and `heads`, as openapi.yaml has them.
         """
-        owner, told = id_of(owner or await self.me()), {"kind": kind} | choices
-        return await self.run(operations.change(models.CreatedChannel, "POST", owner, "channels", told))
+        path, told = await self._channels_path(owner), {"kind": kind} | choices
+        return await self.run(operations.change(models.CreatedChannel, "POST", path, told))
+
+    async def _channels_path(self, owner: str | None) -> str:
+        if owner is not None:
+            return f"/v1/owners/{id_of(owner)}/channels"
+        holder = await self.me()
+        return f"/v1/{holder.role}s/{holder.id}/channels"
 
     async def plan(
         self,
@@ -439,6 +446,7 @@ class AsyncClient(AsyncEstimates):
         *,
         state: Sequence[str] = (),
         dataset: Any = None,
+        tag: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[models.JobLine]:
@@ -447,10 +455,11 @@ class AsyncClient(AsyncEstimates):
         Args:
             state: one of these, as `committed`; by default any.
             dataset: that they are about, alone or with others.
+            tag: that they were asked with.
             since: asked then or later, with a time zone.
             until: asked before then.
         """
-        return await self.run(operations.jobs(state, dataset, since, until))
+        return await self.run(operations.jobs(state, dataset, tag, since, until))
 
     async def grants(self) -> list[models.GrantView]:
         """An analyst's grants, or those on an owner's datasets, each with what is `left` of its cap."""

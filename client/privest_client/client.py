@@ -125,8 +125,8 @@ class Client(Estimates):
             changes: `epsilon`, `delta`, `frozen`, `window`, `replaces`, `renewal` and `pace`, as openapi.yaml
                 has them: `renewal={"every": "month", "most": 12}`.
         """
-        owner = id_of(owner or self.me())
-        return Budget(self.run(operations.change(models.Budget, "PATCH", owner, "budget", changes)))
+        path = f"/v1/owners/{id_of(owner or self.me())}/budget"
+        return Budget(self.run(operations.change(models.Budget, "PATCH", path, changes)))
 
     def report(
         self,
@@ -147,13 +147,12 @@ class Client(Estimates):
         return (self.run(operations.call(Request("GET", path, params)))).content
 
     def channels(self, owner: str | None = None) -> list[models.ChannelView]:
-        """The ways on which an owner is sent notices, and how their deliveries fare.
+        """The ways on which an owner or an analyst is sent notices, and how their deliveries fare.
 
         Args:
-            owner: its id; by default the holder of the key.
+            owner: its id; by default the holder of the key, who may be an analyst.
         """
-        owner = id_of(owner or self.me())
-        path = f"/v1/owners/{owner}/channels"
+        path = self._channels_path(owner)
         return (self.run(operations.fetch(models.ChannelList, "GET", path))).channels
 
     def add_channel(
@@ -164,13 +163,21 @@ class Client(Estimates):
     ) -> models.CreatedChannel:
         """Have notices sent somewhere; the answer has the secret of a webhook, this once.
 
+        An analyst has webhooks alone, which are told when its questions end.
+
         Args:
             kind: of the way.
-            owner: its id; by default the holder of the key.
+            owner: its id; by default the holder of the key, who may be an analyst.
             choices: `url`, `to`, `name` or `connection`, and `events` and `heads`, as openapi.yaml has them.
         """
-        owner, told = id_of(owner or self.me()), {"kind": kind} | choices
-        return self.run(operations.change(models.CreatedChannel, "POST", owner, "channels", told))
+        path, told = self._channels_path(owner), {"kind": kind} | choices
+        return self.run(operations.change(models.CreatedChannel, "POST", path, told))
+
+    def _channels_path(self, owner: str | None) -> str:
+        if owner is not None:
+            return f"/v1/owners/{id_of(owner)}/channels"
+        holder = self.me()
+        return f"/v1/{holder.role}s/{holder.id}/channels"
 
     def plan(
         self,
@@ -439,6 +446,7 @@ class Client(Estimates):
         *,
         state: Sequence[str] = (),
         dataset: Any = None,
+        tag: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[models.JobLine]:
@@ -447,10 +455,11 @@ class Client(Estimates):
         Args:
             state: one of these, as `committed`; by default any.
             dataset: that they are about, alone or with others.
+            tag: that they were asked with.
             since: asked then or later, with a time zone.
             until: asked before then.
         """
-        return self.run(operations.jobs(state, dataset, since, until))
+        return self.run(operations.jobs(state, dataset, tag, since, until))
 
     def grants(self) -> list[models.GrantView]:
         """An analyst's grants, or those on an owner's datasets, each with what is `left` of its cap."""

@@ -73,6 +73,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -97,6 +98,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             columns: of a table: names of the columns; by default all; a list; optional.
             start: first iterate, as nested lists; the public centre by default; a list; optional.
             clip: C₀, the distance by which one record pulls at most; by default `rgd` finds one in
@@ -128,6 +131,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             start=start,
             clip=clip,
@@ -155,6 +159,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -179,6 +184,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             loss: of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²),
@@ -218,6 +225,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             loss=loss,
             solver=solver,
@@ -245,6 +253,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -259,6 +268,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             steps: of the descent; a whole number at least 1; optional.
@@ -275,6 +286,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             steps=steps,
             step_size=step_size,
@@ -292,6 +304,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -312,6 +325,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             label: of a table: a column of categories, or a boolean one; a text; optional.
             features: of a table: names of the features; by default all other columns; a list;
                 optional.
@@ -353,6 +368,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             label=label,
             features=features,
             solver=solver,
@@ -379,6 +395,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """The private accuracy, or area under the ROC curve, of a submitted linear classifier; see `estimate` for the arguments of all.
@@ -391,6 +408,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             label: of a table: a column of categories, or a boolean one; a text; optional.
             features: of a table: names of the features; by default all other columns; a list;
                 optional.
@@ -410,6 +429,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             label=label,
             features=features,
             metric=metric,
@@ -425,6 +445,7 @@ class Estimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         point: Any = None,
     ) -> answers.Bounds:
         """Private bounds: where most values of each column are, or most distances from a point; see `estimate` for the arguments of all.
@@ -437,6 +458,8 @@ class Estimates(ABC):
             timeout: as of `estimate`.
             reuse: give an earlier answer of yours to the same question again, free of charge; True
                 or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
             columns: of a table: names of the columns; by default all; a list; optional.
             point: of distances on a curved space: from where, as nested lists; by default the
                 public centre. Of flat space and of tables each column is told of, and there is no
@@ -450,6 +473,7 @@ class Estimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             point=point,
         )
@@ -472,6 +496,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -495,6 +520,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             start=start,
             clip=clip,
@@ -522,6 +548,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -546,6 +573,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             loss=loss,
             solver=solver,
@@ -573,6 +601,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -587,6 +616,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             steps=steps,
             step_size=step_size,
@@ -604,6 +634,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -623,6 +654,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             label=label,
             features=features,
             solver=solver,
@@ -649,6 +681,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """See `Client.classifier_score`."""
@@ -662,6 +695,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             label=label,
             features=features,
             metric=metric,
@@ -677,6 +711,7 @@ class AsyncEstimates(ABC):
         key: str | None = None,
         timeout: float = 600.0,
         reuse: bool = True,
+        tag: str | None = None,
         point: Any = None,
     ) -> answers.Bounds:
         """See `Client.bounds`."""
@@ -688,6 +723,7 @@ class AsyncEstimates(ABC):
             key=key,
             timeout=timeout,
             reuse=reuse,
+            tag=tag,
             columns=columns,
             point=point,
         )

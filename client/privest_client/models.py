@@ -187,6 +187,13 @@ class BoundsForecast(Model):
     """
 
 
+class Tag(RootModel[str]):
+    root: Annotated[str, Field(max_length=100, min_length=1, title='Tag')]
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+
+
 class Column(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -1231,6 +1238,23 @@ class NewAnalyst(Model):
     ]
 
 
+class NewAnalystChannel(Model):
+    """
+    An address to which the ends of an analyst's own questions are posted, signed with a secret.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['webhook'], Field(title='Kind')]
+    url: Annotated[
+        str, Field(max_length=2000, pattern='^https?://[!-~]+$', title='Url')
+    ]
+    """
+    https
+    """
+
+
 class NewCap(Model):
     """
     A cap of (ε, δ), of which all counts that was spent before; or none.
@@ -1726,6 +1750,10 @@ class RequestView(Model):
     purpose: Annotated[str | None, Field(title='Purpose')]
     """
     of the grant, as it is now
+    """
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of the analyst on the question
     """
     asked_at: Annotated[AwareDatetime, Field(title='Asked At')]
     decide_by: Annotated[AwareDatetime, Field(title='Decide By')]
@@ -2495,7 +2523,7 @@ class Card(Model):
 
 class ChannelList(Model):
     """
-    The channels of an owner, oldest first.
+    The channels of an owner or an analyst, oldest first.
     """
 
     channels: Annotated[list[ChannelView], Field(title='Channels')]
@@ -2636,6 +2664,10 @@ class JobLine(Model):
     null where its estimator is not there any more
     """
     dummy: Annotated[bool, Field(title='Dummy')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked
+    """
 
 
 class JobPage(Model):
@@ -2936,6 +2968,10 @@ class RobustPCAJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3137,6 +3173,10 @@ class JobView(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3186,6 +3226,10 @@ class BoundsJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3257,6 +3301,10 @@ class ClassifierScoreJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3376,6 +3424,10 @@ class FrechetMeanJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3489,6 +3541,10 @@ class LogisticRegressionJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3569,6 +3625,10 @@ class MatrixCompletionJob(Model):
     once the job is committed
     """
     reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
     answered from synthetic rows, and charged to nobody
@@ -3678,6 +3738,10 @@ class LogisticRegressionPlanRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -3745,6 +3809,10 @@ class LogisticRegressionRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
@@ -3821,6 +3889,10 @@ class MatrixCompletionPlanRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     columns: Annotated[Columns4 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -3866,6 +3938,10 @@ class MatrixCompletionRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     columns: Annotated[Columns5 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -3905,6 +3981,10 @@ class RobustPCAPlanRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     columns: Annotated[Columns6 | None, Field(title='Columns')] = None
     """
@@ -3996,6 +4076,10 @@ class RobustPCARequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     columns: Annotated[Columns7 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4084,6 +4168,10 @@ class BoundsPlanRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     columns: Annotated[Columns | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4107,6 +4195,10 @@ class BoundsRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     columns: Annotated[Columns1 | None, Field(title='Columns')] = None
     """
@@ -4133,6 +4225,10 @@ class ClassifierScorePlanRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
@@ -4174,6 +4270,10 @@ class ClassifierScoreRequest(Model):
     """
     give an earlier answer of yours to the same question again, free of charge
     """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -4211,6 +4311,10 @@ class FrechetMeanPlanRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     columns: Annotated[Columns2 | None, Field(title='Columns')] = None
     """
@@ -4291,6 +4395,10 @@ class FrechetMeanRequest(Model):
     reuse: Annotated[bool | None, Field(title='Reuse')] = True
     """
     give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
     columns: Annotated[Columns3 | None, Field(title='Columns')] = None
     """

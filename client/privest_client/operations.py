@@ -246,13 +246,13 @@ def fetch(model: type[M], method: str, path: str, **content: Any) -> Conversatio
     return _read(model, response)
 
 
-def change(model: type[M], method: str, owner: str, what: str, told: dict[str, Any]) -> Conversation[M]:
-    """Change something of an owner's; sent once, as a second request might change it once more.
+def change(model: type[M], method: str, path: str, told: dict[str, Any]) -> Conversation[M]:
+    """Change something of an owner's or an analyst's; sent once, as a second request might change it again.
 
     Raises:
         PrivestError: see `call`.
     """
-    request = Request(method, f"/v1/owners/{owner}/{what}", {"json": told}, repeatable=False)
+    request = Request(method, path, {"json": told}, repeatable=False)
     return _read(model, (yield from call(request)))
 
 
@@ -455,7 +455,7 @@ def ask_all(questions: Sequence[Question], key: str | None) -> Conversation[list
 
 
 def jobs(
-    state: Sequence[str], dataset: Any, since: datetime | None, until: datetime | None
+    state: Sequence[str], dataset: Any, tag: str | None, since: datetime | None, until: datetime | None
 ) -> Conversation[list[models.JobLine]]:
     """Questions that the caller asked, newest first, of all pages.
 
@@ -465,6 +465,7 @@ def jobs(
     chosen = given(
         state=list(state) or None,
         dataset=None if dataset is None else id_of(dataset),
+        tag=tag,
         since=since and since.isoformat(),
         until=until and until.isoformat(),
     )

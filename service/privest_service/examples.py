@@ -35,6 +35,7 @@ _PARAMETERS: dict[str, Any] = {
     "kind": "grant.made",
     "actor": _OWNER,
     "text": "board",
+    "tag": "beaks, second try",
 }
 """A value of each parameter, by its name, which means the same in all calls; others have defaults."""
 
@@ -56,6 +57,7 @@ _BODIES: dict[str, Any] = {
     "decide_on_job": {"decision": "approve"},
     "change_budget": {"frozen": True},
     "create_channel": {"kind": "webhook", "url": "https://example.org/privest", "events": ["budget.spent"]},
+    "create_analyst_channel": {"kind": "webhook", "url": "https://example.org/privest"},
 }
 
 _ROWS = "bill,flipper\n39.1,181\n46.5,217\n"

@@ -28,6 +28,22 @@ Name = Annotated[
     str,
     StringConstraints(strip_whitespace=True, min_length=1, max_length=200, pattern=ONE_LINE),
 ]
+
+
+def _visible(text: str) -> str:
+    """Return a text unless it has characters that nobody sees, as those that turn its direction around."""
+    if not text.isprintable():
+        raise ValueError("must be of one line, without characters that nobody sees")
+    return text
+
+
+QuestionTag = Annotated[
+    str,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=100),
+    AfterValidator(_visible),
+]
+"""A caller's own words on a question."""
+
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
 

@@ -595,3 +595,21 @@ def test_a_budget_is_renewed_and_paced_and_its_owner_is_told(client: Client, own
     assert [each.kind for each in client.acts(kind="channel.made")] == ["channel.made"]
     assert client.acts(text=made.id)[0].subject == made.id
     assert not client.acts(since="2100-01-01T00:00:00Z")
+
+
+def test_a_tag_finds_a_question_again(client: Client) -> None:
+    dataset = client.datasets.upload(plane(), VECTORS)
+    found = client.robust_pca(dataset, rank=1, epsilon=0.5, delta=1e-5, tag="first try")
+    assert found.job.tag == "first try"
+    assert [(each.id, each.tag) for each in client.jobs(tag="first try")] == [(found.job.id, "first try")]
+    assert client.jobs(tag="second try") == []
+
+
+def test_an_analyst_is_told_too(server: Server, owner: Caller) -> None:
+    analyst = server.analyst()
+    with Client(server.url, analyst.key) as client:
+        made = client.add_channel("webhook", url="https://example.org/privest")
+        assert made.events == ["question.ended"]
+        assert [each.id for each in client.channels()] == [made.id]
+    with Client(server.url, owner.key) as client:
+        assert client.channels() == []

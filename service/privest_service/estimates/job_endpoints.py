@@ -12,7 +12,7 @@ from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.schemas import Privacy, State
 from privest_service.estimates.views import privacy_of
-from privest_service.inputs import Id
+from privest_service.inputs import Id, QuestionTag
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import documented
@@ -32,6 +32,7 @@ class JobLine(BaseModel):
     datasets: list[str]
     privacy: Annotated[Privacy | None, Field(description="null where its estimator is not there any more")]
     dummy: bool
+    tag: Annotated[str | None, Field(description="words of whoever asked")] = None
 
 
 class JobPage(BaseModel):
@@ -47,6 +48,7 @@ def list_jobs(
     database: DatabaseDep,
     state: Annotated[list[State] | None, Query(description="one of these states")] = None,
     dataset: Annotated[Id | None, Query(description="about this dataset, alone or with others")] = None,
+    tag: Annotated[QuestionTag | None, Query(description="asked with this tag")] = None,
     since: Annotated[AwareDatetime | None, Query(description="asked then or later")] = None,
     until: Annotated[AwareDatetime | None, Query(description="asked before then")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -56,6 +58,7 @@ def list_jobs(
     caller.must_be("owner", "analyst")
     conditions = [
         *([Job.state.in_(state)] if state else []),
+        *([Job.tag == tag] if tag else []),
         *([Job.created_at >= since] if since else []),
         *([Job.created_at < until] if until else []),
     ]
@@ -77,4 +80,5 @@ def _line(job: Job, parts: Sequence[Job]) -> JobLine:
         datasets=[str(part.dataset_id) for part in parts],
         privacy=privacy_of(plan) if plan else None,
         dummy=job.dummy,
+        tag=job.tag,
     )

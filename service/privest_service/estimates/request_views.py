@@ -28,6 +28,7 @@ class RequestView(BaseModel):
     analyst_name: str
     dataset: str
     purpose: Annotated[str | None, Field(description="of the grant, as it is now")]
+    tag: Annotated[str | None, Field(description="words of the analyst on the question")] = None
     asked_at: datetime
     decide_by: Annotated[datetime, Field(description="when the request ends by itself")]
     several: Annotated[bool, Field(description="whether it is on other datasets as well")]
@@ -70,6 +71,7 @@ def request_view(session: Session, asked: Job) -> RequestView | None:
         analyst_name=session.get_one(Analyst, asked.submitter_id).name,
         dataset=str(asked.dataset_id),
         purpose=grant and grant.purpose,
+        tag=asked.tag,
         asked_at=asked.created_at,
         decide_by=asked.decide_by,
         several=asked.part_of is not None,

@@ -150,7 +150,7 @@ def reserve_free(session: Session, ask: EstimateCommand, question: ResolvedQuery
     bound, known = _bound(session, ask, question, accesses)
     if known:
         return known
-    job, parts = _jobs(ask.caller, question, draft)
+    job, parts = _jobs(ask, question, draft)
     bound.job_id = job.id
     jobs.add(session, job, bound, parts)
     return Answer(job.id, reused=False, fresh=Reservation(job, draft.planned, []))
@@ -172,7 +172,7 @@ def _bound(
 
 
 def _jobs(
-    caller: Principal, question: ResolvedQuery, draft: Draft, due: Mapping[str, datetime] | None = None
+    ask: EstimateCommand, question: ResolvedQuery, draft: Draft, due: Mapping[str, datetime] | None = None
 ) -> tuple[Job, list[Job]]:
     """The job of a question and, on several datasets, a part of it for each.
 
@@ -184,10 +184,11 @@ def _jobs(
         return Job(
             id=new_id("job"),
             kind=question.kind.name,
-            submitter_id=caller.id,
+            submitter_id=ask.caller.id,
             spec_digest=digest,
             plan=plan,
             dummy=question.dummy,
+            tag=ask.request.tag,
             state="requested" if due else "reserved",
             **of,
         )
@@ -236,7 +237,7 @@ def reserve(
     if known:
         return known
     _require_terms(session, ask, draft, accesses)
-    job, parts = _jobs(ask.caller, question, draft)
+    job, parts = _jobs(ask, question, draft)
     bound.job_id = job.id
     debits = debits_of(parts or [job], draft.charges, concerned, accounts)
     charges.reserve(session, job, debits, bound)
@@ -299,7 +300,7 @@ def _request(
         raise TooManyRequests(
             f"{_MOST_REQUESTS} of your questions wait for approval. Withdraw one, or wait for decisions.",
         )
-    job, parts = _jobs(ask.caller, question, draft, due)
+    job, parts = _jobs(ask, question, draft, due)
     bound.job_id = job.id
     concerned = _concerned(session, ask.caller, accesses)
     accounts = ledger.accounts_of(session, concerned)
@@ -318,7 +319,8 @@ def _tell_owner(session: Session, asked: Job, due: datetime) -> None:
     if (session.scalar(select(func.count()).where(*lately)) or 0) <= _TOLD_AN_HOUR:
         told = {"question": asked.id, "estimate": asked.kind, "dataset": asked.dataset_id}
         facts = {**told, "analyst": asked.submitter_id, "decide_by": due.isoformat(timespec="seconds")}
-        notices.notify(session, str(asked.owner_id), "question.requested", facts)
+        tagged = {"tag": asked.tag} if asked.tag else {}
+        notices.notify(session, str(asked.owner_id), "question.requested", facts | tagged)
 
 
 def _require_terms(session: Session, ask: EstimateCommand, draft: Draft, accesses: Sequence[Access]) -> None:

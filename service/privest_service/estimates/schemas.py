@@ -8,7 +8,7 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from privest_service.acts import readable
 from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.inputs import Id, Input, Name, like
+from privest_service.inputs import Id, Input, Name, QuestionTag, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Amount, Delta
 
@@ -178,6 +178,10 @@ About = Annotated[
 """What a question is about."""
 
 
+def _is_none(given: object) -> bool:
+    return given is None
+
+
 class EstimateRequest(Input):
     """A request for an estimate, with the fields that all estimators share.
 
@@ -190,10 +194,14 @@ class EstimateRequest(Input):
     reuse: Annotated[
         bool, Field(description="give an earlier answer of yours to the same question again, free of charge")
     ] = True
-
-
-def _is_none(given: object) -> bool:
-    return given is None
+    tag: Annotated[
+        QuestionTag | None,
+        Field(
+            description="words of yours, by which lists find the question again; owners of the data read "
+            "them, and they change nothing else",
+            exclude_if=_is_none,
+        ),
+    ] = None
 
 
 _Columns = Annotated[list[Name], Field(min_length=1, max_length=2_000)]
@@ -294,6 +302,9 @@ class JobView(BaseModel):
     charges: list[ChargeView]
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
+    tag: Annotated[
+        str | None, Field(description="words of whoever asked, where the job was first asked for")
+    ] = None
     dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
     approval: Annotated[
         ApprovalView | None, Field(description="null where nobody had to approve the question")

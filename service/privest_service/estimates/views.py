@@ -112,6 +112,7 @@ def _view(
         ],
         receipt=receipt,
         reused=reused,
+        tag=job.tag,
         dummy=job.dummy,
         approval=None if job.decide_by is None else ApprovalView(decide_by=job.decide_by),
     )

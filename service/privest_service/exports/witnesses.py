@@ -48,7 +48,7 @@ def send_due(database: Database) -> None:
     for channel_id, last in waiting:
         with database.read(snapshot=True) as session:
             channel = session.get(Channel, channel_id)
-            if channel is None:
+            if channel is None or channel.owner_id is None:  # analysts have no chains
                 continue
             accounts = session.scalars(_accounts(channel.owner_id)).all()
             acts = session.scalars(chains_of(channel.owner_id)).all()

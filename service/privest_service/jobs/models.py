@@ -33,7 +33,7 @@ class Job(Base):
     at the same moments. So an owner's books tell of nobody else. Parts have a `place` among each other.
 
     `receipt` names the entries of the ledger and is for the owner who was charged; `analyst_receipt` only
-    commits to them and is for the analyst who asked.
+    commits to them and is for the analyst who asked. `tag` is words of whoever asked, as they were sent.
     """
 
     __tablename__ = "jobs"
@@ -60,6 +60,7 @@ class Job(Base):
     spec_digest: Mapped[str] = mapped_column(String(64))
     plan: Mapped[str] = mapped_column(Text)
     dummy: Mapped[bool] = mapped_column(default=False)
+    tag: Mapped[str | None] = mapped_column(String(100))
     state: Mapped[str] = mapped_column(String(10), default="reserved")
     decide_by: Mapped[datetime | None] = mapped_column(Moment)
     lease_until: Mapped[datetime | None] = mapped_column(Moment)

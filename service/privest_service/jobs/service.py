@@ -261,8 +261,8 @@ def move(
         session.flush()
         if after not in ("reserved", "claimed"):
             once_committed(session, metrics.JOBS.labels(job.kind, after).inc)
-            # Whoever asked is told, if it is an owner: analysts have no channels.
             facts = {"question": job.id, "estimate": job.kind, "state": after}
+            facts |= {"tag": job.tag} if job.tag else {}
             notices.notify(session, job.submitter_id, "question.ended", facts)
     return job
 

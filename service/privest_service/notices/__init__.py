@@ -1,1 +1,1 @@
-"""Notices to owners: written with what they tell of, delivered by webhook, by e-mail or into a file."""
+"""Notices to owners and analysts: written with what they tell of, delivered by webhook, e-mail or file."""

@@ -1,15 +1,15 @@
-"""Tables: channels to owners, and notices that wait to be delivered on them."""
+"""Tables: channels to owners and analysts, and notices that wait to be delivered on them."""
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Integer, String, Text
+from sqlalchemy import CheckConstraint, ForeignKey, Integer, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
 
 
 class Channel(Base):
-    """A way to an owner: where it leads is encrypted, and how its deliveries fared is told.
+    """A way to an owner or an analyst: where it leads is encrypted, and how its deliveries fared is told.
 
     Attributes:
         events: the kinds of notices that it takes, between blanks.
@@ -23,9 +23,11 @@ class Channel(Base):
     """
 
     __tablename__ = "channels"
+    __table_args__ = (CheckConstraint("(owner_id IS NULL) <> (analyst_id IS NULL)", name="one_holder"),)
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
-    owner_id: Mapped[str] = mapped_column(ForeignKey("owners.id"), index=True)
+    owner_id: Mapped[str | None] = mapped_column(ForeignKey("owners.id"), index=True)
+    analyst_id: Mapped[str | None] = mapped_column(ForeignKey("analysts.id"), index=True)
     kind: Mapped[str] = mapped_column(String(20))
     sealed: Mapped[str] = mapped_column(Text)
     events: Mapped[str] = mapped_column(String(200))

@@ -25,8 +25,8 @@ class _New(Input):
     ] = None
 
 
-class NewWebhook(_New):
-    """An address to which notices are posted, signed with a secret that the answer shows once."""
+class NewAnalystChannel(Input):
+    """An address to which the ends of an analyst's own questions are posted, signed with a secret."""
 
     kind: Literal["webhook"]
     url: Annotated[
@@ -39,6 +39,10 @@ class NewWebhook(_New):
         if "@" in url.split("/")[2]:
             raise ValueError("must have no name or password before its host")
         return url
+
+
+class NewWebhook(NewAnalystChannel, _New):
+    """An address to which notices are posted, signed with a secret that the answer shows once."""
 
 
 class NewMail(_New):
@@ -95,16 +99,20 @@ class CreatedChannel(ChannelView):
 
 
 class ChannelList(BaseModel):
-    """The channels of an owner, oldest first."""
+    """The channels of an owner or an analyst, oldest first."""
 
     channels: list[ChannelView]
 
 
 class Notice(BaseModel):
-    """What is delivered: the body of a webhook, a line of a file, the attachment of an e-mail."""
+    """What is delivered: the body of a webhook, a line of a file, the attachment of an e-mail.
+
+    It names the owner or the analyst that it is for.
+    """
 
     id: Annotated[str, Field(description="the same at every attempt: one that came before is a repetition")]
     type: str
-    owner: str
+    owner: Annotated[str | None, Field(exclude_if=lambda owner: owner is None)] = None
+    analyst: Annotated[str | None, Field(exclude_if=lambda analyst: analyst is None)] = None
     at: datetime
     facts: dict[str, object]

@@ -1,4 +1,4 @@
-"""How a notice gets to its owner: a signed POST, an e-mail, a line of a file; no attempt takes long."""
+"""How a notice gets to whom it is for: a signed POST, an e-mail, a line of a file; no attempt takes long."""
 
 import hashlib
 import hmac
@@ -35,7 +35,7 @@ Networks = Iterable[IPv4Network | IPv6Network]
 
 
 class NotSentError(Exception):
-    """An attempt failed; its text says why, in words for the owner."""
+    """An attempt failed; its text says why, in words for the channel's holder."""
 
 
 def ways_out(settings: Settings) -> list[str]:
@@ -69,7 +69,7 @@ def send(attempt: Attempt, settings: Settings, put: Put) -> None:
         elif isinstance(to, NewMail):
             _mail(to, attempt.body, settings)
         elif isinstance(to, NewStore):
-            owner = Notice.model_validate_json(attempt.body).owner
+            owner = str(Notice.model_validate_json(attempt.body).owner)  # no others have stores
             # A name that nothing else has: what is there is never written over.
             key = f"privest-notices/{owner}/{attempt.id}.json"
             put(owner, to.connection, key, attempt.body.encode())
@@ -192,7 +192,8 @@ def _mail(to: NewMail, body: str, settings: Settings) -> None:
 def in_words(notice: Notice) -> str:
     """A notice as a text for people."""
     told = "\n".join(f"{name}: {json.dumps(value)}" for name, value in notice.facts.items())
-    return f"{notice.type}, owner {notice.owner}, {notice.at}\n\n{told}\n\nNotice {notice.id}"
+    whose = f"owner {notice.owner}" if notice.owner else f"analyst {notice.analyst}"
+    return f"{notice.type}, {whose}, {notice.at}\n\n{told}\n\nNotice {notice.id}"
 
 
 def _append(to: NewFile, body: str, settings: Settings) -> None:

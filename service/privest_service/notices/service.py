@@ -24,9 +24,10 @@ from privest_service.notices.schemas import (
 )
 from privest_service.problems import Invalid, NotFound
 from privest_service.sealing import cipher, derived
+from privest_service.security.keys import Role
 
 _MOST_CHANNELS = 10
-"""Channels that an owner may have: each can be waited for, and delays the others."""
+"""Channels that an owner or an analyst may have: each can be waited for, and delays the others."""
 
 _MOST_WAITING = 1000
 """Notices that may wait on a channel. What comes then is given up."""
@@ -43,13 +44,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=15), timedelta(hours=1)
 _PURPOSE = b"privest channels"
 
 
-def add(session: Session, owner_id: str, channel: NewChannel, secret: bytes) -> CreatedChannel:
-    """Register a channel of an owner. Raises Invalid: it has as many as it may have."""
-    if len(_of_owner(session, owner_id)) >= _MOST_CHANNELS:
+def add(
+    session: Session, holder_id: str, channel: NewChannel, secret: bytes, role: Role = "owner"
+) -> CreatedChannel:
+    """Register a channel of an owner, or of an analyst. Raises Invalid: it has as many as it may have."""
+    if len(_of(session, holder_id)) >= _MOST_CHANNELS:
         raise Invalid(f"There are {_MOST_CHANNELS} channels already. Delete one first.")
     kept = Channel(
         id=new_id("chn"),
-        owner_id=owner_id,
+        owner_id=holder_id if role == "owner" else None,
+        analyst_id=holder_id if role == "analyst" else None,
         kind=channel.kind,
         sealed=cipher(secret, _PURPOSE).encrypt(channel.model_dump_json().encode()).decode(),
         events=" ".join(channel.events),
@@ -58,10 +62,15 @@ def add(session: Session, owner_id: str, channel: NewChannel, secret: bytes) -> 
     )
     session.add(kept)
     session.flush()
-    details: dict[str, JsonValue] = {"kind": kept.kind, "events": [*channel.events], "heads": channel.heads}
-    acts.record(session, owner_id, "channel.made", subject=kept.id, details=details)
+    _record(session, kept, "channel.made", events=[*channel.events], heads=channel.heads)
     shown = webhook_secret(secret, kept.id) if channel.kind == "webhook" else None
     return CreatedChannel(**_view(kept, 0).model_dump(), secret=shown)
+
+
+def _record(session: Session, channel: Channel, kind: str, **told: JsonValue) -> None:
+    """Record what was done to a channel, of an analyst's in the service's chain."""
+    whose: dict[str, JsonValue] = {"analyst": channel.analyst_id} if channel.analyst_id else {}
+    acts.record(session, channel.owner_id, kind, subject=channel.id, details=whose | told)
 
 
 def webhook_secret(secret: bytes, channel_id: str) -> str:
@@ -69,9 +78,9 @@ def webhook_secret(secret: bytes, channel_id: str) -> str:
     return "whsec_" + b64encode(derived(secret, b"privest webhook " + channel_id.encode())).decode()
 
 
-def channels(session: Session, owner_id: str) -> list[ChannelView]:
-    """The channels of an owner, oldest first."""
-    theirs = _of_owner(session, owner_id)
+def channels(session: Session, holder_id: str) -> list[ChannelView]:
+    """The channels of an owner or an analyst, oldest first."""
+    theirs = _of(session, holder_id)
     counted = select(Delivery.channel_id, func.count()).where(
         Delivery.channel_id.in_([each.id for each in theirs])
     )
@@ -79,31 +88,27 @@ def channels(session: Session, owner_id: str) -> list[ChannelView]:
     return [_view(each, waiting.get(each.id, 0)) for each in theirs]
 
 
-def remove(session: Session, owner_id: str, channel_id: str) -> None:
-    """Delete a channel with all that waits on it. Raises NotFound: the owner has none of this id."""
-    channel = _held(session, channel_id)
-    if channel is None or channel.owner_id != owner_id:
-        raise NotFound
+def remove(session: Session, holder_id: str, channel_id: str) -> None:
+    """Delete a channel with all that waits on it. Raises NotFound: its holder has none of this id."""
+    channel = _held_of(session, holder_id, channel_id)
     session.execute(delete(Delivery).where(Delivery.channel_id == channel_id))
     session.delete(channel)
-    acts.record(session, owner_id, "channel.removed", subject=channel_id)
+    _record(session, channel, "channel.removed")
 
 
-def test(session: Session, owner_id: str, channel_id: str) -> None:
-    """Have a notice sent that tells nothing. Raises NotFound: the owner has no such channel."""
-    channel = _held(session, channel_id)
-    if channel is None or channel.owner_id != owner_id:
-        raise NotFound
+def test(session: Session, holder_id: str, channel_id: str) -> None:
+    """Have a notice sent that tells nothing. Raises NotFound: its holder has no such channel."""
+    channel = _held_of(session, holder_id, channel_id)
     channel.attempt_at = channel.attempt_at and min(channel.attempt_at, now())
     put(session, channel, "test", {})
 
 
-def notify(session: Session, owner_id: str, event: str, facts: Mapping[str, JsonValue]) -> None:
-    """Tell an owner of something, in the transaction of what is told, on all channels that take it.
+def notify(session: Session, holder_id: str, event: str, facts: Mapping[str, JsonValue]) -> None:
+    """Tell an owner or an analyst of something, in the transaction of what is told, as its channels take it.
 
-    Facts are public ones and the owner's own: nothing that a row could change.
+    Facts are public ones and the holder's own: nothing that a row could change.
     """
-    for channel in _of_owner(session, owner_id):
+    for channel in _of(session, holder_id):
         if event in channel.events.split():
             put(session, channel, event, facts)
 
@@ -114,7 +119,14 @@ def put(session: Session, channel: Channel, event: str, facts: Mapping[str, Json
     if session.scalar(waiting) >= _MOST_WAITING:  # pyright: ignore[reportOptionalOperand] - a count
         channel.given_up += 1
         return
-    told = Notice(id=new_id("ntc"), type=event, owner=channel.owner_id, at=now(), facts=dict(facts))
+    told = Notice(
+        id=new_id("ntc"),
+        type=event,
+        owner=channel.owner_id,
+        analyst=channel.analyst_id,
+        at=now(),
+        facts=dict(facts),
+    )
     body = told.model_dump_json()
     session.add(Delivery(id=told.id, channel_id=channel.id, event=event, body=body, created_at=told.at))
     session.flush()
@@ -204,13 +216,20 @@ def failed(session: Session, attempt: Attempt, why: str) -> None:
     channel.given_up += len(session.scalars(delete(Delivery).where(*too_old).returning(Delivery.id)).all())
 
 
-def _of_owner(session: Session, owner_id: str) -> list[Channel]:
-    theirs = select(Channel).where(Channel.owner_id == owner_id)
+def _of(session: Session, holder_id: str) -> list[Channel]:
+    theirs = select(Channel).where(or_(Channel.owner_id == holder_id, Channel.analyst_id == holder_id))
     return list(session.scalars(theirs.order_by(Channel.created_at, Channel.id)))
 
 
 def _held(session: Session, channel_id: str) -> Channel | None:
     return session.get(Channel, channel_id, with_for_update=True, populate_existing=True)
+
+
+def _held_of(session: Session, holder_id: str, channel_id: str) -> Channel:
+    channel = _held(session, channel_id)
+    if channel is None or holder_id not in (channel.owner_id, channel.analyst_id):
+        raise NotFound
+    return channel
 
 
 def _view(channel: Channel, waiting: int) -> ChannelView:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from testing.browser import Visitor
 from testing.mailbox import mailbox
-from testing.scenes import owner_called
+from testing.scenes import analyst_called, owner_called
 from testing.server import Server, until
 
 Visit = Callable[..., Visitor]
@@ -109,6 +109,40 @@ def test_an_e_mail_address_and_an_object_store_are_added_by_hand(
             visitor.picture("notices-added")
         finally:
             site.stop()
+
+
+def test_an_analyst_has_a_program_told_when_its_questions_end(site: Server, visit: Visit) -> None:
+    analyst, visitor = analyst_called(site, "Told of ends"), visit(site)
+    page = visitor.page
+    visitor.enter(analyst.key)
+    visitor.open("/dashboard/answers")
+    page.get_by_role("link", name="told when one ends").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Alerts")
+    for unknown in ("An e-mail address", "An object store", "Be a witness", "Tell it when", "Budget"):
+        expect(page.get_by_text(unknown)).to_have_count(0)
+    visitor.check_accessibility()
+    visitor.picture("analyst-alerts-empty")
+    visitor.expects(422)
+    page.get_by_text("A webhook: a program of yours is told").click()
+    page.get_by_label("Address").fill("https://me:secret@example.org/")
+    _add(page)
+    expect(page.locator("#why-url")).to_contain_text("has no name or password in it")
+    page.get_by_label("Address").fill("https://127.0.0.1/hook")
+    _add(page)
+    expect(page.get_by_role("status")).to_contain_text("whsec_")
+    visitor.open("/dashboard/notices")
+    row = page.get_by_role("row").filter(has_text="Webhook")
+    expect(row).to_contain_text("a question of mine ends")
+    row.get_by_role("button", name="Try ").click()
+    path = f"/v1/analysts/{analyst.id}/channels"
+    until(lambda: analyst.get(path).json()["channels"][0]["failures"])
+    visitor.open("/dashboard/notices")
+    expect(row).to_contain_text("Its address is not allowed")
+    visitor.check_accessibility()
+    visitor.picture("analyst-alerts")
+    row.get_by_text("Remove").first.click()
+    row.get_by_role("button", name="Remove it").click()
+    expect(page.get_by_text("Nowhere yet.")).to_be_visible()
 
 
 def _mail(visitor: Visitor) -> None:

@@ -59,6 +59,43 @@ def test_an_owner_grants_with_terms_and_decides_on_what_is_asked(site: Server, v
     assert owner.budget()["queries"] == 1
 
 
+def test_a_tag_is_shown_as_it_was_written_to_whoever_asked_and_to_the_owner(
+    site: Server, visit: Visit
+) -> None:
+    owner, analyst = owner_called(site, "Tagged"), analyst_called(site, "Ines Roth")
+    dataset, tag = dataset_called(owner, "Rows to ask about"), '<img src=x onerror=alert(1)> & "more"'
+    assert owner.grant(dataset, analyst, approval="required").status_code == 200
+    visitor = visit(site)
+    page = visitor.page
+    visitor.enter(analyst.key)
+    visitor.open(f"/dashboard/what-if?dataset={dataset}&epsilon=0.2")
+    page.get_by_label("Tag").fill(tag)
+    visitor.check_accessibility()
+    page.get_by_role("button", name="Ask it").click()
+    expect(page.locator("main")).to_contain_text(tag)
+    job = page.url.rpartition("/")[2]
+    assert analyst.get(f"/v1/jobs/{job}").json()["tag"] == tag
+    untagged = _asked(analyst, dataset, 0.1)
+    visitor.open("/dashboard/answers")
+    expect(page.locator(f"a[href$='/answers/{untagged}']")).to_have_count(1)
+    visitor.picture("tags-of-questions")
+    page.get_by_role("link", name=tag).click()
+    expect(page.get_by_role("heading", level=2).filter(has_text="mean")).to_have_count(1)
+    expect(page.locator("main")).to_contain_text(f"Only those tagged {tag}.")
+    visitor.check_accessibility()
+    visitor.picture("tags-of-one")
+    desk = Desk(site, owner.key)
+    verdict = {"decision": "approve"}
+    assert owner.post(f"/v1/jobs/{job}/decision", json=verdict).status_code == 200
+    assert analyst.ended(job)["state"] == "committed"
+    written = "&lt;img src=x onerror=alert(1)&gt; &amp; &#34;more&#34;"
+    entry = max(each["seq"] for each in owner.get(f"/v1/owners/{owner.id}/ledger").json()["entries"])
+    for path in (f"/questions/{job}", "/questions?which=decided", f"/ledger/{entry}"):
+        assert written in desk.get(path).text, path
+    visitor.open(f"/dashboard/answers/{job}")
+    expect(page.locator("main")).to_contain_text(f"tagged {tag}")
+
+
 def test_an_analyst_reads_what_became_of_its_questions(site: Server) -> None:
     owner, analyst = owner_called(site, "Asked"), analyst_called(site, "Ines Roth")
     dataset = dataset_called(owner, "Rows to ask about")

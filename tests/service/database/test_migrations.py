@@ -28,6 +28,9 @@ from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.renewals import Renewal
 from privest_service.ledger.units import Charge, Limits
+from privest_service.notices import service as notices
+from privest_service.notices.models import Channel, Delivery
+from privest_service.notices.schemas import NewWebhook
 from privest_service.owners.service import create_owner
 from privest_service.security.keys import SCOPES, as_text
 from privest_service.security.models import ApiKey, Owner, SignIn
@@ -98,6 +101,25 @@ def test_a_downgrade_forgets_no_promise(database: Database) -> None:
         renewals.set_renewal(session, world.owner, Renewal(None, "lifetime", 3, None))
     with pytest.raises(RuntimeError, match="promises"):
         command.downgrade(config(database), "0012")
+
+
+def test_channels_of_owners_outlive_those_of_analysts(database: Database) -> None:
+    world = World.make(database)
+    with database.write() as session:
+        for role, holder in (("owner", world.owner), ("analyst", world.analyst)):
+            told = NewWebhook(kind="webhook", url="https://example.org", events=["question.ended"])
+            notices.add(session, holder, told, b"s" * 32, role)  # pyright: ignore[reportArgumentType]
+            notices.notify(session, holder, "question.ended", {})
+    command.downgrade(config(database), "0013")
+    command.upgrade(config(database), "head")
+    with database.read() as session:
+        (kept,) = session.scalars(select(Channel))
+        (waiting,) = session.scalars(select(Delivery))
+        assert (kept.owner_id, kept.analyst_id, waiting.channel_id) == (world.owner, None, kept.id)
+    assert _differences(database) == []
+    for holders in ({}, {"owner_id": world.owner, "analyst_id": world.analyst}):
+        with pytest.raises(DBAPIError), database.write() as session:
+            session.add(Channel(id="chn_1", kind="webhook", sealed="", events="", **holders))
 
 
 def test_what_was_done_before_there_was_a_record_is_told_as_far_as_it_is_known(database: Database) -> None:

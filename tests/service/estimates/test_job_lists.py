@@ -1,5 +1,6 @@
 """Questions in lists, and questions that end before they begin."""
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -59,6 +60,60 @@ def test_questions_are_listed_newest_first_for_whoever_asked_them(server: Server
     # Nobody goes on in somebody else's list: a cursor says where, and never whose.
     beyond = analyst.get("/v1/jobs", params={"limit": 1}).json()["next"]
     assert listed(other, cursor=beyond) == []
+
+
+def test_a_tag_finds_a_question_again_and_changes_nothing_else(server: Server) -> None:
+    owner, analyst, other = server.owner(3.0), server.analyst(), server.analyst()
+    dataset, decided = owner.dataset(), owner.dataset()
+    for caller in (analyst, other):
+        assert owner.grant(dataset, caller).status_code == 200
+    assert owner.grant(decided, analyst, approval="required").status_code == 200
+    tag, plain = "<b>beaks</b> & 'Ø', second try", {"dataset": {"id": dataset}, "privacy": {"epsilon": 0.2}}
+    planned, tagged = (analyst.plan(dataset, epsilon=0.2, **more).json() for more in ({}, {"tag": tag}))
+    assert planned == tagged
+    first = analyst.estimate(dataset, epsilon=0.2, tag=f"  {tag} ", key="k").json()
+    assert first["tag"] == tag
+    assert owner.get(f"/v1/jobs/{first['id']}").json()["tag"] == tag
+    # The same question by another name is the same question: free, and found as it was first asked.
+    again = analyst.estimate(dataset, epsilon=0.2, tag="other words").json()
+    assert (again["id"], again["reused"], again["tag"]) == (first["id"], True, tag)
+    assert analyst.estimate(dataset, epsilon=0.2).json()["id"] == first["id"]
+    problem(analyst.estimate(dataset, epsilon=0.2, tag="x", key="k"), 422, "idempotency-key-reused")
+    # Whoever has the same words has other questions.
+    theirs = other.estimate(dataset, epsilon=0.2, tag=tag).json()["id"]
+    second = analyst.estimate(decided, epsilon=0.1, tag="for the owner").json()["id"]
+    (request,) = owner.get("/v1/requests").json()["requests"]
+    assert (request["job"], request["tag"]) == (second, "for the owner")
+    workload = {"questions": [{"kind": "frechet-mean", "body": plain | {"reuse": False, "tag": tag}}]}
+    several = analyst.post("/v1/estimates", json=workload, headers={"Idempotency-Key": "w"}).json()
+    third = several["jobs"][0]["id"]
+    assert listed(analyst, tag=tag) == [third, first["id"]]
+    assert listed(analyst, tag="for the owner") == [second]
+    assert listed(other, tag=tag) == [theirs]
+    assert listed(analyst, tag="beaks") == []
+    assert [job["tag"] for job in analyst.get("/v1/jobs").json()["jobs"]] == [tag, "for the owner", tag]
+    for wrong in ("", "   ", "x" * 101, "a\nb", "a\x00b", "a\u202eb", "a\u200bb", "\ud800", 7, ["x"]):
+        body = plain | {"tag": wrong}
+        headers = {"Content-Type": "application/json", "Idempotency-Key": "wrong"}
+        for path in ("frechet-mean", "frechet-mean/plan"):
+            answer = analyst.post(f"/v1/estimates/{path}", content=json.dumps(body), headers=headers)
+            problem(answer, 422, "invalid")
+    problem(analyst.get("/v1/jobs", params={"tag": "a\nb"}), 422, "invalid")
+
+
+def test_what_is_asked_of_several_owners_has_its_tag_for_each(server: Server) -> None:
+    first, second, analyst = server.owner(), server.owner(), server.analyst()
+    parts = [owner.dataset() for owner in (first, second)]
+    for owner, dataset in zip((first, second), parts, strict=True):
+        assert owner.grant(dataset, analyst, approval="required").status_code == 200
+    about = [{"id": dataset} for dataset in parts]
+    body = {"dataset": about, "privacy": {"epsilon": 0.1}, "tag": "both"}
+    job = analyst.post("/v1/estimates/frechet-mean", json=body, headers={"Idempotency-Key": "k"}).json()
+    assert job["tag"] == "both"
+    for owner in (first, second):
+        (request,) = owner.get("/v1/requests").json()["requests"]
+        assert (request["tag"], request["several"]) == ("both", True)
+    assert listed(analyst, tag="both") == [job["id"]]
 
 
 def test_a_question_that_has_not_begun_is_given_back_to_whoever_asked(database: Database) -> None:

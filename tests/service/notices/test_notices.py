@@ -469,6 +469,81 @@ def test_an_owner_is_told_that_its_own_questions_ended_and_no_more(
             assert set(notice) == {"id", "type", "owner", "at", "facts"}
 
 
+def test_an_analyst_is_told_that_its_own_questions_ended_and_no_more(
+    start_server: Callable[..., Server],
+) -> None:
+    server = start_server(notice_networks="127.0.0.0/8")
+    owner, analyst, other = server.owner(), server.analyst(), server.analyst()
+    free, asked_first = owner.dataset(), owner.dataset()
+    for caller in (analyst, other):
+        assert owner.grant(free, caller).status_code == 200
+        assert owner.grant(asked_first, caller, approval="required").status_code == 200
+    path = f"/v1/analysts/{analyst.id}/channels"
+    with Receiver(500) as receiver:
+        made = analyst.post(path, json={"kind": "webhook", "url": receiver.url})
+        assert made.status_code == 201
+        assert (made.json()["events"], made.json()["heads"]) == (["question.ended"], None)
+        assert owner.estimate(free).status_code == 200
+        assert other.estimate(free).status_code == 200
+        first = analyst.estimate(free).json()
+        second = analyst.estimate(asked_first, tag="a second").json()
+        denied = owner.post(f"/v1/jobs/{second['id']}/decision", json={"decision": "deny", "reason": "no"})
+        assert denied.status_code == 200
+        until(lambda: analyst.get(path).json()["channels"][0]["failures"])
+        assert analyst.post(f"{path}/{made.json()['id']}/test").status_code == 204  # which tries now
+        until(lambda: len(receiver.got) == 4)  # the first of them twice
+        assert [notice["type"] for notice in receiver.notices[1:]] == ["question.ended"] * 2 + ["test"]
+        for (headers, body), notice, job, state in zip(
+            receiver.got[1:], receiver.notices[1:], (first, second), ("committed", "denied"), strict=False
+        ):
+            facts = {"question": job["id"], "estimate": "frechet-mean", "state": state}
+            assert notice["facts"] == facts | ({"tag": "a second"} if job is second else {})
+            assert set(notice) == {"id", "type", "analyst", "at", "facts"}
+            assert notice["analyst"] == analyst.id
+            assert documented()(headers, body.encode(), made.json()["secret"], set())
+
+
+def test_channels_of_analysts_over_http(start_server: Callable[..., Server]) -> None:
+    server = start_server()
+    owner, analyst, other = server.owner(), server.analyst(), server.analyst()
+    path, away = f"/v1/analysts/{analyst.id}/channels", {"kind": "webhook", "url": "https://192.0.2.1/"}
+    made = analyst.post(path, json=away).json()["id"]
+    for stranger, status in ((other, 404), (owner, 403)):
+        assert stranger.get(path).status_code == status
+        assert stranger.post(path, json=away).status_code == status
+        assert stranger.delete(f"{path}/{made}").status_code == status
+        assert stranger.post(f"{path}/{made}/test").status_code == status
+    # What is one's own leads to nobody else's.
+    assert other.delete(f"/v1/analysts/{other.id}/channels/{made}").status_code == 404
+    assert owner.post(f"/v1/owners/{owner.id}/channels/{made}/test").status_code == 404
+    assert owner.post(f"/v1/analysts/{analyst.id}/channels", json=away).status_code == 403
+    for wrong in (
+        {"kind": "file", "name": "x"},
+        {"kind": "mail", "to": "dpo@example.org"},
+        away | {"heads": "day"},
+        away | {"events": ["budget.spent"]},
+        away | {"url": "https://me:secret@example.org"},
+        away | {"url": "ftp://example.org"},
+    ):
+        problem(analyst.post(path, json=wrong), 422, "invalid")
+    with Receiver() as receiver:  # this machine is no public address, and nobody allowed it
+        assert analyst.delete(f"{path}/{made}").status_code == 204
+        local = analyst.post(path, json=away | {"url": receiver.url}).json()["id"]
+        assert analyst.post(f"{path}/{local}/test").status_code == 204
+        told = until(lambda: (found := analyst.get(path).json()["channels"][0])["failures"] and found)
+        assert (told["last_error"], receiver.got) == (
+            "Its address is not allowed: only https to public addresses is.",
+            [],
+        )
+    assert server.admin.delete(f"{path}/{local}").status_code == 204
+    acts = server.admin.get("/v1/acts", params={"kind": "channel.removed"}).json()["acts"]
+    assert [(act["subject"], act["details"], act["role"]) for act in acts] == [
+        (local, {"analyst": analyst.id}, "admin"),
+        (made, {"analyst": analyst.id}, "analyst"),
+    ]
+    assert owner.get("/v1/acts", params={"kind": "channel.made"}).json()["acts"] == []
+
+
 def test_channels_over_http(start_server: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     server = start_server(notice_networks="127.0.0.0/8", notice_dir=tmp_path / "kept")

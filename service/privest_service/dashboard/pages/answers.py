@@ -49,7 +49,7 @@ from privest_service.estimates.plans import asked_columns, asked_label, stored_p
 from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
 from privest_service.estimates.views import approval_of, read_answer
-from privest_service.inputs import Id
+from privest_service.inputs import Id, QuestionTag
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import NotFound
@@ -66,9 +66,17 @@ _CLASSES, _FEATURES = 10, 30
 
 
 @router.get("")
-def read(request: Request, visitor: AskerDep, database: DatabaseDep, before: Id = "") -> Response:
-    """The visitor's own questions, newest first."""
+def read(
+    request: Request,
+    visitor: AskerDep,
+    database: DatabaseDep,
+    before: Id = "",
+    tag: QuestionTag | None = None,
+) -> Response:
+    """The visitor's own questions, newest first, all or those of one tag."""
     statement = select(Job).where(Job.submitter_id == visitor.id, Job.part_of.is_(None))
+    if tag is not None:
+        statement = statement.where(Job.tag == tag)
     with database.read() as session:
         last = session.get(Job, before) if before else None
         if last and last.submitter_id == visitor.id:
@@ -80,6 +88,7 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, before: Id 
     return render(
         request,
         "answers.html",
+        tag=tag,
         seen=seen,
         denials=denials,
         refused=refused,

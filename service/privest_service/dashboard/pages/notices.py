@@ -1,4 +1,4 @@
-"""Where an owner's alerts and signed heads go: channels added, tried and removed."""
+"""Where alerts go, and an owner's signed heads: channels added, tried and removed."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from starlette.datastructures import FormData
 from privest_service.connections import service as connections
 from privest_service.dashboard.forms import identifier, texts
 from privest_service.dashboard.page import Page, redirect, render
-from privest_service.dashboard.session_auth import FormDep, ManagingOwnerDep, OwnerDep, Visitor
+from privest_service.dashboard.session_auth import AskerDep, FormDep, KeyHolderDep, Visitor
 from privest_service.database import Database
 from privest_service.inputs import checked
 from privest_service.notices import service
@@ -46,7 +46,7 @@ HEADS = {"hour": "every hour", "day": "every day", "week": "every week"}
 
 
 @router.get("")
-def read(request: Request, visitor: OwnerDep, database: DatabaseDep, settings: SettingsDep) -> Response:
+def read(request: Request, visitor: AskerDep, database: DatabaseDep, settings: SettingsDep) -> Response:
     """The channels, how they fare, and the forms that add one."""
     return _page(request, visitor, database, settings)
 
@@ -56,15 +56,15 @@ def _page(
 ) -> Response:
     with database.read() as session:
         found = service.channels(session, visitor.id)
-        stores, _ = connections.visible(session, visitor.principal)
+        stores = [] if visitor.is_analyst else connections.visible(session, visitor.principal)[0]
     content: dict[str, Any] = {"problem": None, "made": None, "given": {}, "chosen": list(EVENTS)} | told
-    kinds = [kind for kind in ways_out(settings) if kind != "object-store" or stores]
+    kinds = ["webhook"] if visitor.is_analyst else ways_out(settings)
     return render(
         request,
         "notices.html",
         status=content["problem"].status if content["problem"] else 200,
         channels=found,
-        kinds=kinds,
+        kinds=[kind for kind in kinds if kind != "object-store" or stores],
         stores=[each.name for each in stores],
         events=EVENTS,
         heads=HEADS,
@@ -74,7 +74,7 @@ def _page(
 
 @router.post("")
 def add(
-    request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, settings: SettingsDep, form: FormDep
+    request: Request, visitor: KeyHolderDep, database: DatabaseDep, settings: SettingsDep, form: FormDep
 ) -> Response:
     """Add a channel; the secret of a webhook is shown once."""
     given, chosen = texts(form), [each for each in form.getlist("events") if isinstance(each, str)]
@@ -88,12 +88,14 @@ def add(
 def _added(
     visitor: Visitor, database: Database, settings: Settings, given: dict[str, str], events: list[str]
 ) -> CreatedChannel:
-    """The new channel of a form.
+    """The new channel of a form; an analyst's is a webhook, and told of the ends of its questions alone.
 
     Raises:
         Invalid: it leads nowhere, or tells nothing, or there are as many as there may be.
     """
     kind, heads = given.get("kind", ""), given.get("heads") or None
+    if visitor.is_analyst:
+        kind, events, heads = "webhook", ["question.ended"], None
     if kind not in ways_out(settings):
         raise Invalid("This service has no way out of this kind.")
     if not events and heads is None:
@@ -108,7 +110,8 @@ def _added(
             for each in problem.faults or ()
         ]
         raise Invalid(faults=faults) from None
-    return database.run(lambda session: service.add(session, visitor.id, channel, settings.secret))
+    role = visitor.principal.role
+    return database.run(lambda session: service.add(session, visitor.id, channel, settings.secret, role))
 
 
 def _channel(form: FormData) -> str:
@@ -116,14 +119,14 @@ def _channel(form: FormData) -> str:
 
 
 @router.post("/test")
-def test(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+def test(request: Request, visitor: KeyHolderDep, database: DatabaseDep, form: FormDep) -> Response:
     """Have a notice sent that tells nothing."""
     database.run(lambda session: service.test(session, visitor.id, _channel(form)))
     return redirect(request, "/notices")
 
 
 @router.post("/remove")
-def remove(request: Request, visitor: ManagingOwnerDep, database: DatabaseDep, form: FormDep) -> Response:
+def remove(request: Request, visitor: KeyHolderDep, database: DatabaseDep, form: FormDep) -> Response:
     """Remove a channel, with all that waits on it."""
     database.run(lambda session: service.remove(session, visitor.id, _channel(form)))
     return redirect(request, "/notices")

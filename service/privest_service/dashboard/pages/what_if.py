@@ -131,7 +131,7 @@ def ask(
     asked = wish.kind or USUAL.get(chosen.kind, "")
     kind = kind_of(asked)
     given = dict(question) | columns_picked(wish, columns_offered(chosen, kind))
-    body = checked(kind.request.model_validate, body_of(wish, kind, given))
+    body = checked(kind.request.model_validate, body_of(wish, kind, given) | {"tag": sent.get("tag") or None})
     key = require_idempotency_key(f"page {sent.get('key', '')}")
     try:
         answer = submissions.submit(submissions.command(visitor.principal, kind, body, key))
