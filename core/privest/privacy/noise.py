@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
+from privest.privacy.batch_sizes import batch_sizes
 from privest.privacy.exact_noise import Normals, Radius, gaussian_cells, laplace_cells
 from privest.privacy.mechanisms import Noise, Scheme
 
@@ -131,6 +132,6 @@ class SystemNoise:
     def _count(self, n: int, rate: float) -> int:
         """The size of one Poisson batch, drawn ahead in blocks."""
         if (n, rate) != self._count_key or not self._counts:
-            self._counts = self._generator.binomial(n, rate, _INDEX_BLOCK).tolist()
+            self._counts = batch_sizes(self._words, n, rate, _INDEX_BLOCK).tolist()
             self._count_key = (n, rate)
         return self._counts.pop()
