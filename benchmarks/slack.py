@@ -1,8 +1,12 @@
-"""What searching for slack has won: charged ε over true ε, and the noise of answers, before and after."""
+"""What searching for slack has won, and what Laplace noise on a gdp budget costs: charged ε over true ε."""
 
 from collections.abc import Callable
-from math import expm1, log1p
+from math import expm1, log1p, sqrt
 from typing import Any
+
+from dp_accounting.pld.privacy_loss_distribution import (
+    from_laplace_mechanism,  # pyright: ignore[reportUnknownVariableType]
+)
 
 from benchmarks.report import publish, table
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
@@ -10,7 +14,9 @@ from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESS
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy.budget import gaussian_budgets
+from privest.privacy.calibration import epsilon_for
 from privest.privacy.cost import PrivacyTarget
+from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.mechanisms import SubsampledSum, unamplified
 from privest.privacy.subsampling import noise_for
 from privest_service.ledger.units import Limits
@@ -69,6 +75,20 @@ def pure() -> list[list[str]]:
     return [[f"{rate:g}", f"{ratio(rate):.2f}"] for rate in (0.001, 0.01, 0.1, 0.5)]
 
 
+def pure_on_gdp() -> list[list[str]]:
+    """Laplace releases of one number, charged in μ: ε of that over true ε, and noise over Gaussian noise."""
+    lines = list[list[str]]()
+    for whole in (0.3, 1.0, 3.0):
+        for count in (1, 3, 10, 30, 100):
+            each = whole / count
+            mu = mu_of_laplace(each, 1)
+            one = from_laplace_mechanism(1 / each, value_discretization_interval=min(1e-4, each / 200))
+            true = float(one.self_compose(count).get_epsilon_for_delta(DELTA))
+            ratio = epsilon_for(sqrt(count) * mu, DELTA) / true
+            lines.append([f"{whole:g}", str(count), f"{ratio:.2f}", f"{sqrt(2) * mu / each:.2f}"])
+    return lines
+
+
 def main() -> None:
     """Compare."""
     head = ["batches", "rate", "steps", "σ/C before", "charged/true", "σ/C now", "charged/true"]
@@ -87,6 +107,12 @@ Noise of Poisson batches with δ = 0 for ε = 1 a step, before over now. Before,
 of a fixed size.
 
 {table(["rate", "before over now"], pure())}
+
+Releases of one number with Laplace noise on a gdp budget, together ε-private without δ: charged ε over true
+ε, both at δ = 1e-6, the true one by dp-accounting; and their noise over that of Gaussian releases which are
+charged as much.
+
+{table(["ε together", "releases", "charged/true", "noise over Gaussian"], pure_on_gdp())}
 """
     publish("slack", "What slack costs, and what searching for it has won", body)
 

@@ -38,6 +38,11 @@ _LOGARITHM = 2.0**-50
 """Relative error of `log`, 8 units of roundoff; half of it bounds what an error of u by 2⁻⁵² of it adds."""
 
 
+_MORE = 96
+"""Binary digits of brackets beyond 64 for each word. A deviation may be 2³² cells, and what rounding does to
+a variate counts as often as variates are added up: 4,096 of them need 12 digits again."""
+
+
 class _Digits(threading.local):
     """A context of mpmath for each thread, as its precision is a state."""
 
@@ -264,7 +269,7 @@ def _settled(bracket: Callable[[int], Bracket]) -> int:
     """The integer nearest to both ends of a bracket, with as many words of random bits as that takes."""
     mp = _digits.mp
     for words in count(1):
-        with mp.workprec(64 * words + 64):
+        with mp.workprec(64 * words + _MORE):
             low, high = bracket(words)
             # Far more than what rounding does to a bracket at this precision.
             wider = mp.ldexp(abs(low) + abs(high) + 1, -64 * words - 16)

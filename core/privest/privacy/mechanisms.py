@@ -222,10 +222,14 @@ def subsampled_sum(
     """The sums over random batches of a certified run, with noise of the kind `law`.
 
     `SubsampledSum` describes the other arguments.
+
+    Raises:
+        ValueError: the noise is so large or so small that float64 sums cannot carry it.
     """
 
     def release(spacing: float) -> SubsampledSum:
         scale = run.noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
+        grid.check_range(clip, scale)
         batches = (run.scheme, run.rate, run.steps)
         return SubsampledSum(statistic, n, size, clip, scale, spacing, *batches, law)
 

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter, ChaCha  # pyright: ignore[reportMissingTypeStubs]
 
+from privest.privacy.batch_sizes import batch_sizes
 from privest.privacy.exact_noise import Normals, Radius, gaussian_cells, laplace_cells
 from privest.privacy.mechanisms import Noise, Scheme
 
 _BLOCK = 2**15
-"""Normal variates drawn in one call. What larger blocks need leaves the cache."""
+"""Most normal variates drawn in one call. Larger blocks leave the cache and take twice as long."""
 
 _NO_CELLS = np.empty(0, dtype=np.int64)
 
@@ -82,6 +83,13 @@ class SystemNoise:
         """One (size,) noise vector of the density that `NoisySum` states, in multiples of the spacing."""
         if noise == "laplace":
             return laplace_cells(Normals(self._words, scale, size), Radius(self._words, size), spacing)
+        if size <= _BLOCK:
+            return self._gaussian(scale, size, spacing)
+        pieces = [min(_BLOCK, size - start) for start in range(0, size, _BLOCK)]
+        return np.concatenate([self._gaussian(scale, piece, spacing) for piece in pieces])
+
+    def _gaussian(self, scale: float, size: int, spacing: float) -> NDArray[np.int64]:
+        """A normal vector of at most one block, in multiples of the spacing."""
         cells, used = self._ready.get((scale, spacing), (_NO_CELLS, 0))
         if used + size > len(cells):
             # What is asked for again is made ready twice as far ahead.
@@ -131,6 +139,6 @@ class SystemNoise:
     def _count(self, n: int, rate: float) -> int:
         """The size of one Poisson batch, drawn ahead in blocks."""
         if (n, rate) != self._count_key or not self._counts:
-            self._counts = self._generator.binomial(n, rate, _INDEX_BLOCK).tolist()
+            self._counts = batch_sizes(self._words, n, rate, _INDEX_BLOCK).tolist()
             self._count_key = (n, rate)
         return self._counts.pop()

@@ -4,7 +4,7 @@ The words that a source draws are given by hand. mpmath says, by Φ alone and at
 them belong to a cell.
 """
 
-from itertools import chain, repeat
+from itertools import chain, product, repeat
 
 import mpmath
 import numpy as np
@@ -202,6 +202,30 @@ def test_the_stated_error_of_a_variate_covers_all_that_its_bits_may_be(first):
             error = mpmath.mpf(float(variates.errors(slice(None))[0]))
             assert error <= variates.largest_error
             assert value - error <= low <= high <= value + error
+
+
+def largest_rounding():
+    """How far ends of brackets are off by rounding, in a sum of 4,096, over what `_settled` allows for."""
+    worst = 0.0
+    for place, words in product(range(20), (1, 2, 4)):
+        near_zero = Normals(Forced(2**64 - 4 - 2 * place, then=2**63 + 12345), 1.0, 1)
+        with DIGITS.workprec(64 * words + exact_noise._MORE):
+            ends = near_zero.bracket(0, words)
+        with DIGITS.workprec(1000):
+            off = max(abs(a - b) for a, b in zip(ends, near_zero.bracket(0, words), strict=True))
+            worst = max(worst, float(DIGITS.ldexp(4096 * off / FINE, 64 * words + 16)))
+    return worst
+
+
+def test_rounding_of_long_sums_is_far_below_what_brackets_allow_for():
+    """All variates are next to nothing, so that rounding is not hidden by their size."""
+    assert largest_rounding() < 2**-10
+
+
+def test_too_few_digits_for_a_long_sum_are_seen(monkeypatch):
+    """The planted fault: as many digits as serve a single variate."""
+    monkeypatch.setattr(exact_noise, "_MORE", 64)
+    assert largest_rounding() > 1
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10, 55, 1000])

@@ -1,7 +1,7 @@
 """Sums and noise on a grid: every answer on it, every integer within int64."""
 
 from contextlib import suppress
-from math import log2
+from math import inf, log2
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from privest import manifolds
 from privest.estimators.frechet_mean.losses import SquaredDistance
 from privest.privacy.gate import Gate
 from privest.privacy.grid import Grid, spacing_for
-from privest.privacy.mechanisms import noisy_sum
+from privest.privacy.mechanisms import SubsampledRun, noisy_sum, subsampled_sum
 from privest.records import CHUNK, Records
 from testing.noise import ScriptedNoise
 
@@ -106,3 +106,10 @@ def test_noise_rounded_apart_is_noise_rounded_after(value, power, integer):
     together = np.rint(value / grid.spacing + integer)
     apart = grid.quantise(np.array([value]))[0] + integer
     assert apart == together or abs(value / grid.spacing % 1 - 0.5) < 1e-2
+
+
+@pytest.mark.parametrize("noise", [inf, 1e200, 1e-200])
+def test_batches_whose_noise_would_leave_float64_are_refused(noise):
+    run = SubsampledRun("poisson", 0.1, noise, 3)
+    with pytest.raises(ValueError, match="too far apart"):
+        subsampled_sum(run, statistic="gradient", n=100, size=2, clip=1.0, law="laplace")

@@ -125,6 +125,9 @@ def test_blocks_are_bounded(monkeypatch):
     for _ in range(3):
         few.draw("gaussian", 1.0, 2, FINE)
     assert [size for size in counting.asked if size][1:] == [6]
+    counting.asked.clear()
+    assert len(source.draw("gaussian", 1.0, 2 * noise._BLOCK + 5, FINE)) == 2 * noise._BLOCK + 5
+    assert max(counting.asked) == noise._BLOCK
 
 
 def test_the_generator_is_keyed_by_the_operating_system(monkeypatch):
