@@ -102,6 +102,14 @@ The best in hindsight is a sum of each column by itself within quantiles of the 
 Without bounds it takes several thousand records for ten columns at ε = 1; columns that are zero but for few
 records (spam, rain in weather) are hidden by the noise before others are.
 
+The goal is 1.5 at ε ≥ .3 and 2 at ε = .1. Without bounds it is missed on most tables, by up to 4.9, and on
+housing, health costs, weather and spam fewer intervals hold the mean than state it: their columns are skewed
+or mostly zero, and what noise hides of a long tail is more than the intervals allow for. Bounds that are
+1,000 times too wide serve eight of eleven tables of more than 4,000 records better than none at ε = 1: they
+tell how large columns are beside each other. Ends of an interval on either side of the centre, each
+found by itself, were tried: at ε = 1 errors without bounds were .85 of these (geometric mean of ten tables),
+at .3 .95, at .1 1.07.
+
 """
     header = ["table", "rows", "ε", "no bounds", *(f"bounds × {wide:g}" for wide in WIDE if wide)]
     publish("column-scales", "Means of columns without bounds", body + table(header, lines))
