@@ -24,7 +24,7 @@ TABLES = (
     *("diamonds", "affairs", "savings", "magic", "health costs", "housing", "flights", "weather"),
     *("pen digits", "women at work", "diabetes", "wine", "spam"),
 )
-EPSILONS, RUNS = (0.1, 0.3, 1.0), 5
+EPSILONS, RUNS = (0.1, 0.3, 1.0), 10
 WIDE = (None, 1.0, 10.0, 1000.0)
 _MOST_ROWS = 10_000
 _QUANTILES = np.array([0.0, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05])
@@ -72,8 +72,11 @@ def _line(shown: Table, rows: Array, epsilon: float, wide: float | None) -> tupl
     return float(np.median(ratio)), float(np.mean(held)), useless / RUNS
 
 
-def _shown(of: tuple[float, float, float]) -> str:
-    ratio, held, useless = of
+def _cell(shown: Table, rows: Array, epsilon: float, wide: float | None) -> str:
+    try:
+        ratio, held, useless = _line(shown, rows, epsilon, wide)
+    except ValueError:  # noise would hide columns
+        return "refused"
     return f"{ratio:.3g} ({held:.0%})" + ("*" if useless > 0.5 else "")
 
 
@@ -87,17 +90,25 @@ def main() -> None:
         rows = np.ascontiguousarray(whole.rows[::step, kept])
         shown = Table(whole.name, whole.half, "", names, rows, None, (), whole.labels[::step])
         for epsilon in EPSILONS:
-            cells = [_shown(_line(shown, rows, epsilon, wide)) for wide in WIDE]
+            cells = [_cell(shown, rows, epsilon, wide) for wide in WIDE]
             lines.append([whole.name, f"{shown.n:,} × {shown.dim}", f"{epsilon:g}", *cells])
             print(*lines[-1], sep=" | ", flush=True)
     body = f"""
 Error of a column's mean over that of the best bounds in hindsight, the median over the columns, and in
 brackets the share of intervals of 95 % that hold the mean: without bounds, and with rough bounds so many
 times too wide. {RUNS} runs; at most {_MOST_ROWS:,} records of a table. A star: most answers warn of being
-useless.
+useless. Refused: before the charge, as noise would hide where columns are.
 The best in hindsight is a sum of each column by itself within quantiles of the rows, which nobody knows.
 Without bounds it takes several thousand records for ten columns at ε = 1; columns that are zero but for few
 records (spam, rain in weather) are hidden by the noise before others are.
+
+The goal is 1.5 at ε ≥ .3 and 2 at ε = .1. Without bounds it is missed on most tables, by up to 4.9, and on
+housing, health costs, weather and spam fewer intervals hold the mean than state it: their columns are skewed
+or mostly zero, and what noise hides of a long tail is more than the intervals allow for. Bounds that are
+1,000 times too wide serve eight of eleven tables of more than 4,000 records better than none at ε = 1: they
+tell how large columns are beside each other. Ends of an interval on either side of the centre, each
+found by itself, were tried: at ε = 1 errors without bounds were .85 of these (geometric mean of ten tables),
+at .3 .95, at .1 1.07.
 
 """
     header = ["table", "rows", "ε", "no bounds", *(f"bounds × {wide:g}" for wide in WIDE if wide)]

@@ -119,7 +119,7 @@ centre that is half of it away. `furthest`: the largest error of a run over its 
 all but `right` is 1.5 at ε ≥ .3 and 2 at ε = .1, and that no run is off by more than 5 times. The median, the
 90 % quantile and the largest of these columns: {}. CoinPress is told the radius, right or 1,000 times too
 large, and the true scale of every column; of 1, 2, 3, 5 and 10 steps the best number is chosen in hindsight.
-Tumult Analytics needs Spark and a Java machine, and is left out.
+Tumult Analytics tells bounds of columns, and neither a centre nor a radius: it is left out.
 
 """
 

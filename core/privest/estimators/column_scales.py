@@ -327,7 +327,10 @@ class ColumnScales:
         nodes = np.tile(RATIOS[::-1], (len(reach), 1))
         seen = gate.mean((Columns(places.center, reach), nodes), "spreads")
         shares, deviation = self._away.shares(seen)[:, :-1][:, ::-1], self.deviation(last)
-        read = [_read(*column, deviation) for column in zip(shares, reach.tolist(), strict=True)]
+        # Noise far off must not pass for most records of a column, which were seen to be elsewhere.
+        within = np.where(places.seen & ~places.is_atom, core, inf)
+        asked = zip(shares, reach.tolist(), within.tolist(), strict=True)
+        read = [_read(*column, deviation) for column in asked]
         return FoundScales(places, tuple(read), deviation)
 
     def enough(self, budget: PrivacyBudget) -> float:
@@ -365,7 +368,7 @@ class ColumnScales:
         return found
 
 
-def _read(shares: Array, reach: float, deviation: float) -> Distances:
+def _read(shares: Array, reach: float, within: float, deviation: float) -> Distances:
     """The distances of a column: by laws, but where records surely stand out of them."""
-    read = Distances.read(shares, deviation, reach)
+    read = Distances.read(shares, deviation, reach, within)
     return replace(read, shares=np.where(shares > read.shares + _SURE * deviation, shares, read.shares))

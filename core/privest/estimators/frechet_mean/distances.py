@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log, log2, sqrt
+from math import ceil, inf, log, log2, sqrt
 
 import numpy as np
 from scipy.special import ndtr
@@ -31,6 +31,12 @@ _UNLIKE = 0.6
 
 _LOWER = 0.4
 """Spread of the logarithm of distances below their middle, which no clip depends on much."""
+
+_STEP = log(2) / 4
+"""Between places of the middle of laws, on the logarithmic scale."""
+
+_PLACES = ceil(_SPACING * (NODES - 3) / _STEP)
+"""Places of the middle of a law, from the reach downwards."""
 
 _Survival = Callable[[Array], Array]
 """Share of the upper half that is so far above the middle, on the logarithmic scale."""
@@ -141,15 +147,16 @@ class Distances:
     variances: Array
 
     @classmethod
-    def read(cls, released: Array, deviation: float, reach: float) -> "Distances":
+    def read(cls, released: Array, deviation: float, reach: float, within: float = inf) -> "Distances":
         """Read a released histogram.
 
         Args:
             released: (NODES,) noisy shares.
             deviation: standard deviation of the noise on each.
             reach: as it was asked for.
+            within: the distance within which half of the records are known to be, if it is.
         """
-        laws = _laws()
+        laws = _laws(_place(reach, within))
         nearer = np.pad(laws[:, 1:], ((0, 0), (0, 1)))
         known = (_UNLIKE * np.maximum(laws, nearer)) ** 2 + 1e-14
         total = known + deviation**2
@@ -198,12 +205,17 @@ class Distances:
         return float(clips[int(np.argmin((noise * clips) ** 2 + square))])
 
 
-@lru_cache(maxsize=1)
-def _laws() -> Array:
-    """Every law at every place: (laws, NODES) shares at the nodes."""
+def _place(reach: float, within: float) -> int:
+    """The first place of a law's middle that is no further than `within`."""
+    return min(ceil(log(max(reach / within, 1.0)) / _STEP), _PLACES - 1)
+
+
+@lru_cache(maxsize=_PLACES)
+def _laws(first: int) -> Array:
+    """Every law at every place from this one on: (laws, NODES) shares at the nodes."""
     fine = 4
     ends = -_SPACING * (np.arange(fine * (NODES - 1) + 2) - 0.5) / fine
-    places = -np.arange(0.0, _SPACING * (NODES - 3), log(2) / 4)
+    places = -_STEP * np.arange(first, _PLACES)
     middles = (ends[1:] + ends[:-1]) / 2
     hats = np.maximum(1 - np.abs(-middles[:, None] / _SPACING - np.arange(NODES)), 0.0)
     off = ends - places[:, None]
