@@ -181,10 +181,10 @@ class World:
         assert (job.result is not None) == (job.receipt is not None) == (job.state == "committed")
 
     def recover(self, database: Database, key: str, left: str | None) -> str:
-        """Ask again after a crash, run what can be run, end what was left: the state of the job at last.
+        """Ask again after a crash, run what can be run, end what was left: the job's state at last.
 
-        The crash left it in `left`. All that must hold is looked at in the end: no entry, act or transition is
-        ever taken back.
+        The crash left it in `left`. All that must hold is looked at in the end alone: no entry, act or
+        transition is ever taken back.
         """
 
         def state() -> str:
