@@ -9,6 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 PORT ?= 8000
+BASE ?= main
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
@@ -49,8 +50,8 @@ chromium:
 test: install chromium ## all tests, and the slowest of them
 	$(PYTEST) --durations=25
 
-quick: install ## laws of the core, and the tests of what changed since main
-	@changed=$$($(BIN)/python scripts/changed-tests) && $(PYTEST) --durations=5 $(LAWS) $$changed
+quick: install ## laws of the core, and the tests of what changed since BASE (main)
+	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) --durations=5 $(LAWS) $$changed
 
 check: install ## lint, types, imports, interface, licences, Dockerfile, commits
 	$(BIN)/ruff check --no-cache .

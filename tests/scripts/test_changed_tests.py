@@ -48,7 +48,7 @@ def commit(project: Path) -> None:
 
 
 def chosen(project: Path) -> set[str]:
-    command = [sys.executable, str(ROOT / "scripts" / "changed-tests")]
+    command = [sys.executable, str(ROOT / "scripts" / "changed-tests"), "main"]
     done = subprocess.run(command, cwd=project, env=ENVIRONMENT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
