@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve chromium test check bench prove openapi docs image
+.PHONY: help install demo serve chromium test quick check bench prove openapi docs image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -9,11 +9,13 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 PORT ?= 8000
+BASE ?= main
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 INSTALLED := $(VENV)/.installed
 PYTEST := $(BIN)/pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
+LAWS := $(addprefix tests/core/,manifolds/test_laws.py privacy/test_gate.py privacy/test_cost.py test_pinned_estimates.py)
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -45,8 +47,11 @@ chromium:
 	  || command -v chromium chromium-browser google-chrome > /dev/null \
 	  || echo "no Chromium: the tests of pages are skipped (apt-get install chromium-headless-shell)"
 
-test: install chromium ## all tests
-	$(PYTEST)
+test: install chromium ## all tests, and the slowest of them
+	$(PYTEST) --durations=25
+
+quick: install ## laws of the core, and the tests of what changed since BASE (main)
+	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) --durations=5 $(LAWS) $$changed
 
 check: install ## lint, types, imports, interface, licences, Dockerfile, commits
 	$(BIN)/ruff check --no-cache .

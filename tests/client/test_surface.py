@@ -34,28 +34,23 @@ WRONG = {
 
 
 @pytest.mark.parametrize(
-    "checker", [["pyright", "-p", "."], ["mypy", "--strict", "sample.py"]], ids=lambda it: it[0]
+    "checker", [["pyright", "-p", "."], ["mypy", "--strict", "right.py", "wrong.py"]], ids=lambda it: it[0]
 )
 def test_a_typed_program_is_checked_and_its_faults_are_found(checker: list[str], tmp_path: Path) -> None:
     settings = {"include": ["*.py"], "typeCheckingMode": "strict", "venvPath": str(ROOT), "venv": ".venv"}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
-    text = SAMPLE.read_text()
-    (tmp_path / "sample.py").write_text(text)
-
-    def told() -> str:
-        command = [str(BIN / checker[0]), *checker[1:]]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        return done.stdout + done.stderr if done.returncode else ""
-
-    assert told() == ""
+    text = sample = SAMPLE.read_text()
     for right, wrong in WRONG.items():
         assert right in text
         text = text.replace(right, wrong)
-    (tmp_path / "sample.py").write_text(text)
-    said = told()
-    pairs = zip(SAMPLE.read_text().splitlines(), text.splitlines(), strict=True)
+    (tmp_path / "right.py").write_text(sample)
+    (tmp_path / "wrong.py").write_text(text)
+    command = [str(BIN / checker[0]), *checker[1:]]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    pairs = zip(sample.splitlines(), text.splitlines(), strict=True)
     changed = {str(place) for place, (right, wrong) in enumerate(pairs, 1) if right != wrong}
-    assert changed <= set(re.findall(r"sample\.py:(\d+)", said)), said
+    assert changed <= set(re.findall(r"wrong\.py:(\d+)", done.stdout)), done.stdout + done.stderr
+    assert "right.py" not in done.stdout, done.stdout
 
 
 def methods(owner: type) -> dict[str, inspect.Signature]:

@@ -349,6 +349,7 @@ def test_sizes_and_segments_that_follow_the_answers_cost_no_more(factorisation):
     place = 0
     rows[place] = 1.0
     covariance = release.scale**2 * left(factorisation, leaves) @ left(factorisation, leaves).T
+    inverses = [np.linalg.inv(covariance[:length, :length]) for length in range(leaves + 1)]
     losses = []
     for seed in range(3000):
         source = gate(rows, release, ScaledNoise(seed=seed, order=np.arange))
@@ -357,7 +358,7 @@ def test_sizes_and_segments_that_follow_the_answers_cost_no_more(factorisation):
         def lost(segment, hit):
             if hit is None:
                 return 0.0
-            inverse = np.linalg.inv(covariance[: len(segment), : len(segment)])
+            inverse = inverses[len(segment)]
             moved = np.where(np.arange(len(segment)) >= hit, 2.0, 0.0)  # from 1 to −1 in the other world
             noise = np.array(segment)
             return noise @ inverse @ moved + moved @ inverse @ moved / 2

@@ -121,6 +121,7 @@ MEDIA = {
 }
 
 
+@pytest.mark.parametrize("backend", ["sqlite"])  # no format is the database's concern
 @pytest.mark.parametrize("form", FORMATS)
 def test_every_format_goes_from_upload_to_answer(server: Server, form: Format) -> None:
     """A format is recognised by its content type and by its ending; both give one dataset and share caps."""

@@ -138,7 +138,7 @@ def test_a_kill_at_any_step_leaves_all_or_nothing_and_nothing_stranded(
         killed = killed_at(world, end, step)
         left = world.check(database)
         met.add(left)
-        after = world.recover(database, _KEY)
+        after = world.recover(database, _KEY, left)
         # What was claimed when its process died is never run again; all else is answered.
         ends = {"claimed": "failed", "failed": "failed", "voided": "voided", "denied": "denied"}
         assert after == ends.get(str(left), "committed")

@@ -102,8 +102,8 @@ def test_a_run_that_throws_fails_silently(server: Server) -> None:
 
 
 def holds_a_draft(process: psutil.Process) -> bool:
-    """Whether a process has rows that are being accepted in its memory."""
-    return any("/incoming/ds_" in mapped.path for mapped in process.memory_maps())
+    """Whether a process has rows open that are being accepted."""
+    return any("/incoming/ds_" in opened.path for opened in process.open_files())
 
 
 def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:

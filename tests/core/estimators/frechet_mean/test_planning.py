@@ -172,7 +172,7 @@ def test_batches_are_refused_without_delta(solver):
 
 
 @pytest.mark.parametrize("solver", ["rsgd", "rsvrg"])
-@pytest.mark.parametrize("rate", [1e-12, 1e-6, 1.0])
+@pytest.mark.parametrize("rate", [1e-12, 1.0])
 def test_no_rate_makes_planning_long(solver, rate):
     """A plan or a refusal, in seconds: nothing grows with 1/rate."""
     with suppress(ValueError):
