@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from math import inf
 from typing import Any
 from urllib.parse import urlencode
 
@@ -105,8 +104,7 @@ def _address_with_less(
     """The address of a plan with the ε that the analyst's cap and grant have room for now."""
     if "epsilon" not in details or details.get("several"):
         return None
-    room = _room(session, analyst_id, dataset, details["delta"])
-    epsilon = min(room, details["epsilon"])
+    epsilon = min([details["epsilon"], *_room(session, analyst_id, dataset, details["delta"])])
     if epsilon <= 0:
         return None
     asked: dict[str, Any] = {"dataset": dataset, "kind": details["estimate"]}
@@ -119,10 +117,11 @@ def _address_with_less(
     return urlencode(asked, doseq=True)
 
 
-def _room(session: Session, analyst_id: str, dataset: str, delta: float) -> float:
-    """The largest ε that an analyst's own cap and the terms of its grant have room for, in one question."""
+def _room(session: Session, analyst_id: str, dataset: str, delta: float) -> list[float]:
+    """What an analyst's own cap and the terms of its grant have room for in one question, where that is an ε."""
     grant = session.get_one(Grant, (dataset, analyst_id))
     account = accounts_of(session, [grant])[grant_subject(dataset, analyst_id)]
     allowed = limits_of_grant(session, dataset, analyst_id)
-    of_grant = inf if allowed is None else largest_within(allowed, delta)
-    return min(of_grant, largest_query(account, delta) if limits_of(account).capped else inf)
+    of_grant = None if allowed is None else largest_within(allowed, delta)
+    of_cap = largest_query(account, delta) if limits_of(account).capped else None
+    return [epsilon for epsilon in (of_grant, of_cap) if epsilon is not None]
