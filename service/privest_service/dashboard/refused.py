@@ -118,7 +118,7 @@ def _address_with_less(
 
 
 def _room(session: Session, analyst_id: str, dataset: str, delta: float) -> list[float]:
-    """What an analyst's own cap and the terms of its grant have room for in one question, where that is an ε."""
+    """What an analyst's own cap and its grant's terms have room for in one question, where that is an ε."""
     grant = session.get_one(Grant, (dataset, analyst_id))
     account = accounts_of(session, [grant])[grant_subject(dataset, analyst_id)]
     allowed = limits_of_grant(session, dataset, analyst_id)
