@@ -109,7 +109,8 @@ _ABOUT = """\
 All columns (the first eight at most) of tables of 500 rows or more in one question, δ = 1e-6, {} runs: the
 share of the nine quantiles that lie in their intervals of 95 %; the share of medians of which both ends are
 known; the median share of the records beyond the bounds that are told, which is to be .02 at most; and how
-far a median is off, over half of what lies between the levels .05 and .95, in the median over runs and columns.
+far a median is off, over half of what lies between the levels .05 and .95, in the median over runs and
+columns.
 Ours declares nothing. OpenDP {} chooses among 1,000 even candidates by the same ε and δ over all columns
 together, by zCDP, within bounds that are right or a hundred times too wide.
 
