@@ -49,7 +49,8 @@ def as_planned(
     if not named:
         return None
     further = sorted((each for each in named if each[2] > each[1]), key=lambda each: each[1] / each[2])
-    told = [_told(*each, unit) for each in (further or named)[:_MOST]]
+    case = " for an unfavourable case" if plan.expected_error.WITHIN == "unfavourable" else ""
+    told = [_told(*each, unit, case) for each in (further or named)[:_MOST]]
     rest = len(further or named) - len(told)
     return AsPlanned(
         told="; ".join(told) + (f"; and {rest} more" if rest else ""),
@@ -59,9 +60,9 @@ def as_planned(
     )
 
 
-def _told(name: str, foretold: float, found: float, unit: str) -> str:
+def _told(name: str, foretold: float, found: float, unit: str, case: str) -> str:
     of = f"{name} within" if name else "within"
-    return f"{of} ± {number(found)}{unit}, where ± {number(foretold)}{unit} was planned"
+    return f"{of} ± {number(found)}{unit}, where ± {number(foretold)}{unit} was planned{case}"
 
 
 def _of_columns(plan: Plan, answer: dict[str, Any]) -> Iterable[tuple[str, float, float]]:

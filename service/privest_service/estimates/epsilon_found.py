@@ -128,7 +128,10 @@ def _largest(database: Database, caller: Principal, question: ResolvedQuery, sha
             for account in known_accounts(session, caller, subject)
         ]
     if not known:
-        raise Invalid("You may know of no limit that this question counts against. Say its epsilon.")
+        raise Invalid(
+            "You have no cap on this data, so that no share of what is left can be found. Give epsilon, or "
+            "the accuracy that you need."
+        )
     times = Counter(account.id for account, _ in known)
     largest = [largest_query(account, delta, share / times[account.id]) for account, delta in known]
     most = min((epsilon for epsilon in largest if epsilon is not None), default=None)

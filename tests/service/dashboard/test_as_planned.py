@@ -50,7 +50,7 @@ def test_what_has_no_columns_is_told_as_one_and_what_says_nothing_is_not() -> No
     told = as_planned(plan, {}, _FOUND | {"moved": 0.35}, " rad")
     assert told is not None
     assert (told.told, told.reached, told.clipped) == (
-        "within ± 0.4 rad, where ± 0.2 rad was planned",
+        "within ± 0.4 rad, where ± 0.2 rad was planned for an unfavourable case",
         False,
         True,
     )

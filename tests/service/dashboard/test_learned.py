@@ -8,7 +8,7 @@ from typing import Any
 
 from playwright.sync_api import expect
 
-from privest_service.reports.formatting import day
+from privest_service.reports.formatting import moment
 from testing.browser import Visitor
 from testing.scenes import Desk, Hospital, analyst_called, dataset_called, owner_called
 from testing.server import Server
@@ -75,12 +75,16 @@ def test_it_is_of_one_owner_alone_and_of_what_is_charged(site: Server) -> None:
 def test_the_overview_says_when_all_of_the_record_was_last_verified(site: Server) -> None:
     owner = owner_called(site, "Verifying")
     desk = Desk(site, owner.key)
-    assert "The whole record was not verified here yet." in desk.get("").text
+    assert "Nobody has verified the whole record on these pages yet." in desk.get("").text
     assert desk.post("/ledger/verify").status_code == 200
     (act,) = owner.get("/v1/acts", params={"kind": "ledger.verified"}).json()["acts"]
     assert act["details"] == {"entries": 1, "faults": 0}
-    told = f"was last verified on {day(datetime.fromisoformat(act['at']))}: no fault was found."
-    assert told in desk.get("").text
+    overview = desk.get("").text
+    assert (
+        f">{moment(datetime.fromisoformat(act['at']))}</time> was verified then: no fault was found."
+        in overview
+    )
+    assert "does not verify" not in overview
 
 
 def test_a_refusal_after_asking_leads_to_a_plan_with_less(site: Server) -> None:

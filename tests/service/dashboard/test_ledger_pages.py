@@ -164,6 +164,8 @@ def test_what_was_tampered_with_is_seen(site: Server, visit: Visit) -> None:
     assert "Something is wrong with this ledger" in told
     assert re.search(r"entry 3\b", told)
     assert "No fault was found" not in told
+    visitor.open("/dashboard")
+    assert "The record does not verify." in page.get_by_role("alert").inner_text()
 
 
 def _make_cheaper(server: Server, owner_id: str, seq: int) -> None:

@@ -213,7 +213,8 @@ def test_an_entry_and_its_question_lead_to_each_other(site: Server, asked: tuple
     assert "/ledger/" not in theirs.text
     verified = _text(desk.post("/ledger/verify").text)
     assert (
-        "3 receipts of 2 answers (one for you of each, and one for the analyst where one asked)" in verified
+        "3 receipts of 2 answers (one to you for each, and one more to the analyst if an analyst asked)"
+        in verified
     )
     assert "3 receipts of 2 answers (one for the owner of each" in _text(desk.get("/report").text)
     (key,) = owner.get("/v1/ledger/keys").json()["keys"]
@@ -229,7 +230,7 @@ def test_the_budget_page_says_what_is_left_of_what_until_when(
     left, most = left_percent(1 - budget["share"]), rounded_down(budget["remaining"]["epsilon"])
     told = _text(desk.get("/budget").text)
     assert f"{left} of the budget, which is ε 3 at δ 1e−5. As one question that is ε {most} at δ" in told
-    assert "It has no end: what is left stays until it is spent." in told
+    assert "It does not expire: what is left stays until it is spent." in told
     rules = {"renewal": {"every": "month"}}
     assert owner.patch(f"/v1/owners/{owner.id}/budget", json=rules).status_code == 200
     until_when = day(datetime.fromisoformat(_in_force(owner)["next"]))
