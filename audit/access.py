@@ -19,7 +19,7 @@ from privest.arrays import Array
 from privest.metadata import DatasetMetadata
 from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
-from testing.server import Caller, Server, body_of, npy, until
+from testing.server import SPD3, Caller, Server, body_of, npy, until
 
 ROLES = ("admin", "owner", "other owner", "granted", "stranger", "nobody")
 """Callers of the audit. The owner holds the dataset; the granted analyst holds its grant and the job."""
@@ -34,6 +34,7 @@ _EVERYBODY = (200,) * 6
 _WITH_A_KEY = (200, 200, 200, 200, 200, 401)
 _READERS = (404, 200, 404, 200, 404, 401)
 _ASKERS = (403, 200, 404, 200, 404, 401)
+_SITES = (403, 200, 200, 403, 403, 401)
 _UPLOADERS = (403, 201, 201, 403, 403, 401)
 
 
@@ -112,6 +113,11 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "read_heads": _account(200),
     "export_ledger": _account(200),
     "read_report": _account(200),
+    "offer_dataset": _SITES,
+    "list_site_questions": _SITES,
+    "decide_at_site": (403, 200, 404, 403, 403, 401),
+    "exchange_answer": (403, 409, 404, 403, 403, 401),
+    "end_at_site": (403, 409, 404, 403, 403, 401),
     "plan_workload": _ASKERS,
     "estimate_workload": (403, 202, 404, 202, 404, 401),
 } | {f"{verb}_{kind.replace('-', '_')}": _ASKERS for verb in ("estimate", "plan") for kind in KINDS}
@@ -177,6 +183,13 @@ class Scene:
         self._owner.grant(dataset, self._granted, approval="required")
         return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7).json()["id"]
 
+    def _at_site(self) -> str:
+        """A new question that waits for the owner's site, which is not there."""
+        path = f"/v1/sites/datasets/ds_{next(_fresh)}"
+        dataset = self._owner.put(path, json={"n": 60, "schema": SPD3}).json()["id"]
+        self._owner.grant(dataset, self._granted)
+        return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7, wait=0).json()["id"]
+
     def prepared(self, operation: Operation) -> dict[str, str]:
         """What stands for the names in a path; what the operation would end is made anew."""
         names = self.names | {"dataset_id": self.datasets["points"], "name": "none"}
@@ -184,6 +197,8 @@ class Scene:
             names["dataset_id"] = self._dataset("points")
         elif operation.name in ("decide_on_job", "withdraw_job"):
             names["job_id"] = self._request()
+        elif operation.path.startswith("/v1/sites/questions/"):
+            names["job_id"] = self._at_site()
         elif "{key_id}" in operation.path:
             person = self._owner if "owner" in operation.name else self._granted
             whose = operation.path.split("/")[2]
@@ -205,7 +220,8 @@ class Scene:
         """One call, about another dataset if one is given; made again while the service is too busy."""
         content = self._content(operation, dataset)
         headers = {"Idempotency-Key": f"once {next(_fresh)}", "Prefer": "wait=240"}
-        path = operation.path.format(**names)
+        headers |= content.pop("headers", {})
+        path = operation.path.format(number=0, **names)
         request = partial(self.people[role].request, operation.method, path, headers=headers, **content)
         return until(lambda: answer if (answer := request()).status_code != 503 else None)
 
@@ -220,7 +236,13 @@ class Scene:
         if operation.name in ("create_dataset", "upload_dataset"):
             rows = usual(SCHEMA.validate_python(_VECTORS).shape(2))
             return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
+        if operation.name == "exchange_answer":
+            octets = {"Content-Type": "application/octet-stream"}
+            return {"content": bytes(8), "params": {"label": "gradient"}, "headers": octets}
         bodies = {
+            "offer_dataset": {"n": 2, "schema": _VECTORS},
+            "decide_at_site": {"decision": "refuse"},
+            "end_at_site": {"receipt": _RECEIPT},
             "create_channel": _CHANNEL,
             "create_analyst_channel": _CHANNEL,
             "create_owner": {"name": "x", "budget": _BUDGET},
@@ -235,6 +257,12 @@ class Scene:
 
 
 _VECTORS = {"kind": "vectors", "dim": 2}
+_RECEIPT = {
+    "statement": dict.fromkeys(("job", "kind", "dataset", "adjacency", "plan", "answer", "at"), "x")
+    | {"entries": []},
+    "signature": "",
+    "public_key": "",
+}
 _NOBODYS = "0" * 24
 _CHANNEL = {"kind": "webhook", "url": "https://192.0.2.1/"}  # which no network has
 

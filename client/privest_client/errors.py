@@ -201,6 +201,7 @@ KNOWN: dict[str, type[Problem]] = {
     "approval-refused": ApprovalRefused,
     "window-replaced": InvalidRequest,
     "window-not-allowed": InvalidRequest,
+    "session-over": InvalidRequest,
     "too-large": TooLarge,
     "unsupported-media-type": InvalidRequest,
     "too-many-requests": TooManyRequests,

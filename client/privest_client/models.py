@@ -1540,6 +1540,15 @@ class ObliqueSpace(Model):
     """
 
 
+class Name(RootModel[str]):
+    root: Annotated[
+        str,
+        Field(
+            max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
+        ),
+    ]
+
+
 class OwnerList(Model):
     """
     Owners, newest first, and the cursor of the next page.
@@ -2044,6 +2053,89 @@ class SigningKeys(Model):
     keys: Annotated[list[SigningKey], Field(title='Keys')]
 
 
+class SiteDecided(Model):
+    """
+    What became of the question by that.
+    """
+
+    state: Annotated[
+        Literal['asked', 'accepted', 'begun'] | Literal['over'], Field(title='State')
+    ]
+
+
+class Reason(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=500, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Reason')
+    ]
+    """
+    why it refuses, for whoever asked
+    """
+
+
+class SiteDecision(Model):
+    """
+    What a site decides on a question; after it accepted, a refusal ends the run, which stays charged.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    decision: Annotated[Literal['accept', 'refuse'], Field(title='Decision')]
+    reason: Annotated[Reason | None, Field(title='Reason')] = None
+    """
+    why it refuses, for whoever asked
+    """
+
+
+class SiteQuestion(Model):
+    """
+    A question, or its part of one, as the site of its dataset needs it to plan it by itself.
+    """
+
+    job: Annotated[str, Field(title='Job')]
+    """
+    of the part here, by which the site calls it
+    """
+    dataset: Annotated[str, Field(title='Dataset')]
+    """
+    id at the site
+    """
+    kind: Annotated[str, Field(title='Kind')]
+    place: Annotated[int, Field(title='Place')]
+    """
+    of this dataset among those of the question, from 0
+    """
+    state: Annotated[Literal['asked', 'accepted', 'begun'], Field(title='State')]
+    asked: Annotated[dict[str, Any], Field(title='Asked')]
+    """
+    options, columns, and public facts of all parts
+    """
+    plan: Annotated[str, Field(title='Plan')]
+    """
+    SHA-256 of the whole plan, which the site has to come to, too
+    """
+    seed: Annotated[int, Field(title='Seed')]
+    """
+    of choices that all sites make alike; it draws no noise
+    """
+    versions: Annotated[dict[str, str], Field(title='Versions')]
+    """
+    of what plans and runs here
+    """
+
+
+class SiteQuestions(Model):
+    """
+    Questions that wait for the caller's site, or are run there.
+    """
+
+    questions: Annotated[list[SiteQuestion], Field(title='Questions')]
+    mark: Annotated[str, Field(title='Mark')]
+    """
+    changes with what is listed: to be sent with the next call
+    """
+
+
 class Spent(Model):
     """
     (ε, δ) that all charges together guarantee; for gdp budgets with μ and slack behind it.
@@ -2229,7 +2321,7 @@ class VectorsSchema(Model):
     unit: Unit | None = None
 
 
-class Reason(RootModel[str]):
+class Reason1(RootModel[str]):
     root: Annotated[str, Field(max_length=500, title='Reason')]
     """
     told to whoever asked where the question is denied
@@ -2245,7 +2337,7 @@ class Verdict(Model):
         extra='forbid',
     )
     decision: Annotated[Literal['approve', 'deny'], Field(title='Decision')]
-    reason: Annotated[Reason | None, Field(title='Reason')] = None
+    reason: Annotated[Reason1 | None, Field(title='Reason')] = None
     """
     told to whoever asked where the question is denied
     """
@@ -2348,7 +2440,7 @@ class ProblemDocument(Model):
     """
 
 
-class Name(RootModel[str]):
+class Name1(RootModel[str]):
     root: Annotated[
         str,
         Field(
@@ -2393,7 +2485,7 @@ class NewUpload(Model):
     """
     JSON of a dataset schema
     """
-    name: Annotated[Name | None, Field(title='Name')] = None
+    name: Annotated[Name1 | None, Field(title='Name')] = None
     """
     by which people know it; public
     """
@@ -2940,48 +3032,6 @@ class RequestList(Model):
     requests: Annotated[list[RequestView], Field(title='Requests')]
 
 
-class RobustPCAJob(Model):
-    """
-    Robust PCA: a job, with its answer once it is committed.
-    """
-
-    id: Annotated[str, Field(title='Id')]
-    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
-    state: Annotated[
-        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
-        Field(title='State'),
-    ]
-    estimate: RobustPCAEstimate | None = None
-    uncertainty: SubspaceUncertainty | None = None
-    forecast: SubspaceForecast | None = None
-    """
-    the plan's `expected_error`, to be held against `uncertainty`
-    """
-    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
-    """
-    of the plan, and of what the run found out, for whoever asked
-    """
-    privacy: Privacy
-    charges: Annotated[list[ChargeView], Field(title='Charges')]
-    receipt: Receipt | None = None
-    """
-    once the job is committed
-    """
-    reused: Annotated[bool, Field(title='Reused')]
-    tag: Annotated[str | None, Field(title='Tag')] = None
-    """
-    words of whoever asked, where the job was first asked for
-    """
-    dummy: Annotated[bool | None, Field(title='Dummy')] = False
-    """
-    answered from synthetic rows, and charged to nobody
-    """
-    approval: ApprovalView | None = None
-    """
-    null where nobody had to approve the question
-    """
-
-
 class RobustPCAPlanView(Model):
     """
     Robust PCA: a plan.
@@ -3042,6 +3092,46 @@ class SignedModel(Model):
     public_key: Annotated[str, Field(title='Public Key')]
 
 
+class SiteEnd(Model):
+    """
+    The end of a site's run.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    receipt: Receipt
+    """
+    of the charge at the site, signed there
+    """
+    result: Annotated[Any | None, Field(title='Result')] = None
+    """
+    of a question on one dataset: the answer
+    """
+
+
+class SiteView(Model):
+    """
+    What the site of one dataset did about a question.
+    """
+
+    dataset: Annotated[str, Field(title='Dataset')]
+    state: Annotated[
+        Literal['asked', 'accepted', 'ended', 'refused'], Field(title='State')
+    ]
+    """
+    a site that accepted has charged its own ledger
+    """
+    reason: Annotated[str | None, Field(title='Reason')] = None
+    """
+    why it refused, in its own words
+    """
+    receipt: Receipt | None = None
+    """
+    of the charge at the site, signed with the site's own key
+    """
+
+
 class TableSchema(Model):
     """
     A table of typed columns, which are found by their names; others of the file are left out.
@@ -3098,7 +3188,7 @@ class FileForm(Model):
     """
     a dataset schema, as JSON
     """
-    name: Annotated[Name | None, Field(title='Name')] = None
+    name: Annotated[Name1 | None, Field(title='Name')] = None
     """
     by which people know it; public
     """
@@ -3130,7 +3220,7 @@ class NewHandle(Model):
     """
     connection:path of a file or object, connection:table or connection:schema.table
     """
-    name: Annotated[Name | None, Field(title='Name')] = None
+    name: Annotated[Name1 | None, Field(title='Name')] = None
     """
     by which people know it; public
     """
@@ -3185,6 +3275,12 @@ class JobView(Model):
     """
     null where nobody had to approve the question
     """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
+    """
 
 
 class BoundsEstimate(Model):
@@ -3237,6 +3333,12 @@ class BoundsJob(Model):
     approval: ApprovalView | None = None
     """
     null where nobody had to approve the question
+    """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
     """
 
 
@@ -3312,6 +3414,12 @@ class ClassifierScoreJob(Model):
     approval: ApprovalView | None = None
     """
     null where nobody had to approve the question
+    """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
     """
 
 
@@ -3390,6 +3498,10 @@ class DatasetView(Model):
     """
     the first dataset that you declared to hold these rows; caps hold for both
     """
+    at_site: Annotated[str | None, Field(title='At Site')] = None
+    """
+    id at your site, where the rows are; null where they are here
+    """
     same_rows: Annotated[list[str] | None, Field(title='Same Rows')] = None
     """
     your other datasets with the same rows, not told in lists; nothing follows from it
@@ -3435,6 +3547,12 @@ class FrechetMeanJob(Model):
     approval: ApprovalView | None = None
     """
     null where nobody had to approve the question
+    """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
     """
 
 
@@ -3553,6 +3671,12 @@ class LogisticRegressionJob(Model):
     """
     null where nobody had to approve the question
     """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
+    """
 
 
 class LogisticRegressionPlanView(Model):
@@ -3637,6 +3761,12 @@ class MatrixCompletionJob(Model):
     """
     null where nobody had to approve the question
     """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
+    """
 
 
 class MatrixCompletionPlanView(Model):
@@ -3675,6 +3805,73 @@ class MatrixCompletionPlanView(Model):
     what the budget is spent on
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
+
+
+class OfferedDataset(Model):
+    """
+    The public facts of a dataset that stays at a site: no row, and no mark of rows, is among them.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    name: Annotated[Name | None, Field(title='Name')] = None
+    n: Annotated[int, Field(ge=2, le=9007199254740992, title='N')]
+    """
+    number of records, public
+    """
+    schema_: Annotated[
+        PointsSchema | VectorsSchema | PartialVectorsSchema | LabelledSchema | TableSchema,
+        Field(alias='schema', discriminator='kind', title='Schema'),
+    ]
+
+
+class RobustPCAJob(Model):
+    """
+    Robust PCA: a job, with its answer once it is committed.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[Literal['robust-pca'], Field(title='Kind')]
+    state: Annotated[
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
+        Field(title='State'),
+    ]
+    estimate: RobustPCAEstimate | None = None
+    uncertainty: SubspaceUncertainty | None = None
+    forecast: SubspaceForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
+    privacy: Privacy
+    charges: Annotated[list[ChargeView], Field(title='Charges')]
+    receipt: Receipt | None = None
+    """
+    once the job is committed
+    """
+    reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
+    dummy: Annotated[bool | None, Field(title='Dummy')] = False
+    """
+    answered from synthetic rows, and charged to nobody
+    """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
+    """
 
 
 class DatasetList(Model):

@@ -55,6 +55,12 @@ from privest_service.security.authentication import Authenticator
 from privest_service.security.rate_limit import RateLimiter
 from privest_service.security.tokens import tokens_of
 from privest_service.settings import Settings
+from privest_service.sites import endpoints as sites
+from privest_service.sites.bells import Bells
+from privest_service.sites.connector import Connector
+from privest_service.sites.link import Hub
+from privest_service.sites.runs import joint_runs
+from privest_service.sites.taking import Taking
 from privest_service.telemetry import metrics, requests
 from privest_service.upload_errors import RefusedUploadError
 from privest_service.workers.service import Workers
@@ -145,7 +151,26 @@ def _parts(
             settings.decide_within,
         ),
         Readiness(database, head(database), store, engine),
+        Bells(),
     ]
+
+
+def _hub(settings: Settings) -> Hub | None:
+    """The hub of this service, where it is a site."""
+    if settings.hub_key is None:
+        return None
+    files = (settings.hub_ca_file, settings.hub_certificate_file)
+    authorities, certificate = (None if each is None else str(each) for each in files)
+    return Hub.through_proxies(
+        settings.hub_url, settings.hub_key.get_secret_value(), authorities, certificate
+    )
+
+
+def _connector(hub: Hub, database: Database, parts: list[object], analyst: str) -> Connector:
+    """What keeps a site and its hub together."""
+    (planner,) = (part for part in parts if isinstance(part, Planner))
+    (submissions,) = (part for part in parts if isinstance(part, Submissions))
+    return Connector(hub, Taking(database, planner, submissions, analyst))
 
 
 @asynccontextmanager
@@ -163,6 +188,7 @@ async def _running(settings: Settings | None, app: FastAPI) -> AsyncIterator[Non
         prepare=prepare,
         limiter=limiter,
     )
+    hub = _hub(settings)
     engine = Engine(
         database,
         store,
@@ -178,10 +204,12 @@ async def _running(settings: Settings | None, app: FastAPI) -> AsyncIterator[Non
             partial(tell_what_was_left_out, database),
         ],
     )
+    engine.joint_runs = partial(joint_runs, hub)
     put = _put(database, workers, settings.secret)
     deliverer = Deliverer(database, settings, put, [partial(send_due, database)])
     parts = _parts(settings, database, store, limiter, workers, engine)
     app.state.parts = {type(part): part for part in parts}
+    connector = hub and _connector(hub, database, parts, settings.hub_analyst)
     clear(database, store)
     seal_history(database)
     if left_out := missing(store.incoming):
@@ -189,12 +217,16 @@ async def _running(settings: Settings | None, app: FastAPI) -> AsyncIterator[Non
     workers.start()
     engine.start()
     deliverer.start()
+    if connector:
+        connector.start()
     tempfile.tempdir = str(store.incoming)  # uploads spill over to the same disk as the rows
     metrics.watch(CachedProbe(partial(health.queue, database)).seen)
     try:
         yield
     finally:
         metrics.watch(None)
+        if connector:
+            connector.stop()
         deliverer.stop()
         engine.stop()
         workers.stop()
@@ -247,6 +279,7 @@ def create_app(settings: Settings | None) -> FastAPI:
         exports.router,
         notices.router,
         reports.router,
+        sites.router,
         ledger.keys_router,
         health.router,
         health.counted,

@@ -36,6 +36,10 @@ _PARAMETERS: dict[str, Any] = {
     "actor": _OWNER,
     "text": "board",
     "tag": "beaks, second try",
+    "number": 0,
+    "label": "gradient",
+    "wait": 10.0,
+    "mark": "",
 }
 """A value of each parameter, by its name, which means the same in all calls; others have defaults."""
 
@@ -44,6 +48,23 @@ _NUMBERS = [0.4, -0.2]
 
 _VECTORS = {"kind": "vectors", "dim": 5, "norm_bound": 2.0}
 _BUDGET = {"epsilon": 3.0, "delta": 1e-5}
+
+_DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_RECEIPT = {
+    "statement": {
+        "job": _JOB,
+        "kind": "robust-pca",
+        "dataset": _DATASET,
+        "adjacency": "replace-one",
+        "entries": [],
+        "commitments": [_DIGEST],
+        "plan": _DIGEST,
+        "answer": _DIGEST,
+        "at": "2026-11-01T00:00:00+00:00",
+    },
+    "signature": "c2lnbmVk",
+    "public_key": "a2V5",
+}
 
 _BODIES: dict[str, Any] = {
     "create_owner": {"name": "City hospital", "budget": _BUDGET},
@@ -56,6 +77,10 @@ _BODIES: dict[str, Any] = {
     "put_cap": _BUDGET,
     "decide_on_job": {"decision": "approve"},
     "change_budget": {"frozen": True},
+    "offer_dataset": {"name": "penguins", "n": 333, "schema": _VECTORS},
+    "decide_at_site": {"decision": "accept"},
+    "exchange_answer": "8 bytes ",
+    "end_at_site": {"receipt": _RECEIPT},
     "create_channel": {"kind": "webhook", "url": "https://example.org/privest", "events": ["budget.spent"]},
     "create_analyst_channel": {"kind": "webhook", "url": "https://example.org/privest"},
 }

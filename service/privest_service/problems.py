@@ -177,6 +177,12 @@ class WindowNotAllowed(Problem):
     slug, status, title = "window-not-allowed", HTTPStatus.CONFLICT, "No new window may be opened now"
 
 
+class SessionOver(Problem):
+    """A run with sites that does not go on: one of them refused, broke a rule, or stayed away."""
+
+    slug, status, title = "session-over", HTTPStatus.CONFLICT, "This run with other sites is over"
+
+
 class MethodNotAllowed(Problem):
     """The path is there, and does not take this method; `Allow` lists those that it takes."""
 

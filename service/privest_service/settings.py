@@ -91,6 +91,10 @@ _KeySet = _matching(
     "must be a file or an https address",
 )
 """An address is only allowed where nobody in between can exchange the keys."""
+_Hub = _matching(
+    r"|https://[^\s/@]+|http://(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?",
+    "must be an https address without a path, such as https://hub.example.org",
+)
 
 
 _Origin = _matching(
@@ -209,6 +213,29 @@ class Settings(BaseSettings):
 
     token_scope_prefix: str = "privest:"  # noqa: S105 - no password
     """Prefix of those scopes in a token's `scope` that are meant for this service."""
+
+    hub_url: Annotated[str, _Hub] = ""
+    """Address (https) of the service that this one offers datasets to, as a site; default: none."""
+
+    hub_key: SecretStr | None = None
+    """Key of an owner at the hub, with the scopes read and data, as whom this site calls it."""
+
+    hub_analyst: str = ""
+    """Id of an analyst here, as whom the hub asks: what is granted to it is offered."""
+
+    hub_ca_file: Path | None = None
+    """Certificates that may vouch for the hub, in PEM, instead of the system's."""
+
+    hub_certificate_file: Path | None = None
+    """Certificate of this site with its key, in PEM, where the hub asks for one."""
+
+    @model_validator(mode="after")
+    def _site_has_all(self) -> "Settings":
+        if len({bool(self.hub_url), bool(self.hub_key), bool(self.hub_analyst)}) > 1:
+            raise ValueError("PRIVEST_HUB_URL, PRIVEST_HUB_KEY and PRIVEST_HUB_ANALYST go together: set all")
+        if self.hub_url and self.engine != "local":
+            raise ValueError("PRIVEST_HUB_URL needs PRIVEST_ENGINE=local, as sites run their part themselves")
+        return self
 
     @model_validator(mode="after")
     def _issuer_has_keys(self) -> "Settings":

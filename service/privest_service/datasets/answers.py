@@ -26,6 +26,9 @@ class DatasetView(BaseModel):
         str | None,
         Field(description="the first dataset that you declared to hold these rows; caps hold for both"),
     ] = None
+    at_site: Annotated[
+        str | None, Field(description="id at your site, where the rows are; null where they are here")
+    ] = None
     same_rows: Annotated[
         list[str] | None,
         Field(

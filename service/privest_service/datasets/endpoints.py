@@ -100,7 +100,8 @@ def format_of(file: UploadFile) -> Format:
     return form
 
 
-def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None = None) -> DatasetView:
+def dataset_view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None = None) -> DatasetView:
+    """The public facts of a dataset, and what its owner alone is told."""
     schema, is_owner = SCHEMA.validate_json(dataset.dataset_schema), caller_id == dataset.owner_id
     return DatasetView(
         id=dataset.id,
@@ -112,6 +113,7 @@ def _view(dataset: Dataset, caller_id: str, same_rows: Sequence[Dataset] | None 
         created_at=dataset.created_at,
         fingerprint=dataset.fingerprint if is_owner else None,
         rows_of=dataset.lineage if is_owner and dataset.lineage != dataset.id else None,
+        at_site=dataset.at_site if is_owner else None,
         same_rows=None if same_rows is None else [other.id for other in same_rows],
     )
 
@@ -173,7 +175,7 @@ async def upload_dataset(
 def _told(database: Database, dataset: Dataset) -> DatasetView:
     """A new dataset as its owner reads it, with others of the same rows."""
     with database.read() as session:
-        return _view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
+        return dataset_view(dataset, dataset.owner_id, service.with_same_rows(session, dataset))
 
 
 async def _uploaded(request: Request, owner_id: str, registrar: Registrar, largest_body: int) -> Dataset:
@@ -217,7 +219,7 @@ def list_datasets(
     """The datasets that the caller owns or was granted, newest first, in pages."""
     with database.read() as session:
         found, further = service.visible(session, caller, limit=limit, cursor=cursor)
-        return DatasetList(datasets=[_view(dataset, caller.id) for dataset in found], next=further)
+        return DatasetList(datasets=[dataset_view(dataset, caller.id) for dataset in found], next=further)
 
 
 @router.get("/{dataset_id}", responses=documented(NotFound))
@@ -226,7 +228,7 @@ def read_dataset(dataset_id: str, caller: ReadDep, database: DatabaseDep) -> Dat
     with database.read() as session:
         dataset = service.require(session, caller, dataset_id)
         same = service.with_same_rows(session, dataset) if dataset.owner_id == caller.id else None
-        return _view(dataset, caller.id, same)
+        return dataset_view(dataset, caller.id, same)
 
 
 @router.delete("/{dataset_id}", status_code=204, responses=documented(NotFound))

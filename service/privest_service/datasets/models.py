@@ -24,7 +24,8 @@ class Dataset(Base):
     `lineage` is the id of the first dataset that the owner declared to hold the same rows, by default its own
     id. Accounts are joined by it. The fingerprint of the rows joins nothing: it is for the owner's eyes.
 
-    An ephemeral one came with a question, and goes once that is answered.
+    An ephemeral one came with a question, and goes once that is answered. Of one whose rows are at a site of
+    its owner's, `at_site` is the id there, and the store has nothing.
     """
 
     __tablename__ = "datasets"
@@ -39,6 +40,7 @@ class Dataset(Base):
     fingerprint: Mapped[str] = mapped_column(String(64))
     lineage: Mapped[str] = mapped_column(String(40), default=_own_id)
     ephemeral: Mapped[bool] = mapped_column(default=False)
+    at_site: Mapped[str | None] = mapped_column(String(40))
     created_at: Mapped[datetime] = mapped_column(Moment, default=now)
     deleted_at: Mapped[datetime | None] = mapped_column(Moment)
 

@@ -85,13 +85,17 @@ class Kind:
         given, defaults = self.options(request), self.estimator.defaults(shape)
         return given | {name: value for name, value in defaults.items() if given[name] is None}
 
+    def choice(self, request: EstimateRequest) -> dict[str, Any]:
+        """The columns that a request chooses of a table, by the names of its fields."""
+        return request.model_dump(include=of_all(type(request)) - set(EstimateRequest.model_fields))
+
     def metadata_of(self, shape: DatasetMetadata, request: EstimateRequest) -> DatasetMetadata:
         """What this kind takes of a dataset: the columns that a request chooses of a table, else all of it.
 
         Raises:
             ValueError: the dataset is of another kind, or has no such columns.
         """
-        given = request.model_dump(include=of_all(type(request)) - set(EstimateRequest.model_fields))
+        given = self.choice(request)
         if isinstance(shape, TableMetadata):
             choice = TableChoice(**{name: _frozen(value) for name, value in given.items()})
             return metadata_for(self.estimator.metadata, shape, choice)

@@ -24,7 +24,7 @@ from privest_service.estimates.plans import can_run
 from privest_service.estimates.runners import runners
 from privest_service.estimates.tasks import run_job
 from privest_service.jobs import service as jobs
-from privest_service.jobs.models import Job
+from privest_service.jobs.models import Job, JointRun
 from privest_service.ledger import charges
 from privest_service.limits import in_thread
 from privest_service.problems import DatabaseUnavailable
@@ -46,17 +46,18 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class Claimed:
-    """A job whose charge is final, and all that its run needs.
-
-    Attributes:
-        job: the job.
-        run_token: to read rows, once.
-        paths: of the rows, dataset by dataset; a dummy reads none.
-    """
+    """A job whose charge is final, and the function that runs it, with what that is given."""
 
     job: Job
-    run_token: str
-    paths: list[str]
+    run: Callable[..., str]
+    given: Sequence[str]
+
+
+JointRuns = Callable[[Session, Job, JointRun, Sequence[str]], tuple[Callable[..., str], Sequence[str]]]
+"""Finds the function that runs a job which a hub and sites have together, with what it is given.
+
+It is told what is noted of that run, with the permit and the paths of the rows.
+"""
 
 
 class Engine:
@@ -67,6 +68,9 @@ class Engine:
         store: where rows are.
         workers, job_timeout, engine, memory: as the settings of these names.
         housekeeping: each is called now and then, by the thread that feeds jobs.
+
+    Attributes:
+        joint_runs: finds what runs the jobs that a hub and sites have together; to be set before the start.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class Engine:
         self._database = database
         self._store = store
         self._job_timeout = job_timeout
+        self.joint_runs: JointRuns | None = None
         self._runners = runners(engine, workers=workers, memory=memory)
         self._slots = threading.Semaphore(self._runners.slots)
         self._running, self._counting = Counter[str](), threading.Lock()
@@ -201,24 +206,22 @@ class Engine:
         One that another version of the program planned in a way that this one does not know is given back.
         """
         with self._database.read() as session:
-            quiet = not (able and jobs.queue(session)[0]) and not jobs.overdue(session, now())
+            waits = able and (jobs.queue(session)[0] or jobs.any_ended_at_sites(session))
+            quiet = not waits and not jobs.overdue(session, now())
         if quiet:
             return None
-        lease = timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
 
         def claim(session: Session) -> tuple[list[str], str | None, Claimed | None]:
             lost = jobs.fail_overdue(session, now())
-            job = jobs.next_waiting(session, self._served()) if able else None
-            if job is not None and not can_run(job.kind, job.plan):
-                charges.void(session, job.id)
-                return lost, job.id, None
-            job = job and jobs.claim(session, job, lease)
+            job = jobs.take_ended_at_sites(session) if able else None
+            if job is None and able:
+                job = jobs.next_waiting(session, self._served())
+                if job is not None and not can_run(job.kind, job.plan):
+                    charges.void(session, job.id)
+                    return lost, job.id, None
+                job = job and jobs.claim(session, job, self.lease)
             # A permit that cannot be made, on a full disk, undoes the claim: nobody pays for that.
-            return (
-                lost,
-                None,
-                job and Claimed(job, str(self._store.run_token(job.id)), self._paths(session, job)),
-            )
+            return lost, None, job and self._claimed(session, job)
 
         lost, voided, claimed = self._database.run(claim)
         for job_id in lost:
@@ -228,6 +231,18 @@ class Engine:
             log.warning("job given back: another version planned it", job=voided)
             self._wake.set()  # another one may wait
         return claimed
+
+    @property
+    def lease(self) -> timedelta:
+        """Time after which a claimed job is lost."""
+        return timedelta(seconds=self._job_timeout + _LEASE_MARGIN)
+
+    def _claimed(self, session: Session, job: Job) -> Claimed:
+        given = [str(self._store.run_token(job.id)), *self._paths(session, job)]
+        joint = jobs.joint_run(session, job.id)
+        if joint is None or self.joint_runs is None:
+            return Claimed(job, run_job, [job.kind, job.plan, *given])
+        return Claimed(job, *self.joint_runs(session, job, joint, given))
 
     def _served(self) -> list[str]:
         """Submitters whose jobs run on all workers but one, which is left to whoever else comes."""
@@ -248,9 +263,7 @@ class Engine:
             self._running[job.submitter_id] += 1
         seconds = min(self._job_timeout, _DUMMY_SECONDS) if job.dummy else self._job_timeout
         try:
-            future = self._runners.call(
-                seconds, run_job, job.kind, job.plan, claimed.run_token, *claimed.paths
-            )
+            future = self._runners.call(seconds, claimed.run, *claimed.given)
         except (OSError, RuntimeError):  # the runners broke down
             self._ends.submit(self._over, job, None)
             return

@@ -1,7 +1,7 @@
 """Plans of any estimator, on one dataset or on several: how they are made, stored and run."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, cast
@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
+from privest.arrays import Array
 from privest.estimators import federated_runs, federation
 from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.federation import Federated, Part, Plan
 from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
+from privest.optim.joined import Exchange
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import is_for
 from privest.privacy.oracle import Oracle
@@ -99,6 +101,30 @@ def run_plan(estimator: AnyEstimator, plan: Plan, gates: Sequence[Oracle]) -> di
         answer = federated_runs.run(cast("Federated[BasePlan]", plan), estimator.run, gates)
     else:
         answer = estimator.run(plan, *gates)
+    return _told(plan, answer)
+
+
+def join_plan(
+    estimator: AnyEstimator,
+    plan: Federated[BasePlan],
+    gate: Oracle,
+    place: int,
+    exchange: Exchange,
+    seed: int,
+) -> dict[str, Any]:
+    """The answer of `run_plan` where the gate of one place is; see `federated_runs.run_joined`."""
+    return _told(plan, federated_runs.run_joined(plan, estimator.run, gate, place, exchange, seed))
+
+
+def replay_plan(
+    estimator: AnyEstimator, plan: Federated[BasePlan], answers: Iterable[tuple[str, Array]], seed: int
+) -> dict[str, Any]:
+    """The answer of `join_plan` once more, of the pooled answers that were exchanged."""
+    return _told(plan, federated_runs.replay(plan, estimator.run, answers, seed))
+
+
+def _told(plan: Plan, answer: Any) -> dict[str, Any]:
+    """An answer as JSON has it, of a table in the units of its columns."""
     if recipe := plan.shape.recipe:
         answer = answer.in_columns(recipe, plan.expected_error)
     return plain(answer)

@@ -1,8 +1,8 @@
 """Questions: requests, resolved against the public facts of their datasets."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import rfc8785
@@ -67,6 +67,16 @@ class ResolvedQuery:
     dummy: bool = False
     approval: bool = False
     """Whether it waits for the approval of an owner."""
+    at_sites: bool = False
+    """Whether the rows are at sites of their owners, which run it together."""
+    choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The columns that it chooses of tables, by the names of the request."""
+
+    @property
+    def target(self) -> PrivacyTarget:
+        """(ε, δ) that holds for the records of each of its datasets."""
+        targets = [subject.target for subject in self.about]
+        return PrivacyTarget(max(each.epsilon for each in targets), max(each.delta for each in targets))
 
     @property
     def digest(self) -> str:
@@ -99,7 +109,7 @@ def resolve(
     """
     caller.must_be("owner", "analyst")
     named = _named(request) if rows is None else [DatasetPart(id=rows)]
-    about, schemas, approval = list[QueryTarget](), list[DatasetSchema](), False
+    about, schemas, elsewhere, approval = list[QueryTarget](), list[DatasetSchema](), set[bool](), False
     for part in named:
         dataset, grant = datasets.require_access(session, caller, part.id)
         if grant is not None and not part.dummy:
@@ -108,9 +118,14 @@ def resolve(
         schemas.append(SCHEMA.validate_json(dataset.dataset_schema))
         privacy, shape = part.privacy or request.privacy, schemas[-1].shape(dataset.n)
         about.append(_subject(session, kind, request, privacy, (dataset.id, dataset.owner_id), shape))
+        elsewhere.add(dataset.at_site is not None and not part.dummy)
     _refuse_unlike(schemas)
-    options = kind.resolved(request, about[0].shape)
-    return ResolvedQuery(caller.id, kind, tuple(about), options, named[0].dummy, approval)
+    if len(elsewhere) > 1:
+        raise Invalid("Some of these datasets are at sites and some are here. Ask about either alone.")
+    options, (at_sites,) = kind.resolved(request, about[0].shape), elsewhere
+    return ResolvedQuery(
+        caller.id, kind, tuple(about), options, named[0].dummy, approval, at_sites, kind.choice(request)
+    )
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:

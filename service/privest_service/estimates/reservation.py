@@ -15,6 +15,7 @@ from privest_service.datasets import service as datasets
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.datasets.terms import decide_by, require_terms
 from privest_service.estimates.catalogue import Kind
+from privest_service.estimates.joint import Joint, joint_at_hub
 from privest_service.estimates.questions import ResolvedQuery, digest_of
 from privest_service.estimates.schemas import EstimateRequest
 from privest_service.jobs import service as jobs
@@ -99,6 +100,7 @@ class Draft:
         plan: the plan as JSON, as it is stored.
         parts: the part of each dataset as JSON, where the plan is on several datasets; else none.
         charges: what each dataset is charged, and for what.
+        joint: what is noted where a hub and sites run it together.
     """
 
     planned: Plan
@@ -106,6 +108,7 @@ class Draft:
     plan: str
     parts: list[str]
     charges: list[tuple[Charge, Mechanism]]
+    joint: Joint | None = None
 
     @classmethod
     def of(cls, question: ResolvedQuery, planned: Plan) -> "Draft":
@@ -123,7 +126,8 @@ class Draft:
         def written(plan: Plan | Part) -> str:
             return kind.plans.dump_json(plan).decode()
 
-        return cls(planned, question.digest, written(planned), [written(part) for part in parts], charges)
+        own, joint = [written(part) for part in parts], joint_at_hub(question) if question.at_sites else None
+        return cls(planned, question.digest, written(planned), own, charges, joint)
 
 
 def held(session: Session, caller: Principal, dataset_ids: Sequence[str]) -> list[Access]:
@@ -241,6 +245,8 @@ def reserve(
     bound.job_id = job.id
     debits = debits_of(parts or [job], draft.charges, concerned, accounts)
     charges.reserve(session, job, debits, bound)
+    if draft.joint:
+        draft.joint.noted(session, job)
     charged = [
         (account, each.job.dataset_id, charge)
         for each in debits
@@ -306,6 +312,8 @@ def _request(
     accounts = ledger.accounts_of(session, concerned)
     charges.require_caps(debits_of(parts or [job], draft.charges, concerned, accounts))
     jobs.add(session, job, bound, parts)
+    if draft.joint:
+        draft.joint.noted(session, job)
     for each in parts or [job]:
         if each.decide_by is not None:
             _tell_owner(session, each, each.decide_by)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model
 from privest_service.acts import readable
 from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.schemas import DatasetSchema
+from privest_service.estimates.site_view import SiteView
 from privest_service.inputs import Id, Input, Name, QuestionTag, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Amount, Delta
@@ -309,6 +310,10 @@ class JobView(BaseModel):
     approval: Annotated[
         ApprovalView | None, Field(description="null where nobody had to approve the question")
     ] = None
+    sites: Annotated[
+        list[SiteView],
+        Field(description="of datasets that stay at sites, in order", exclude_if=lambda sites: not sites),
+    ] = []
 
 
 class ReleaseView(BaseModel):

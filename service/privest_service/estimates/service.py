@@ -125,7 +125,14 @@ class Submissions:
             raise
         with traces.step("plan"):
             planned = self.planner.plan(question, free=False)
-        draft = Draft.of(question, planned)  # which takes a while on many datasets, and no lock
+        return self.charge(ask, question, Draft.of(question, planned))  # which takes a while, and no lock
+
+    def charge(self, ask: EstimateCommand, question: ResolvedQuery, draft: Draft) -> Answer:
+        """Charge a planned question and put its job in the queue.
+
+        Raises:
+            Problem: whatever refuses it, as the caller may know it.
+        """
         try:
             with traces.step("charge"):
                 answer = self.database.run(
@@ -232,7 +239,7 @@ class Submissions:
             try:
                 entries.require_room([account], [Charge.of(planned.target, planned.cost)])
             except BudgetExceeded as refused:
-                raise self._told(refused, ask, question, planned) from None
+                raise self._told(refused, ask, question, charges_of(planned)) from None
         return None
 
     def _record(
@@ -278,7 +285,7 @@ class Submissions:
         """
         knows = isinstance(refused, GrantRefuses) or refused.scope == "analyst" or ask.caller.role == "owner"
         if knows and not isinstance(refused, GrantRefuses):
-            self._told(refused, ask, question, draft.planned)
+            self._told(refused, ask, question, [charge for charge, _ in draft.charges])
         self._record(refused, ask, question, draft)
         return refused if knows else BudgetExceeded(_SOMEBODY_ELSES)
 
@@ -287,15 +294,15 @@ class Submissions:
         refused: BudgetExceeded | AccountFrozen,
         ask: EstimateCommand,
         question: ResolvedQuery,
-        planned: Plan,
+        asked: Sequence[Charge],
     ) -> BudgetExceeded | AccountFrozen:
         """A refusal by an account that the caller may look at, with what was asked and what is left."""
         if isinstance(refused, BudgetExceeded):
             with self.database.read() as session:
-                room = room_of(session, ask.caller, question, charges_of(planned))
+                room = room_of(session, ask.caller, question, asked)
             if room is not None:
                 refused.room = room.model_dump()
-                refused.detail = " ".join(filter(None, (refused.detail, in_words(room, planned.target))))
+                refused.detail = " ".join(filter(None, (refused.detail, in_words(room, question.target))))
         return refused
 
     def _refuse_if_full(

@@ -25,6 +25,7 @@ from privest_service.estimates.schemas import (
     ReleaseView,
     SecondOpinion,
 )
+from privest_service.estimates.site_view import SiteView
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import charges
@@ -43,7 +44,8 @@ _Charged = tuple[Account, str | None, Entry | Charge]
 
 def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = False) -> JobView:
     """A job as its submitter reads it; its owner reads what was charged, not the answer."""
-    about = {each.id: each.dataset_id for each in jobs.parts_of(session, job) or [job]}
+    parts = jobs.parts_of(session, job) or [job]
+    about = {each.id: each.dataset_id for each in parts}
     found = session.execute(
         select(Account, Entry)
         .join(Entry, Account.id == Entry.account_id)
@@ -55,7 +57,26 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     receipt = charges.receipt_for(session, job, caller.id)
     view = _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
     view.approval = approval_of(session, caller, job, list(about))
+    view.sites = _sites_of(session, job, parts)
     return view
+
+
+def _sites_of(session: Session, job: Job, parts: Sequence[Job]) -> list[SiteView]:
+    """What the sites of a question did; of one that is run here alone there are none."""
+    joint = jobs.joint_run(session, job.id)
+    if joint is None or joint.hub_job is not None:
+        return []
+    found = {each.job_id: each for each in jobs.site_parts(session, *(part.id for part in parts))}
+    return [
+        SiteView(
+            dataset=str(part.dataset_id),
+            state=told.state if told else "asked",  # pyright: ignore[reportArgumentType]
+            reason=told and told.reason,
+            receipt=Receipt.model_validate_json(told.receipt) if told and told.receipt else None,
+        )
+        for part in parts
+        for told in [found.get(part.id)]
+    ]
 
 
 def approval_of(session: Session, caller: Principal, job: Job, parts: Sequence[str]) -> ApprovalView | None:

@@ -9,6 +9,7 @@ from math import ceil, floor, log2, prod
 import numpy as np
 
 from privest.arrays import Array
+from privest.estimators.base import BasePlan
 from privest.estimators.federation import Federated, Plan
 from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
@@ -68,6 +69,11 @@ def gates(paths: Sequence[str], plan: Plan, records: OpenRows | None = None) -> 
         return [Gate(opener(path, plan.shape), plan.statistics, plan.releases)]
     each = zip(paths or [""] * len(plan.parts), plan.shapes, plan.parts, strict=True)
     return [Gate(opener(path, shape), plan.statistics, part.releases) for path, shape, part in each]
+
+
+def gate_of(path: str, plan: Federated[BasePlan], place: int) -> Gate:
+    """A gate over the rows of one of several datasets, with the releases of its part."""
+    return Gate(opened(path, plan.shapes[place]), plan.statistics, plan.parts[place].releases)
 
 
 def opened(path: str, shape: DatasetMetadata) -> Records:

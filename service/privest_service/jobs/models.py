@@ -1,8 +1,8 @@
-"""Tables: jobs, their transitions, owners' decisions on them, and idempotency keys."""
+"""Tables: jobs, their transitions, what is run with others, owners' decisions, and idempotency keys."""
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, Integer, String, Text
+from sqlalchemy import CheckConstraint, Double, ForeignKey, Index, Integer, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from privest_service.database import Base, Moment, now
@@ -78,6 +78,61 @@ class Transition(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
     state: Mapped[str] = mapped_column(String(10), primary_key=True)
     at: Mapped[datetime] = mapped_column(Moment, default=now)
+
+
+class JointRun(Base):
+    """A job that a hub and the sites of its datasets run together: here is the hub, or one of the sites.
+
+    While it is `waiting` no worker takes it: a hub waits for the sites' answers, and a site until all others
+    have accepted the question. Then it is `ready`, and `taken` by a worker.
+
+    Attributes:
+        terms: JSON. At a hub it is what sites need to plan the question by themselves; at a site, what they
+            need to take their part.
+        hub_job: at a site, the id of its part at the hub, to which one job here belongs for ever.
+    """
+
+    __tablename__ = "joint_runs"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    state: Mapped[str] = mapped_column(String(10), default="waiting", index=True)
+    terms: Mapped[str] = mapped_column(Text)
+    hub_job: Mapped[str | None] = mapped_column(String(40), unique=True)
+
+
+class SitePart(Base):
+    """At a hub: what the site of one dataset did about a question, or about its part of one on several.
+
+    It has `accepted` the question, `ended` its run, or `refused`.
+
+    Attributes:
+        weight: of its answers among those of all sites.
+        answers: most that its plan allows.
+        reason: in words of the site, why it refused.
+        receipt: of what the question was charged at the site, signed there.
+        result: of a question on one dataset, which its site runs alone.
+    """
+
+    __tablename__ = "site_parts"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    state: Mapped[str] = mapped_column(String(10))
+    weight: Mapped[float] = mapped_column(Double)
+    answers: Mapped[int] = mapped_column(Integer)
+    reason: Mapped[str | None] = mapped_column(String(500))
+    receipt: Mapped[str | None] = mapped_column(Text)
+    result: Mapped[str | None] = mapped_column(Text)
+
+
+class SiteAnswer(Base):
+    """At a hub: a site's noisy answer, its number in the run, what was asked, and float64 as bytes."""
+
+    __tablename__ = "site_answers"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id"), primary_key=True)
+    number: Mapped[int] = mapped_column(Integer, primary_key=True)
+    label: Mapped[str] = mapped_column(String(40))
+    numbers: Mapped[bytes] = mapped_column(LargeBinary)
 
 
 class Decision(Base):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
 from privest_service.database.cursors import behind, cursor_at
-from privest_service.jobs.models import Decision, IdempotencyKey, Job, Transition
+from privest_service.jobs.models import Decision, IdempotencyKey, Job, JointRun, SitePart, Transition
 from privest_service.notices import service as notices
 from privest_service.problems import IdempotencyKeyReused
 from privest_service.security.models import Owner
@@ -34,8 +34,19 @@ _HELD = and_(
 )
 """Condition on jobs: an owner whose rows they read is frozen."""
 
-_WAITING = and_(Job.state == "reserved", _WHOLE, ~_HELD)
+_RESERVED = and_(Job.state == "reserved", _WHOLE, ~_HELD)
+"""Condition on jobs: they are charged, and wait for a worker or for sites."""
+
+_WAITING = and_(_RESERVED, ~exists().where(JointRun.job_id == Job.id, JointRun.state == "waiting"))
 """Condition on jobs: they wait for nothing but a worker."""
+
+
+_ENDED_AT_SITES = (
+    select(Job, JointRun)
+    .join(JointRun, JointRun.job_id == Job.id)
+    .where(Job.state == "claimed", JointRun.state == "ready", JointRun.hub_job.is_(None))
+)
+"""Selects the jobs at a hub that have to be computed from what the sites gave."""
 
 
 def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
@@ -49,10 +60,10 @@ def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = 
 
 
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
-    """Count the jobs that wait for a worker, those of them of a submitter, and its dummies among these."""
+    """Count the jobs that wait to be run, those of them of a submitter, and its dummies among these."""
     theirs = Job.submitter_id == submitter_id
     counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
-    return session.execute(select(*counts).select_from(Job).where(_WAITING)).one()
+    return session.execute(select(*counts).select_from(Job).where(_RESERVED)).one()
 
 
 def submitted(
@@ -123,7 +134,7 @@ def next_waiting(session: Session, not_of: Collection[str] = ()) -> Job | None:
     share of the workers already.
     """
     while (job := session.scalar(_next(not_of))) is not None:
-        if job.dummy or not _frozen_meanwhile(session, job):
+        if job.dummy or not frozen_meanwhile(session, job):
             return job
     return None
 
@@ -133,7 +144,28 @@ def claim(session: Session, job: Job, lease: timedelta) -> Job | None:
     return move(session, Job.id == job.id, "reserved", "claimed", lease_until=now() + lease)
 
 
-def _frozen_meanwhile(session: Session, job: Job) -> bool:
+def any_ended_at_sites(session: Session) -> bool:
+    """Whether there is a job that `take_ended_at_sites` would take."""
+    return session.scalar(_ENDED_AT_SITES.limit(1)) is not None
+
+
+def take_ended_at_sites(session: Session) -> Job | None:
+    """Take a claimed job of which all sites have given their answers, if there is one."""
+    found = session.execute(
+        _ENDED_AT_SITES.limit(1).with_for_update(skip_locked=True, of=JointRun)
+    ).one_or_none()
+    if found is None:
+        return None
+    found.JointRun.state = "taken"
+    return found.Job
+
+
+def joint_run(session: Session, job_id: str) -> JointRun | None:
+    """What a hub and its sites need to run a job together; None for all other jobs."""
+    return session.get(JointRun, job_id, populate_existing=True)
+
+
+def frozen_meanwhile(session: Session, job: Job) -> bool:
     """Whether an owner was frozen since the look that found a job: the next look will not find it.
 
     Owners are held from here on, so that no freeze is answered before the claim is committed.
@@ -222,6 +254,11 @@ def requests_of(session: Session, submitter_id: str) -> int:
     """Count the jobs of a submitter that wait for an owner's approval."""
     theirs = (Job.state == "requested", Job.submitter_id == submitter_id, _WHOLE)
     return session.scalar(select(func.count()).where(*theirs)) or 0
+
+
+def site_parts(session: Session, *job_ids: str) -> list[SitePart]:
+    """What sites did about these questions, or parts of them."""
+    return list(session.scalars(select(SitePart).where(SitePart.job_id.in_(job_ids))))
 
 
 def expire_requests(session: Session, moment: datetime) -> list[str]:

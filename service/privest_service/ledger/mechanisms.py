@@ -31,7 +31,7 @@ def mechanism(
             "delta": target.delta,
             "slack_per_mu_squared": target.slack_per_mu_squared,
             "releases": _RELEASES.dump_python(releases, mode="json"),
-            "libraries": _versions(),
+            "libraries": versions(),
         }
     )
     return Mechanism(digest=hashlib.sha256(content).hexdigest(), content=content.decode())
@@ -51,5 +51,6 @@ def cost_again(content: str) -> Charge:
 
 
 @cache
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """The libraries that plan, draw noise and run, with their versions."""
     return {name: version(name) for name in _LIBRARIES}

@@ -1,0 +1,59 @@
+"""What is written down of a question that a hub and the sites of its datasets run together."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import TypeAdapter
+from sqlalchemy.orm import Session
+
+from privest.privacy.cost import PrivacyTarget
+from privest_service.estimates.questions import ResolvedQuery
+from privest_service.jobs.models import Job, JointRun
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A joint run that is to be noted with its job; see `JointRun`."""
+
+    terms: str
+    hub_job: str | None = None
+
+    def noted(self, session: Session, job: Job) -> None:
+        """Write it down with its job, before anybody can take that."""
+        session.add(JointRun(job_id=job.id, terms=self.terms, hub_job=self.hub_job))
+        session.flush()
+
+
+@dataclass(frozen=True)
+class AskedPart:
+    """Public facts of one dataset of a question: its number of records, and what they are promised."""
+
+    n: int
+    target: PrivacyTarget
+
+
+@dataclass(frozen=True)
+class Asked:
+    """All of a question that a site needs to plan it by itself, besides the public facts of its own dataset.
+
+    Attributes:
+        options: of the estimator, as they were resolved.
+        choice: of columns of a table.
+        parts: of all datasets, in order.
+    """
+
+    options: dict[str, Any]
+    choice: dict[str, Any]
+    parts: tuple[AskedPart, ...]
+
+
+ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
+"""Reads and writes what was asked."""
+
+
+def joint_at_hub(question: ResolvedQuery) -> Joint:
+    """Return what a hub notes of a question on datasets of sites."""
+    parts = tuple(AskedPart(subject.shape.n, subject.target) for subject in question.about)
+    asked = Asked(question.options, dict(question.choice), parts)
+    return Joint(json.dumps(asdict(asked), allow_nan=False))

@@ -1,0 +1,154 @@
+"""The connector: a thread of a site that offers datasets to its hub and takes the hub's questions.
+
+It calls the hub, and nobody calls it. Any number of replicas may do so at a time: what each step changes is
+changed once, whoever comes first.
+"""
+
+import json
+import threading
+
+import structlog
+
+from privest_service.jobs.models import Job
+from privest_service.problems import Problem, TooManyRequests, Unavailable
+from privest_service.sites.link import Hub, Link, OverError, UnreachableError
+from privest_service.sites.schemas import SiteQuestion, SiteQuestions
+from privest_service.sites.taking import RefusedError, Taking
+
+_PATIENCE = 1.0
+"""Seconds between attempts, and for which the hub is asked to wait where nothing is under way."""
+
+_BUSY = 0.1
+"""Seconds for which it is asked to wait where something is, of whose end only the site's database tells."""
+
+_OVER = {
+    "denied": "The owner denied it.",
+    "expired": "The owner did not decide in time.",
+    "withdrawn": "The site gave it back.",
+    "voided": "The site gave it back.",
+    "failed": "The run failed at the site.",
+}
+"""Words for the hub, by the state of a job that comes to no answer."""
+
+log = structlog.get_logger()
+
+
+class Connector:
+    """Keeps a site and its hub together.
+
+    Args:
+        hub: where the hub is.
+        taking: what takes its questions.
+    """
+
+    def __init__(self, hub: Hub, taking: Taking) -> None:
+        self._hub, self._taking = hub, taking
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="connector", daemon=True)
+        self._offered: dict[str, str] | None = None
+        self._mark, self._busy = "", False
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the call that is made now."""
+        self._stopping.set()
+        self._thread.join(_PATIENCE)
+
+    def _keep(self) -> None:
+        link = self._hub.link()
+        while not self._stopping.is_set():
+            try:
+                self._offer(link)
+                self._answer(link)
+                continue
+            except (UnreachableError, Problem):
+                pass  # the hub or the database: both may come back
+            except OverError as refused:
+                log.warning("the hub refuses the site", status=refused.args[0])
+            except Exception:
+                log.exception("the connection to the hub failed")
+            self._offered = None
+            self._stopping.wait(_PATIENCE)
+        link.close()
+
+    def _offer(self, link: Link) -> None:
+        """Tell the hub of datasets that were granted to it, and withdraw those that are not any more."""
+        granted = self._taking.offered()
+        if self._offered is None:
+            self._offered = _at_hub(link)
+        for dataset_id in self._offered.keys() - granted.keys():
+            link.call("DELETE", f"/v1/datasets/{self._offered[dataset_id]}")
+            del self._offered[dataset_id]
+        for dataset_id in granted.keys() - self._offered.keys():
+            dataset = granted[dataset_id]
+            facts = {"name": dataset.name, "n": dataset.n, "schema": json.loads(dataset.dataset_schema)}
+            made = link.asked("PUT", f"/v1/sites/datasets/{dataset_id}", facts)
+            self._offered[dataset_id] = made["id"]
+
+    def _answer(self, link: Link) -> None:
+        """Take one step with each question, and wait for further ones."""
+        waiting = self._taking.waiting()
+        wait = _BUSY if waiting or self._busy else _PATIENCE
+        path = "/v1/sites/questions"
+        listed = SiteQuestions.model_validate(link.asked("GET", path, wait=wait, mark=self._mark))
+        asked = {question.job for question in listed.questions}
+        for job, hub_job in waiting:
+            if hub_job not in asked:
+                self._taking.give_back(job)
+        for question in listed.questions:
+            self._step(link, question)
+        self._mark, self._busy = listed.mark, bool(listed.questions)
+
+    def _step(self, link: Link, question: SiteQuestion) -> None:
+        job = self._taking.job_of(question.job)
+        path = f"/v1/sites/questions/{question.job}"
+        try:
+            if job is None and question.state == "asked":
+                job = self._taken(question)
+            if job is None:
+                raise RefusedError("The site does not know this question any more.")
+            if job.state in _OVER:
+                raise RefusedError(_OVER[job.state])
+            if job.state == "reserved":
+                accepted = {"decision": "accept"}
+                if link.asked("POST", f"{path}/decision", accepted)["state"] == "begun":
+                    self._taking.begin(job)
+            elif job.state == "committed":
+                receipt, result = self._taking.end_of(job)
+                link.asked("POST", f"{path}/end", {"receipt": receipt.model_dump(), "result": result})
+        except RefusedError as refused:
+            log.info("question of the hub refused", question=question.job)
+            link.asked("POST", f"{path}/decision", {"decision": "refuse", "reason": str(refused)})
+        except OverError:
+            log.info("question of the hub is over", question=question.job)
+
+    def _taken(self, question: SiteQuestion) -> Job | None:
+        """The job that a question becomes here.
+
+        Raises:
+            RefusedError: it becomes none.
+            Unavailable, TooManyRequests: it may later.
+        """
+        try:
+            self._taking.take(question)
+        except (RefusedError, Unavailable, TooManyRequests):
+            raise
+        except Problem as refused:
+            raise RefusedError(refused.detail or refused.title) from None
+        except Exception:  # whatever a hub sent, other questions go on
+            log.exception("a question of the hub broke off")
+            raise RefusedError("The site cannot take this question.") from None
+        return self._taking.job_of(question.job)
+
+
+def _at_hub(link: Link) -> dict[str, str]:
+    """Datasets that the hub knows to be here: its ids by ours."""
+    found, cursor = dict[str, str](), ""
+    while cursor is not None:
+        page = link.asked("GET", "/v1/datasets", **({"cursor": cursor} if cursor else {}))
+        found |= {each["at_site"]: each["id"] for each in page["datasets"] if each["at_site"]}
+        cursor = page["next"]
+    return found

@@ -1,0 +1,158 @@
+"""Calls of sites to their hub: they offer datasets, take questions, and exchange noisy answers."""
+
+import asyncio
+import hashlib
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Body, Path, Query, Response
+from sqlalchemy.orm import Session
+
+from privest_service.datasets.answers import DatasetView
+from privest_service.datasets.endpoints import dataset_view
+from privest_service.estimates.dependencies import EngineDep
+from privest_service.inputs import Id
+from privest_service.limits import in_thread
+from privest_service.parts import running
+from privest_service.problems import NotFound, SessionOver, documented
+from privest_service.security.admission import Route
+from privest_service.security.dependencies import DatabaseDep, DataDep
+from privest_service.sites import hub
+from privest_service.sites.bells import Bells
+from privest_service.sites.schemas import (
+    OfferedDataset,
+    SiteDecided,
+    SiteDecision,
+    SiteEnd,
+    SiteQuestions,
+)
+
+router = APIRouter(prefix="/v1/sites", tags=["sites"], route_class=Route)
+
+BellsDep = Annotated[Bells, running(Bells)]
+
+_LONGEST_WAIT = 20.0
+"""Longest wait for questions or answers in seconds, after which a site asks again."""
+
+_LOOK = 0.05
+"""Seconds between two looks for what another process may have been told."""
+
+_NUMBERS = "application/octet-stream"
+
+
+@router.put("/datasets/{dataset_id}", responses=documented())
+def offer_dataset(
+    dataset_id: Annotated[Id, Path(description="at the site")],
+    body: OfferedDataset,
+    caller: DataDep,
+    database: DatabaseDep,
+) -> DatasetView:
+    """Offer a dataset whose rows stay at the caller's site: from here on it can be asked about and granted.
+
+    The same offer again changes nothing. Delete the dataset to withdraw it.
+    """
+    caller.must_be("owner")
+    offered = database.run(lambda session: hub.offer(session, caller, dataset_id, body))
+    return dataset_view(offered, caller.id)
+
+
+@router.get("/questions", responses=documented())
+async def list_site_questions(
+    caller: DataDep,
+    database: DatabaseDep,
+    wait: Annotated[float, Query(ge=0, le=_LONGEST_WAIT, description="seconds to wait for a change")] = 0.0,
+    mark: Annotated[str, Query(max_length=64, description="of the list that the caller knows")] = "",
+) -> SiteQuestions:
+    """Questions that wait for the caller's site, or are run there."""
+    caller.must_be("owner")
+
+    def listed() -> SiteQuestions:
+        with database.read() as session:
+            found = hub.questions(session, caller.id)
+        told = " ".join(f"{each.job} {each.state}" for each in found)
+        return SiteQuestions(questions=found, mark=hashlib.sha256(told.encode()).hexdigest())
+
+    latest = time.monotonic() + wait
+    while (found := await in_thread(listed)).mark == mark and (left := latest - time.monotonic()) > 0:
+        await asyncio.sleep(min(4 * _LOOK, left))
+    return found
+
+
+@router.post("/questions/{job_id}/decision", responses=documented(NotFound, SessionOver))
+async def decide_at_site(
+    job_id: Annotated[Id, Path()],
+    body: SiteDecision,
+    caller: DataDep,
+    database: DatabaseDep,
+    engine: EngineDep,
+) -> SiteDecided:
+    """Accept a question, once the site's own ledger is charged for it, or refuse it.
+
+    With the last acceptance the charges here are final. A refusal before that gives them back, and one after
+    it ends the run.
+    """
+    caller.must_be("owner")
+
+    def decide(session: Session) -> SiteDecided:
+        if body.decision == "refuse":
+            hub.refuse(session, caller, job_id, body.reason)
+            return SiteDecided(state="over")
+        return SiteDecided(state=hub.accept(session, caller, job_id, engine.lease))
+
+    return await in_thread(database.run, decide)
+
+
+@router.post(
+    "/questions/{job_id}/answers/{number}",
+    response_class=Response,
+    responses=documented(NotFound, SessionOver)
+    | {
+        200: {"content": {_NUMBERS: {"schema": {"type": "string", "format": "binary"}}}},
+        202: {"description": "others have not answered yet: send it again"},
+    },
+)
+async def exchange_answer(
+    job_id: Annotated[Id, Path()],
+    number: Annotated[int, Path(ge=0, le=2**31 - 1, description="of the answer in the run, from 0")],
+    body: Annotated[bytes, Body(media_type=_NUMBERS, description="float64, the lowest byte first")],
+    label: Annotated[str, Query(min_length=1, max_length=40, pattern=r"^[!-~]*$")],
+    caller: DataDep,
+    database: DatabaseDep,
+    bells: BellsDep,
+) -> Response:
+    """Give a noisy answer, for the weighted sum of all sites' answers of this number.
+
+    The same answer again changes nothing, so that connections may break. Another one ends the run.
+    """
+    caller.must_be("owner")
+    whole = await in_thread(
+        database.run, lambda session: hub.take_answer(session, caller, job_id, number, label, body)
+    )
+    if not whole:
+        raise SessionOver
+    bells.ring(whole)
+
+    def found() -> bytes | None:
+        with database.read() as session:
+            return hub.pooled(session, whole, number)
+
+    latest = time.monotonic() + _LONGEST_WAIT
+    with bells.listening(whole) as heard:
+        while (answer := await in_thread(found)) is None:
+            if time.monotonic() > latest:
+                return Response(status_code=202)
+            await heard(_LOOK)
+    return Response(answer, media_type=_NUMBERS)
+
+
+@router.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))
+async def end_at_site(
+    job_id: Annotated[Id, Path()], body: SiteEnd, caller: DataDep, database: DatabaseDep, engine: EngineDep
+) -> None:
+    """Tell that the site's run is over, with the receipt of what it was charged there.
+
+    Once all sites have, the answer is computed of what they exchanged.
+    """
+    caller.must_be("owner")
+    await in_thread(database.run, lambda session: hub.end(session, caller, job_id, body))
+    engine.notify()

@@ -1,0 +1,32 @@
+"""Which function runs a job that a hub and sites have together, and what it is given."""
+
+from collections.abc import Callable, Sequence
+
+from sqlalchemy.orm import Session
+
+from privest_service.estimates.tasks import run_job
+from privest_service.jobs.models import Job, JointRun, SitePart
+from privest_service.sites import hub
+from privest_service.sites.link import Hub
+from privest_service.sites.tasks import join_job, replay_job, result_job
+
+
+def joint_runs(
+    to: Hub | None, session: Session, job: Job, joint: JointRun, given: Sequence[str]
+) -> tuple[Callable[..., str], Sequence[str]]:
+    """What runs a joint job here: at a hub the answer is computed, at a site a part is taken.
+
+    Args:
+        to: the hub of this site; None where it has none.
+        session: of the claim.
+        job: the job.
+        joint: what is noted of its run.
+        given: the permit, and the paths of the rows.
+    """
+    if joint.hub_job is None:
+        if job.dataset_id is not None:
+            return result_job, [str(session.get_one(SitePart, job.id).result)]
+        return replay_job, [job.kind, job.plan, hub.record_of(session, job), str(hub.seed_of(job))]
+    if job.dataset_id is not None or to is None:
+        return run_job, [job.kind, job.plan, *given]
+    return join_job, [job.kind, job.plan, joint.terms, to.as_json(), *given]

@@ -1,0 +1,118 @@
+"""A hub and sites as processes of their own, and an analyst who may ask about all of their datasets."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from testing.server import Caller, Server, until
+
+BUDGET: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
+
+
+@dataclass
+class Site:
+    """A service that has rows, its owner there, the hub as it is known there, and its owner at the hub."""
+
+    server: Server
+    owner: Caller
+    hub: Caller
+    at_hub: Caller
+
+    def offer(self, rows: np.ndarray, schema: dict[str, Any] | None = None, **terms: Any) -> str:
+        """Register rows here and grant them to the hub; return the id that the dataset has there."""
+        here = self.owner.dataset(rows, schema)
+        assert self.owner.grant(here, self.hub, **terms).status_code == 200
+        return until(lambda: self.known().get(here))
+
+    def known(self) -> dict[str, str]:
+        """Datasets that the hub knows to be here: its ids by those of the site."""
+        found = self.at_hub.get("/v1/datasets").json()["datasets"]
+        return {each["at_site"]: each["id"] for each in found}
+
+    def restart(self) -> None:
+        """Start the site again, after it was killed."""
+        self.server = start_site(self.server, self.hub.id, self.at_hub)
+        self.owner, self.hub = (Caller(self.server, c.id, c.key) for c in (self.owner, self.hub))
+
+
+def start_site(of: Server, analyst: str, at_hub: Caller, url: str | None = None, **settings: Any) -> Server:
+    """Start a service anew, over its own database, as a site of a hub."""
+    settings |= {"hub_url": url or at_hub.server.url, "hub_key": at_hub.key, "hub_analyst": analyst}
+    return Server(of.directory, of.database_url, **settings)
+
+
+@dataclass
+class Sites:
+    """A hub, its sites, and an analyst of the hub."""
+
+    hub: Server
+    sites: list[Site]
+    analyst: Caller
+    datasets: list[str] = field(default_factory=list)
+
+    def offering(
+        self, rows: Sequence[np.ndarray], schema: dict[str, Any] | None = None, **terms: Any
+    ) -> "Sites":
+        """Have each site offer rows, which the analyst may ask about at the hub; return these with them."""
+        datasets = list[str]()
+        for site, own in zip(self.sites, rows, strict=True):
+            datasets.append(site.offer(own, schema, **terms))
+            assert site.at_hub.grant(datasets[-1], self.analyst).status_code == 200
+        return replace(self, datasets=datasets)
+
+    def ask(self, kind: str = "frechet-mean", *, wait: int = 120, **body: Any) -> httpx.Response:
+        """Ask about all datasets together."""
+        privacy = {"epsilon": body.pop("epsilon", 0.2), "delta": body.pop("delta", 1e-6)}
+        about = body.pop("about", None) or [{"id": each} for each in self.datasets]
+        return self.analyst.post(
+            f"/v1/estimates/{kind}",
+            headers={"Idempotency-Key": f"key {np.random.default_rng().integers(2**60)}"}
+            | ({"Prefer": f"wait={wait}"} if wait else {}),
+            json={"dataset": about, "privacy": privacy} | body,
+        )
+
+    def servers(self) -> Iterator[Server]:
+        """The hub and all sites."""
+        yield self.hub
+        for site in self.sites:
+            yield site.server
+
+
+@contextmanager
+def sites(directory: Path, database: Callable[[], str], count: int = 2, **settings: Any) -> Iterator[Sites]:
+    """A hub with so many sites, whose settings are given.
+
+    Args:
+        directory: for all of them.
+        database: makes URLs of fresh databases.
+        count: of sites.
+        settings: of every site.
+    """
+    started, them = list[Server](), None
+
+    def made(name: str) -> Server:
+        (directory / name).mkdir()
+        started.append(Server(directory / name, database()))
+        return started[-1]
+
+    try:
+        hub = made("hub")
+        them = Sites(hub, [], hub.analyst())
+        for place in range(count):
+            server, at_hub = made(f"site{place}"), hub.owner(**BUDGET)
+            owner, analyst = server.owner(**BUDGET), server.analyst()
+            server.stop()
+            again = start_site(server, analyst.id, at_hub, **settings)
+            started[-1] = again
+            owner, analyst = (Caller(again, c.id, c.key) for c in (owner, analyst))
+            them.sites.append(Site(again, owner, analyst, at_hub))
+        yield them
+    finally:
+        for server in [*started, *(them.servers() if them else ())]:
+            if server.process.poll() is None:
+                server.kill()

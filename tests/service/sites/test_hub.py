@@ -1,0 +1,234 @@
+"""What a hub takes of sites: their own questions, and answers that fit; all else ends the run."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from privest import manifolds
+from privest_service.signing import Signer
+from testing.server import SPD3, Caller, Server, private_key_pem, problem
+from testing.sites import BUDGET
+
+SIZE = manifolds.get("spd", dim=3).dim
+ANSWER = np.linspace(-0.1, 0.1, SIZE)
+
+
+@dataclass
+class Played:
+    """A hub, and two owners who play sites by hand."""
+
+    owners: list[Caller]
+    datasets: list[str]
+    analyst: Caller
+
+    def ask(self, **body: Any) -> str:
+        """Ask about both datasets; return the job."""
+        asked = self.analyst.post(
+            "/v1/estimates/frechet-mean",
+            headers={"Idempotency-Key": str(np.random.default_rng().integers(2**60))},
+            json={
+                "dataset": [{"id": each} for each in self.datasets],
+                "privacy": {"epsilon": 0.01, "delta": 1e-7},
+                "reuse": False,
+            }
+            | body,
+        )
+        assert asked.status_code == 202, asked.text
+        return asked.json()["id"]
+
+    def question(self, place: int) -> dict[str, Any]:
+        """The newest question that a site is asked."""
+        return self.owners[place].get("/v1/sites/questions").json()["questions"][-1]
+
+    def decide(self, place: int, decision: str = "accept", **why: Any) -> httpx.Response:
+        path = f"/v1/sites/questions/{self.question(place)['job']}/decision"
+        return self.owners[place].post(path, json={"decision": decision} | why)
+
+    def begun(self) -> list[str]:
+        """Ask, and have both sites accept; return what they call the question."""
+        self.ask()
+        parts = [self.question(place)["job"] for place in range(2)]
+        assert [self.decide(place).json()["state"] for place in range(2)] == ["accepted", "begun"]
+        return parts
+
+    def send(
+        self, place: int, part: str, number: int, answer: Any = ANSWER, label: str = "gradient"
+    ) -> httpx.Response:
+        numbers = answer if isinstance(answer, bytes) else np.asarray(answer, "<f8").tobytes()
+        return self.owners[place].post(
+            f"/v1/sites/questions/{part}/answers/{number}",
+            params={"label": label},
+            content=numbers,
+            headers={"Content-Type": "application/octet-stream"},
+        )
+
+    def state(self) -> tuple[str, list[tuple[str, str | None]]]:
+        """The state of the newest job, and what its sites did, with their reasons."""
+        newest = self.analyst.get("/v1/jobs").json()["jobs"][0]["id"]
+        job = self.analyst.get(f"/v1/jobs/{newest}").json()
+        return job["state"], [(each["state"], each["reason"]) for each in job["sites"]]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory, new_database: Any) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("hub"), new_database("sqlite"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def played(hub: Server) -> Played:
+    owners, analyst = [hub.owner(**BUDGET) for _ in range(2)], hub.analyst()
+    datasets = list[str]()
+    for n, owner in zip((400, 700), owners, strict=True):
+        offered = {"name": "Patients", "n": n, "schema": SPD3}
+        made = [owner.put("/v1/sites/datasets/ds_there", json=offered) for _ in range(2)]
+        assert [each.status_code for each in made] == [200, 200], made[0].text
+        assert made[0].json() == made[1].json()
+        assert made[0].json()["at_site"] == "ds_there"
+        datasets.append(made[0].json()["id"])
+        assert owner.grant(datasets[-1], analyst).status_code == 200
+    return Played(owners, datasets, analyst)
+
+
+def test_an_offer_with_other_facts_is_refused_and_one_made_anew_has_the_caps_of_before(
+    played: Played,
+) -> None:
+    owner, dataset = played.owners[0], played.datasets[0]
+    other = {"name": "Patients", "n": 401, "schema": SPD3}
+    problem(owner.put("/v1/sites/datasets/ds_there", json=other), 422, "invalid")
+    assert owner.delete(f"/v1/datasets/{dataset}").status_code == 204
+    again = owner.put("/v1/sites/datasets/ds_there", json=other).json()
+    assert (again["n"], again["rows_of"]) == (401, dataset)
+
+
+def test_sites_are_asked_and_the_charge_is_final_once_all_have_accepted(played: Played) -> None:
+    job = played.ask()
+    asked = played.question(0)
+    assert (asked["dataset"], asked["place"], asked["state"]) == ("ds_there", 0, "asked")
+    assert [part["n"] for part in asked["asked"]["parts"]] == [400, 700]
+    assert asked["seed"] == played.question(1)["seed"]
+    assert [played.decide(0).json()["state"] for _ in range(2)] == ["accepted", "accepted"]
+    assert played.state()[0] == "reserved"
+    assert played.decide(1).json()["state"] == "begun"
+    assert played.state()[0] == "claimed"
+    assert played.analyst.post(f"/v1/jobs/{job}/withdrawal").status_code == 409
+
+
+def test_a_refusal_before_that_gives_all_back_with_its_reason(played: Played) -> None:
+    before = [owner.budget()["spent"] for owner in played.owners]
+    played.ask()
+    assert played.decide(0).json()["state"] == "accepted"
+    assert played.decide(1, "refuse", reason="Not today.").json()["state"] == "over"
+    assert played.state() == ("voided", [("accepted", None), ("refused", "Not today.")])
+    assert before == [owner.budget()["spent"] for owner in played.owners]
+    assert played.owners[0].get("/v1/sites/questions").json()["questions"] == []
+
+
+def test_a_refusal_after_it_ends_the_run_which_stays_charged(played: Played) -> None:
+    parts = played.begun()
+    assert played.decide(1, "refuse", reason="The run failed at the site.").json()["state"] == "over"
+    assert played.state()[0] == "failed"
+    assert all(owner.budget()["spent"]["epsilon"] > 0 for owner in played.owners)
+    problem(played.send(0, parts[0], 0), 409, "session-over")
+
+
+def test_an_answer_is_taken_once_and_comes_back_pooled_the_same_to_all(played: Played) -> None:
+    parts = played.begun()
+    other = ANSWER[::-1].copy()
+    with ThreadPoolExecutor(2) as both:
+        first = both.submit(played.send, 0, parts[0], 0)
+        answers = [played.send(1, parts[1], 0, other), first.result(), played.send(0, parts[0], 0)]
+    assert [each.status_code for each in answers] == [200] * 3
+    (found,) = {each.content for each in answers}
+    weights = np.array([part["weight"] for part in _plan(played)["parts"]])
+    expected = weights[0] * ANSWER + weights[1] * other
+    assert np.array_equal(np.frombuffer(found, "<f8"), expected)
+
+
+def _plan(played: Played) -> dict[str, Any]:
+    body = {"dataset": [{"id": each} for each in played.datasets]}
+    return played.analyst.post(
+        "/v1/estimates/frechet-mean/plan", json=body | {"privacy": {"epsilon": 0.01, "delta": 1e-7}}
+    ).json()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"answer": np.full(SIZE, np.nan)},
+        {"answer": np.full(SIZE, np.inf)},
+        {"answer": b"1234567"},
+        {"answer": b""},
+        {"number": 1},
+        {"number": 1_000_000},
+    ],
+)
+def test_what_is_no_answer_of_the_run_ends_it(played: Played, sent: dict[str, Any]) -> None:
+    parts = played.begun()
+    refused = played.send(0, parts[0], **{"number": 0} | sent)
+    assert refused.status_code in (409, 422), refused.text
+    if refused.status_code == 409:
+        assert played.state()[0] == "failed"
+        assert played.state()[1][0][0] == "refused"
+        problem(played.send(0, parts[0], 0), 409, "session-over")
+    else:
+        assert played.state()[0] == "claimed"
+
+
+@pytest.mark.parametrize(
+    "second", [{"answer": ANSWER[:-1]}, {"label": "other"}], ids=["another size", "another sum"]
+)
+def test_sites_that_part_company_end_the_run(played: Played, second: dict[str, Any]) -> None:
+    parts = played.begun()
+    with ThreadPoolExecutor(2) as both:
+        told = [both.submit(played.send, 0, parts[0], 0), both.submit(played.send, 1, parts[1], 0, **second)]
+    for each in told:
+        problem(each.result(), 409, "session-over")
+    assert played.state()[0] == "failed"
+
+
+def test_other_bits_for_the_same_answer_end_the_run(played: Played) -> None:
+    parts = played.begun()
+    with ThreadPoolExecutor(1) as other:
+        waits = other.submit(played.send, 0, parts[0], 0)
+        assert played.send(1, parts[1], 0).status_code == 200
+        assert waits.result().status_code == 200
+    problem(played.send(0, parts[0], 0, ANSWER + 1e-16), 409, "session-over")
+    assert played.state()[0] == "failed"
+
+
+def test_nobody_answers_for_another_and_nobody_ends_a_run_without_a_receipt(played: Played) -> None:
+    parts = played.begun()
+    problem(played.send(1, parts[0], 0), 404, "not-found")
+    problem(
+        played.owners[1].post(f"/v1/sites/questions/{parts[0]}/decision", json={"decision": "refuse"}),
+        404,
+        "not-found",
+    )
+    statement = {
+        "job": "job_x",
+        "kind": "frechet-mean",
+        "dataset": "ds_there",
+        "adjacency": "replace-one",
+        "entries": [],
+        "plan": "",
+        "answer": "",
+        "at": "",
+    }
+    key = Signer(private_key_pem()).public_key
+    receipt = {"statement": statement, "signature": "c2lnbmVk", "public_key": key}
+    ended = played.owners[0].post(f"/v1/sites/questions/{parts[0]}/end", json={"receipt": receipt})
+    problem(ended, 422, "invalid")
+    assert played.state()[0] == "claimed"
+
+
+def test_analysts_are_no_sites(played: Played) -> None:
+    problem(played.analyst.get("/v1/sites/questions"), 403, "forbidden")
+    offered = {"n": 5, "schema": SPD3}
+    problem(played.analyst.put("/v1/sites/datasets/ds_there", json=offered), 403, "forbidden")
