@@ -40,7 +40,7 @@ _LOOK = 0.05
 _NUMBERS = "application/octet-stream"
 
 
-@router.put("/datasets/{dataset_id}", responses=documented())
+@router.put("/datasets/{dataset_id}", responses=documented(NotFound))
 def offer_dataset(
     dataset_id: Annotated[Id, Path(description="at the site")],
     body: OfferedDataset,
