@@ -1,6 +1,7 @@
 """Who may call what: every operation of openapi.yaml by every role, and what refusals tell."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -116,8 +117,8 @@ TABLE: Mapping[str, tuple[int, ...]] = {
     "offer_dataset": _SITES,
     "list_site_questions": _SITES,
     "decide_at_site": (403, 200, 404, 403, 403, 401),
-    "exchange_answer": (403, 409, 404, 403, 403, 401),
-    "end_at_site": (403, 409, 404, 403, 403, 401),
+    "exchange_answer": (403, 200, 404, 403, 403, 401),
+    "end_at_site": (403, 204, 404, 403, 403, 401),
     "plan_workload": _ASKERS,
     "estimate_workload": (403, 202, 404, 202, 404, 401),
 } | {f"{verb}_{kind.replace('-', '_')}": _ASKERS for verb in ("estimate", "plan") for kind in KINDS}
@@ -170,6 +171,7 @@ class Scene:
         self.names = {"owner_id": self._owner.id, "analyst_id": self._granted.id}
         job = self._granted.estimate(self.datasets["points"], epsilon=0.01, delta=1e-7)
         self.names["job_id"] = job.json()["id"]
+        self._receipt = self._owner.get(f"/v1/jobs/{self.names['job_id']}/receipt").json()
 
     def _dataset(self, kind: str) -> str:
         schema = schemas(kind)[0]
@@ -183,12 +185,28 @@ class Scene:
         self._owner.grant(dataset, self._granted, approval="required")
         return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7).json()["id"]
 
-    def _at_site(self) -> str:
-        """A new question that waits for the owner's site, which is not there."""
-        path = f"/v1/sites/datasets/ds_{next(_fresh)}"
-        dataset = self._owner.put(path, json={"n": 60, "schema": SPD3}).json()["id"]
-        self._owner.grant(dataset, self._granted)
-        return self._granted.estimate(dataset, epsilon=0.01, delta=1e-7, wait=0).json()["id"]
+    def _at_sites(self, *owners: Caller) -> list[str]:
+        """A new question that waits for the sites of these owners, which are not there: its id for each."""
+        offered = list[str]()
+        for owner in owners:
+            made = owner.put(f"/v1/sites/datasets/ds_{next(_fresh)}", json={"n": 60, "schema": SPD3})
+            offered.append(made.json()["id"])
+            owner.grant(offered[-1], self._granted)
+        asked = {"dataset": [{"id": each} for each in offered], "privacy": {"epsilon": 0.01, "delta": 1e-7}}
+        headers = {"Idempotency-Key": f"once {next(_fresh)}"}
+        self._granted.post("/v1/estimates/frechet-mean", headers=headers, json=asked)
+        waiting = [owner.get("/v1/sites/questions").json()["questions"] for owner in owners]
+        return [questions[-1]["job"] for questions in waiting]
+
+    def _begun_at_sites(self) -> str:
+        """A question that two sites have begun to run: its id for the owner, who has yet to answer."""
+        owners = self._owner, self.people[ROLES[2]]
+        ids = self._at_sites(*owners)
+        for owner, job_id in zip(owners, ids, strict=True):
+            owner.post(f"/v1/sites/questions/{job_id}/decision", json={"decision": "accept"})
+        others = f"/v1/sites/questions/{ids[1]}/answers/0"
+        threading.Thread(target=owners[1].post, args=(others,), kwargs=_ANSWER, daemon=True).start()
+        return ids[0]
 
     def prepared(self, operation: Operation) -> dict[str, str]:
         """What stands for the names in a path; what the operation would end is made anew."""
@@ -197,8 +215,10 @@ class Scene:
             names["dataset_id"] = self._dataset("points")
         elif operation.name in ("decide_on_job", "withdraw_job"):
             names["job_id"] = self._request()
+        elif operation.name == "decide_at_site":
+            names["job_id"] = self._at_sites(self._owner)[0]
         elif operation.path.startswith("/v1/sites/questions/"):
-            names["job_id"] = self._at_site()
+            names["job_id"] = self._begun_at_sites()
         elif "{key_id}" in operation.path:
             person = self._owner if "owner" in operation.name else self._granted
             whose = operation.path.split("/")[2]
@@ -237,12 +257,11 @@ class Scene:
             rows = usual(SCHEMA.validate_python(_VECTORS).shape(2))
             return {"files": {"file": ("rows.npy", npy(rows))}, "data": {"schema": json.dumps(_VECTORS)}}
         if operation.name == "exchange_answer":
-            octets = {"Content-Type": "application/octet-stream"}
-            return {"content": bytes(8), "params": {"label": "gradient"}, "headers": octets}
+            return dict(_ANSWER)
         bodies = {
             "offer_dataset": {"n": 2, "schema": _VECTORS},
             "decide_at_site": {"decision": "refuse"},
-            "end_at_site": {"receipt": _RECEIPT},
+            "end_at_site": {"receipt": self._receipt},
             "create_channel": _CHANNEL,
             "create_analyst_channel": _CHANNEL,
             "create_owner": {"name": "x", "budget": _BUDGET},
@@ -257,11 +276,10 @@ class Scene:
 
 
 _VECTORS = {"kind": "vectors", "dim": 2}
-_RECEIPT = {
-    "statement": dict.fromkeys(("job", "kind", "dataset", "adjacency", "plan", "answer", "at"), "x")
-    | {"entries": []},
-    "signature": "",
-    "public_key": "",
+_ANSWER = {
+    "content": bytes(8),
+    "params": {"label": "gradient"},
+    "headers": {"Content-Type": "application/octet-stream"},
 }
 _NOBODYS = "0" * 24
 _CHANNEL = {"kind": "webhook", "url": "https://192.0.2.1/"}  # which no network has
