@@ -90,12 +90,12 @@ def test_every_call_works_as_shown(tmp_path: Path, free_port: int) -> None:
 
 
 def test_every_call_of_the_interface_is_shown() -> None:
-    """One curl of each call: path by path, with the identifiers replaced."""
+    """One curl of each call: path by path, with the identifiers replaced. Sites make theirs by themselves."""
     shown = re.sub(
         r"\$\w+", "{}", "".join([blocks()[2], *(block for page in PAGES_OF_CALLS for block in blocks(page))])
     )
     interface = (ROOT / "openapi.yaml").read_text()
-    paths = re.findall(r"^  (/v1/\S+):$", interface, re.MULTILINE)
+    paths = re.findall(r"^  (/v1/(?!sites/)\S+):$", interface, re.MULTILINE)
     missing = [path for path in paths if not mentioned(re.sub(r"\{\w+\}", "{}", path), shown)]
     assert not missing
 
