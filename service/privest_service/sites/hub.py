@@ -38,6 +38,9 @@ from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion,
 _BYTES = np.dtype("<f8")
 """Numbers on the wire: float64, the lowest byte first."""
 
+_FURTHEST = 1e100
+"""Largest number in an answer."""
+
 _LARGEST = 1_000_000
 """Most numbers of one answer, and so of what a hub keeps of it."""
 
@@ -205,7 +208,7 @@ def take_answer(
 def _is_answer(numbers: bytes) -> bool:
     if not numbers or len(numbers) % 8 or len(numbers) > 8 * _LARGEST:
         return False
-    return bool(np.isfinite(np.frombuffer(numbers, _BYTES)).all())
+    return bool((np.abs(np.frombuffer(numbers, _BYTES)) <= _FURTHEST).all())
 
 
 def pooled(session: Session, whole_id: str, number: int) -> bytes | None:
