@@ -205,7 +205,7 @@ def test_an_entry_and_its_question_lead_to_each_other(site: Server, asked: tuple
     assert f'href="/dashboard/questions/{job}">The question, and your decision<' in entry
     assert 'href="/dashboard/ledger/3?window=1">entry 3<' in question
     own = desk.get("/ledger/2").text
-    assert "Approved no approval was needed" in _text(own)
+    assert "Approved not needed" in _text(own)
     (answer,) = re.findall(r'href="/dashboard(/answers/job_\w+)">The question, and its answer<', own)
     assert 'href="/dashboard/ledger/2?window=1">entry 2<' in desk.get(answer).text
     theirs = Desk(site, analyst.key).get(f"/answers/{job}")
