@@ -21,11 +21,12 @@ def count(session: Session, job: Job, accounts: Sequence[Account], written: Sequ
         session: of the caller's transaction.
         job: the job, or the part of it that is on this owner's dataset.
         accounts: of the owner.
-        written: the entry of each account.
+        written: their entries.
     """
     lineage = next((each.subject for each in accounts if each.scope == "dataset"), "")
-    for account, entry in zip(accounts, written, strict=True):
-        if account.scope == "owner":
+    whole = {each.id for each in accounts if each.scope == "owner"}
+    for entry in written:
+        if entry.account_id in whole:
             tally = _of(session, job, lineage, entry)
             tally.queries += QUERIES[entry.kind]
             for name in AMOUNTS:

@@ -146,7 +146,7 @@ def test_an_analyst_finds_shares_of_its_own_cap_and_learns_of_no_other(
     assert 0.4 < found["privacy"]["epsilon"] < 0.55  # of another δ
     assert 0.99 < found["room"]["share"] <= found["room"]["left"] == 1
     refused = problem(free.post("/v1/estimates/frechet-mean/plan", json=body), 422, "invalid")
-    assert "no limit" in refused["detail"]
+    assert "no cap" in refused["detail"]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import charges, entries, receipts
 from privest_service.ledger import service as ledger
-from privest_service.ledger.models import Account
+from privest_service.ledger.models import Account, Entry
 from privest_service.ledger.units import INFORMATIVE_CAP, Charge, Limits
 from privest_service.problems import AccountFrozen, BudgetExceeded, DatabaseUnavailable
 from privest_service.security.models import Owner
@@ -410,8 +410,11 @@ def rows_are_durable(_: Database) -> None:
 def _debit_after_the_run(patch: pytest.MonkeyPatch, _: Database) -> None:
     later: dict[str, tuple[Any, ...]] = {}
 
-    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+    def debit(
+        session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any
+    ) -> list[Entry]:
         later[job_id] = ([account.id for account in accounts], why, charges)
+        return []
 
     def commit(session: Session, job_id: str, result: str) -> bool:
         accounts, why, charges = later.pop(job_id)
@@ -423,14 +426,16 @@ def _debit_after_the_run(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _debit_apart(patch: pytest.MonkeyPatch, database: Database) -> None:
-    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+    def debit(
+        session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any
+    ) -> list[Entry]:
         parts = [[Charge(c.epsilon, 0, c.mu_squared, 0) for c in charges]]
         parts.append([Charge(0, c.delta, 0, c.slack) for c in charges])
         _debit(session, accounts, job_id, why, parts[0])
         session.connection().exec_driver_sql("COMMIT")
         if database.is_sqlite:
             session.connection().exec_driver_sql("BEGIN IMMEDIATE")
-        _debit(session, accounts, job_id, why, parts[1])
+        return _debit(session, accounts, job_id, why, parts[1])
 
     patch.setattr(entries, "debit", debit)
 
@@ -511,12 +516,14 @@ def _run_again_after_commit(patch: pytest.MonkeyPatch, _: Database) -> None:
 def _refusals_run(patch: pytest.MonkeyPatch, _: Database) -> None:
     covered = entries.require_sums
 
-    def debit(session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any) -> None:
+    def debit(
+        session: Session, accounts: Sequence[Account], job_id: str, why: str, charges: Any
+    ) -> list[Entry]:
         try:
             covered(accounts, charges)
         except BudgetExceeded:
-            return
-        _debit(session, accounts, job_id, why, charges)
+            return []
+        return _debit(session, accounts, job_id, why, charges)
 
     patch.setattr(entries, "require_sums", lambda *_: None)
     patch.setattr(entries, "debit", debit)
@@ -539,11 +546,11 @@ def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 def _held_jobs_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
     patch.setattr(jobs, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
-    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "frozen_meanwhile", lambda *_: False)
 
 
 def _freeze_looked_at_once(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "frozen_meanwhile", lambda *_: False)
 
 
 def _anybody_ends_a_freeze(patch: pytest.MonkeyPatch, _: Database) -> None:
