@@ -13,6 +13,9 @@ Exchange = Callable[[str, Array], Array]
 """Gives away an owner's noisy (size,) answer, under the name of what was asked, for the weighted sum of all
 owners' answers. Raises what ends the run, such as a lost connection."""
 
+_FURTHEST = 1e100
+"""Largest number that a pooled answer may have: beyond, sums of squares are no numbers."""
+
 _POOLED = "pooled"
 """Name under which owners exchange what they find by several answers of their own."""
 
@@ -52,7 +55,7 @@ class Joined(WithoutStreams):
 
     def _exchanged(self, name: str, own: Array) -> Array:
         answer = self.exchange(name, own)
-        if answer.shape != own.shape or not np.isfinite(answer).all():
+        if answer.shape != own.shape or not (np.abs(answer) <= _FURTHEST).all():
             raise ValueError("what came back for an answer is no weighted sum of such answers")
         return answer
 

@@ -17,8 +17,8 @@ from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Job, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
-from privest_service.estimates.request_views import RequestList, request_view
-from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView, Verdict
+from privest_service.estimates.request_views import RequestList, Verdict, request_view
+from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
 from privest_service.jobs import service as jobs
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt

@@ -1,22 +1,35 @@
 """What an owner reads of a question before it decides: what is asked, why, its price and what it tells."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part, Plan
+from privest_service.acts import readable
+from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.models import Grant
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import Privacy
 from privest_service.estimates.views import privacy_of
+from privest_service.inputs import Input
 from privest_service.jobs.models import Job
 from privest_service.ledger import service as ledger
 from privest_service.ledger import views
 from privest_service.ledger.units import Charge
 from privest_service.security.models import Analyst
+
+
+class Verdict(Input):
+    """A decision of an owner on a question about its dataset."""
+
+    decision: Literal["approve", "deny"]
+    reason: Annotated[
+        Annotated[str, AfterValidator(readable)] | None,
+        Field(max_length=LONGEST_REASON, description="told to whoever asked where the question is denied"),
+    ] = None
 
 
 class RequestView(BaseModel):

@@ -174,10 +174,7 @@ def _bound(
 def _jobs(
     ask: EstimateCommand, question: ResolvedQuery, draft: Draft, due: Mapping[str, datetime] | None = None
 ) -> tuple[Job, list[Job]]:
-    """The job of a question and, on several datasets, a part of it for each.
-
-    Where owners have to approve it, `due` tells by when, by dataset.
-    """
+    """The job of a question, and its parts by dataset; `due` tells until when owners have to approve it."""
     due = due or {}
 
     def job(plan: str, digest: str, **of: Any) -> Job:

@@ -5,8 +5,6 @@ from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
-from privest_service.acts import readable
-from privest_service.acts.models import LONGEST_REASON
 from privest_service.datasets.schemas import DatasetSchema
 from privest_service.inputs import Id, Input, Name, QuestionTag, like
 from privest_service.ledger.receipts import Receipt
@@ -273,16 +271,6 @@ class ApprovalView(BaseModel):
     ] = None
     decided_at: Annotated[
         datetime | None, Field(description="when that was decided; to whoever asked, the denial")
-    ] = None
-
-
-class Verdict(Input):
-    """A decision of an owner on a question about its dataset."""
-
-    decision: Literal["approve", "deny"]
-    reason: Annotated[
-        Annotated[str, AfterValidator(readable)] | None,
-        Field(max_length=LONGEST_REASON, description="told to whoever asked where the question is denied"),
     ] = None
 
 

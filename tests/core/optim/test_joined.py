@@ -11,6 +11,7 @@ from privest.estimators import federated_runs
 from privest.optim.joined import Joined
 from privest.optim.pooled import weighted
 from testing.noise import ScaledNoise
+from testing.server import HANG_GUARD
 from tests.core.estimators import test_federation as cases
 
 SEED = 5
@@ -26,7 +27,7 @@ class Meeting:
     def __init__(self, weights):
         self.weights, self.record = weights, []
         self._brought = [("", np.empty(0))] * len(weights)
-        self._all = threading.Barrier(len(weights), self._pool, timeout=60)
+        self._all = threading.Barrier(len(weights), self._pool, timeout=HANG_GUARD)
 
     def _pool(self):
         (name,) = {name for name, _ in self._brought}
@@ -89,8 +90,9 @@ def test_local_steps_are_exchanged_once_a_round():
         (lambda own: np.append(own, 0.0), "no weighted sum"),
         (lambda own: own * np.nan, "no weighted sum"),
         (lambda own: own + np.inf, "no weighted sum"),
+        (lambda own: own + 1.7e308, "no weighted sum"),
     ],
-    ids=["short", "long", "nan", "inf"],
+    ids=["short", "long", "nan", "inf", "huge"],
 )
 def test_what_is_no_pooled_answer_ends_a_run(given, why):
     """A hub may send what it likes."""

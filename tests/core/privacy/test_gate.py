@@ -93,8 +93,9 @@ def test_rows_cannot_be_read_from_a_gate():
     gate = Gate(Records(ROWS), STATISTICS, [release()])
     public = {name for name in dir(gate) if not name.startswith("_")}
     answers = {"answered", "extend", "mean", "pick", "prefix", "product", "remaining", "streams", "unused"}
-    assert public == answers | {"owners", "share", "weights"}
-    assert (gate.owners, gate.weights, gate.share) == ((gate,), (1.0,), 1.0)
+    assert public == answers | {"pooled", "share"}
+    assert gate.share == 1.0
+    assert gate.pooled(lambda place, owner: np.array([place, owner is gate])).tolist() == [0, 1]
 
 
 def batches(count=1, n=50, size=3, clip=10.0, rate=0.2, scheme="poisson", statistic="gradient", noise=1.0):

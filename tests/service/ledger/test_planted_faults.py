@@ -546,11 +546,11 @@ def _voids_off_the_cap(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 def _held_jobs_claimed(patch: pytest.MonkeyPatch, _: Database) -> None:
     patch.setattr(jobs, "_WAITING", and_(Job.state == "reserved", Job.part_of.is_(None)))
-    patch.setattr(jobs, "frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
 
 
 def _freeze_looked_at_once(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(jobs, "frozen_meanwhile", lambda *_: False)
+    patch.setattr(jobs, "_frozen_meanwhile", lambda *_: False)
 
 
 def _anybody_ends_a_freeze(patch: pytest.MonkeyPatch, _: Database) -> None:

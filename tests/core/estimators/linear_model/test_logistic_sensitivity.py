@@ -22,11 +22,13 @@ from testing.noise import RecordedNoise
 
 designs = pytest.mark.parametrize("feature_map", FEATURE_MAPS.values(), ids=FEATURE_MAPS)
 classes = pytest.mark.parametrize("count", [2, 3, 10])
+sizes = pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e307, np.inf])
+"""Of weights, which another site may lead anywhere."""
 
 
 @designs
 @classes
-@pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
+@sizes
 def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count, size):
     loss = LogisticGradient(feature_map.size, count)
     at = Classifier(feature_map, size * np.random.default_rng(1).standard_normal(loss.shape))
@@ -38,7 +40,7 @@ def test_no_pair_moves_the_gradient_by_more_than_its_diameter(feature_map, count
 
 @designs
 @classes
-@pytest.mark.parametrize("size", [0.0, 1.0, 30.0])
+@sizes
 def test_no_pair_moves_the_curved_gradient_by_more_than_its_diameter(feature_map, count, size):
     loss = CurvedGradient(feature_map.size, count)
     weights = size * np.random.default_rng(1).standard_normal((loss.columns, loss.width))

@@ -11,10 +11,16 @@ from privest.arrays import Array, SymmetricCoordinates, lengths, seen_by
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.privacy.statistic import Opposable
 
+_FURTHEST = 1e100
+"""Largest weight: products with rows no longer than float64 can square stay finite."""
+
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
     """The classifier at which gradients are taken.
+
+    Scores of any row are finite: else one row's could be no number, and spoil a sum. Weights that answers of
+    others have led anywhere are drawn in to that.
 
     Attributes:
         feature_map: what is seen of a row.
@@ -23,6 +29,10 @@ class Classifier:
 
     feature_map: FeatureMap
     weights: Array
+
+    def __post_init__(self) -> None:
+        finite = np.clip(np.nan_to_num(self.weights, nan=0.0), -_FURTHEST, _FURTHEST)
+        object.__setattr__(self, "weights", finite)
 
 
 @dataclass(frozen=True)
