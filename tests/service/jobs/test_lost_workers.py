@@ -108,23 +108,22 @@ def holds_a_draft(process: psutil.Process) -> bool:
 
 def test_an_upload_that_kills_its_worker_is_refused(server: Server) -> None:
     owner = server.owner()
-    rows, schema = spd(30_000, dim=10), slow_rows()[1]
-
-    def upload() -> httpx.Response:
-        return owner.upload(npy(rows), schema)
-
+    text = "\n".join(["a,b,c", *["0.25,0.5,-0.125"] * 400_000])  # which takes its worker seconds to read
+    schema = {"kind": "points", "manifold": {"name": "euclidean", "dim": 3}, "radius": 1.0}
     uploads = list[Future[httpx.Response]]()
 
     def reading() -> psutil.Process | None:
         """The stopped worker of an upload; if one was too quick to be seen, that of another upload."""
         if not uploads or uploads[-1].done():
-            uploads.append(pool.submit(upload))
+            assert all(each.result().status_code == 201 for each in uploads), uploads[-1].result().text
+            uploads.append(pool.submit(owner.upload, text.encode(), schema, "rows.csv", "text/csv"))
         for process in psutil.Process(server.process.pid).children(recursive=True):
             with suppress(psutil.Error):
                 if holds_a_draft(process):
                     process.suspend()
-                    if holds_a_draft(process):  # else it came to its end before it was stopped
-                        return process
+                    with suppress(psutil.Error):
+                        if holds_a_draft(process):  # else it came to its end before it was stopped
+                            return process
                     process.resume()
         return None
 
