@@ -172,6 +172,7 @@ class Scene:
         self.names = {"owner_id": self._owner.id, "analyst_id": self._granted.id}
         job = self._granted.estimate(self.datasets["points"], epsilon=0.01, delta=1e-7)
         self.names["job_id"] = job.json()["id"]
+        self._at_present = list[tuple[Caller, str]]()
         self._receipt = self._owner.get(f"/v1/jobs/{self.names['job_id']}/receipt").json()
 
     def _dataset(self, kind: str) -> str:
@@ -188,6 +189,8 @@ class Scene:
 
     def _at_sites(self, *owners: Caller) -> list[str]:
         """A new question that waits for the sites of these owners, which are not there: its id for each."""
+        for owner, job_id in self._at_present:  # no more may wait than an analyst is allowed
+            owner.post(f"/v1/sites/questions/{job_id}/decision", json={"decision": "refuse"})
         offered = list[str]()
         for owner in owners:
             made = owner.put(f"/v1/sites/datasets/ds_{next(_fresh)}", json={"n": 60, "schema": SPD3})
@@ -195,13 +198,18 @@ class Scene:
             owner.grant(offered[-1], self._granted)
         asked = {"dataset": [{"id": each} for each in offered], "privacy": {"epsilon": 0.01, "delta": 1e-7}}
         headers = {"Idempotency-Key": f"once {next(_fresh)}"}
-        self._granted.post("/v1/estimates/frechet-mean", headers=headers, json=asked)
+        ask = partial(self._granted.post, "/v1/estimates/frechet-mean", headers=headers, json=asked)
+        answer = until(lambda: told if (told := ask()).status_code != 503 else None)
+        if answer.status_code != 202:
+            raise ValueError(answer.text)
         waiting = [owner.get("/v1/sites/questions").json()["questions"] for owner in owners]
-        return [questions[-1]["job"] for questions in waiting]
+        ids = [questions[-1]["job"] for questions in waiting]
+        self._at_present = list(zip(owners, ids, strict=True))
+        return ids
 
     def _begun_at_sites(self) -> str:
         """A question that two sites have begun to run: its id for the owner, who has yet to answer."""
-        owners = self._owner, self.people[ROLES[2]]
+        owners = self._owner, self._server.owner()
         ids = self._at_sites(*owners)
         for owner, job_id in zip(owners, ids, strict=True):
             owner.post(f"/v1/sites/questions/{job_id}/decision", json={"decision": "accept"})

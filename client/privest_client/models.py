@@ -2114,7 +2114,7 @@ class SiteQuestion(Model):
     """
     SHA-256 of the whole plan, which the site has to come to, too
     """
-    seed: Annotated[int, Field(title='Seed')]
+    seed: Annotated[int, Field(ge=0, title='Seed')]
     """
     of choices that all sites make alike; it draws no noise
     """

@@ -31,7 +31,7 @@ class SiteQuestion(BaseModel):
     state: SiteState
     asked: Annotated[dict[str, Any], Field(description="options, columns, and public facts of all parts")]
     plan: Annotated[str, Field(description="SHA-256 of the whole plan, which the site has to come to, too")]
-    seed: Annotated[int, Field(description="of choices that all sites make alike; it draws no noise")]
+    seed: Annotated[int, Field(ge=0, description="of choices that all sites make alike; it draws no noise")]
     versions: Annotated[dict[str, str], Field(description="of what plans and runs here")]
 
 

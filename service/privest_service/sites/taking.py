@@ -122,7 +122,7 @@ class Taking:
         target = given.parts[asked.place].target
         privacy = {"epsilon": target.epsilon, "delta": target.delta}
         body = {"dataset": {"id": dataset.id}, "privacy": privacy, "reuse": False}
-        request = kind.request.model_validate_json(json.dumps(body | given.choice | given.options))
+        request = kind.request.model_validate_json(json.dumps(given.choice | given.options | body))
         shape = kind.metadata_of(SCHEMA.validate_json(dataset.dataset_schema).shape(dataset.n), request)
         if given.parts[asked.place].n != dataset.n:
             raise RefusedError("The site's dataset has another number of records.")
