@@ -43,11 +43,14 @@ class Report:
     faults: list[str] = field(default_factory=list)
     faulty: set[int] = field(default_factory=set[int])
     """Accounts with faults."""
+    names: dict[int, str] = field(default_factory=dict[int, str])
+    """What accounts are of, in words."""
 
     def blame(self, account: int, faults: Iterable[str]) -> None:
         """Add what is wrong with an account."""
+        name = self.names.get(account, "which is not there")
         for fault in faults:
-            self.faults.append(f"account {account}: {fault}")
+            self.faults.append(f"account {account}, {name}: {fault}")
             self.faulty.add(account)
 
 
@@ -74,6 +77,7 @@ def verify(
     for line in _up_to_the_end(lines, known, report):
         if isinstance(line, AccountLine):
             report.accounts += 1
+            report.names.setdefault(line.account, _name(line))
             if line.account in chains:
                 report.blame(line.account, ["it is there twice"])
             chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
@@ -82,7 +86,7 @@ def verify(
         elif isinstance(line, EntryLine):
             report.entries += 1
             if (chain := chains.get(line.account)) is None:
-                report.blame(line.account, ["it has entries and is not there"])
+                report.blame(line.account, ["it has entries"])
                 continue
             debits.add(line)
             report.blame(line.account, faults_of_entry(chain, line, known, costs))
@@ -120,6 +124,13 @@ def verify_file(path: str, keys: Sequence[str]) -> Report:
             return verify(read(file), keys)
         except ValueError as error:  # what is written is no ledger
             return Report(faults=[str(error)])
+
+
+def _name(line: AccountLine) -> str:
+    """What an account is of, in words."""
+    if line.scope == "owner":
+        return f"the budget in window {line.window}"
+    return f"the cap of {line.analyst or 'everybody'} on {', '.join(line.datasets) or 'rows that are gone'}"
 
 
 def _cost(line: MechanismLine) -> Charge | str:
