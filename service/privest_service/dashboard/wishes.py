@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any, Literal, get_origin
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -33,7 +33,7 @@ from privest_service.validation import MOST_FAULTS, UNKNOWN, unknown
 EPSILON = 0.5
 """The ε that a plan begins with where there is room for it."""
 
-_BY = ("within", "of", "epsilon", "share")
+_BY = ("within", "of", "rows", "epsilon", "share")
 """The fields by which ε is said or found."""
 
 USUAL = {each: kind.name for kind in reversed(KINDS.values()) for each in (kind.dataset_kind, "table")}
@@ -50,14 +50,16 @@ _Above0 = Annotated[Annotated[float, Field(gt=0)] | None, BeforeValidator(or_non
 class Wish(BaseModel):
     """A query that is thought of: by ε, by how far off its answer may be, or by a share of what is left.
 
-    `of` names the column whose interval is to be so narrow; empty means the whole answer. `share` is a
-    percentage. If none of them is said, ε is `EPSILON` or what there is still room for.
+    `of` names the column whose interval is to be so narrow; empty means the whole answer. `rows` is "usual"
+    where the accuracy is for records as the forecast takes them, and not for whatever they are. `share` is
+    a percentage. If none of them is said, ε is `EPSILON` or what there is still room for.
     """
 
     dataset: Choice = None
     kind: Choice = None
     within: _Above0 = None
     of: Annotated[str, Field(max_length=1000)] = ""
+    rows: Literal["", "usual"] = ""
     epsilon: _Above0 = None
     share: Annotated[Annotated[float, Field(gt=0, le=100)] | None, BeforeValidator(or_none)] = None
     delta: Annotated[float | None, BeforeValidator(or_none)] = None
@@ -107,7 +109,8 @@ def privacy_of(wish: Wish, usual: float) -> dict[str, Any]:
     """The privacy of a plan as the interface has it. Raises Invalid: ε is said, or to be found, twice."""
     told: dict[str, Any] = {}
     if wish.within is not None:
-        told["target"] = {"columns": {wish.of: wish.within}} if wish.of else {"within": wish.within}
+        figure = "radius_95" if wish.rows else "within"
+        told["target"] = {"columns": {wish.of: wish.within}} if wish.of else {figure: wish.within}
     if wish.share is not None:
         told["share"] = wish.share / 100
     if wish.epsilon is not None:

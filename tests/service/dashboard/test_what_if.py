@@ -89,6 +89,23 @@ def test_epsilon_is_found_as_the_interface_finds_it(
     assert owner.ended(job)["privacy"]["epsilon"] == found
 
 
+@pytest.mark.parametrize(("rows", "figure"), [("", "within"), ("usual", "radius_95")])
+def test_accuracy_is_for_any_records_or_for_usual_ones(
+    site: Server, asked: tuple[Caller, str], rows: str, figure: str
+) -> None:
+    """A solver of directions promises much less where nothing is taken for granted."""
+    owner, dataset = asked
+    privacy = {"target": {figure: 0.7}, "delta": 1e-6}
+    body = {"dataset": {"id": dataset}, "privacy": privacy, "rank": 1}
+    found = owner.post("/v1/estimates/robust-pca/plan", json=body)
+    assert found.status_code == 200, found.text
+    said = f"dataset={dataset}&kind=robust-pca&rank=1&delta=1e-6&within=0.7&rows={rows}"
+    page = Desk(site, owner.key).get(f"/what-if?{said}").text
+    assert f"<strong>{found.json()['privacy']['epsilon']:g}</strong>." in page
+    assert 'name="rows"' in page
+    assert 'name="rows"' not in Desk(site, owner.key).get(f"/what-if?dataset={dataset}").text
+
+
 def test_epsilon_is_said_or_found_once(site: Server, asked: tuple[Caller, str]) -> None:
     owner, dataset = asked
     desk = Desk(site, owner.key)

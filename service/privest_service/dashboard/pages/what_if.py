@@ -104,6 +104,7 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: Pl
         offered=offered,
         picked=picked,
         by_column=asked in KINDS and "columns" in KINDS[asked].estimator.shown,
+        by_case=asked in KINDS and KINDS[asked].estimator.error.WITHIN == "unfavourable",
         epsilon=usual,
         example=example_of(KINDS[asked]) if asked in KINDS else "",
         title=title,
