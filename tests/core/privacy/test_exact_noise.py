@@ -242,7 +242,7 @@ def test_the_stated_error_of_a_radius_covers_it(size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 55, 1000])
 def test_bits_without_end_of_ones_are_no_trouble(size):
-    """Numbers next to 1, whose logarithms add up to the least radius there is: between 0 and a known length."""
+    """Numbers next to 1, whose logarithms add up to the least radius: between 0 and a known length."""
     source = Forced(then=2**64 - 1)
     radius = Radius(source, size)
     for words in (1, 2, 3, 5):
