@@ -29,6 +29,7 @@ from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import subsampled_sum
 from privest.privacy.subsampling import SubsampledRun, certify, noise_for, noises_for, runs_of
 from testing.accounting import composed, fixed_curve
+from testing.sampled_runs import right_angles_epsilon
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
@@ -107,26 +108,14 @@ def test_no_pair_that_is_nearer_is_worse_than_the_one_on_a_line(seed):
     np.testing.assert_allclose(found[above], worst[above], atol=5e-5)
 
 
-def at_right_angles(run, cell):
-    """The losses of a whole run by dp-accounting, of two records whose vectors are orthogonal.
-
-    Their sums are independent: in one the record leaves, in the other the replacement comes in.
-    """
-    step = privacy_loss_distribution.from_gaussian_mechanism(
-        run.noise, sampling_prob=run.rate, value_discretization_interval=cell
-    )
-    return step._pmf_remove.compose(step._pmf_add).self_compose(run.steps)
-
-
 @pytest.mark.parametrize(("rate", "steps"), [(0.01, 100), (0.0256, 200), (0.1, 100), (0.128, 200)])
 def test_vectors_at_right_angles_are_charged_hardly_more_than_they_lose(rate, steps):
     """The worst records known of REAPER. As vectors that may be opposite they pay 1.1 to 1.46 times."""
     allowed = gaussian_budgets(PrivacyTarget(1.0, 1e-6))
     run = noise_for("poisson", rate, steps, allowed, sqrt(2))
-    lost = at_right_angles(run, 1e-4).get_epsilon_for_delta(1e-6)
-    assert 1.0 < 1.0 / lost < 1.085
+    assert 1.0 < 1.0 / right_angles_epsilon(run, 1e-6) < 1.085
     far = noise_for("poisson", rate, steps, allowed)
-    assert 1.0 / at_right_angles(far, 1e-4).get_epsilon_for_delta(1e-6) > 1.1
+    assert 1.0 / right_angles_epsilon(far, 1e-6) > 1.1
 
 
 def test_a_bound_on_distances_alone_would_charge_too_little():
@@ -134,7 +123,7 @@ def test_a_bound_on_distances_alone_would_charge_too_little():
     allowed = gaussian_budgets(PrivacyTarget(1.0, 1e-6))
     run = noise_for("poisson", 0.01, 1, allowed)
     wrong = replace(run, noise=run.noise / sqrt(2))
-    assert at_right_angles(wrong, 1e-4).get_epsilon_for_delta(1e-6) > 1.5
+    assert right_angles_epsilon(wrong, 1e-6) > 1.5
 
 
 def test_nor_in_space():
