@@ -533,6 +533,16 @@ def _removed() -> Plant:
     return _put(subsampling, "_step", of)
 
 
+def _half_apart() -> Plant:
+    """Half of the distance between two vectors for the length of one, as in sums over all records."""
+    step = subsampling._step
+
+    def of(run: SubsampledRun, *rest: Any) -> Any:
+        return step(replace(run, noise=2 * run.noise / run.apart, apart=2.0), *rest)
+
+    return _put(subsampling, "_step", of)
+
+
 def _more_often() -> Plant:
     count = SystemNoise._count
     return _put(SystemNoise, "_count", lambda self, n, rate: count(self, n, 1.02 * rate))
@@ -579,6 +589,18 @@ def _of_batches() -> Iterator[Mutant]:
         "batches certified for a record removed",
         "tests/core/privacy/test_subsampling.py::test_a_step_on_the_grid_is_never_below_its_curve[0.01-poisson-0.5-20.0]",
         _removed(),
+    )
+    yield Mutant(
+        "half-apart",
+        "batches certified for vectors that are half as long as two may be apart",
+        "tests/core/privacy/test_subsampling.py::test_a_step_on_the_grid_is_never_below_its_curve[0.01-poisson-0.01-1.0-1.4]",
+        _half_apart(),
+    )
+    yield Mutant(
+        "nearer-batches",
+        "batches planned for records that are nearer to each other",
+        "tests/core/privacy/test_gate.py::test_a_plan_with_batches_for_other_data_is_refused",
+        _put(core_mechanisms, "apart", lambda *_: 1.0),
     )
     yield Mutant("rate", "a record more often in a batch, by a fiftieth", "law-poisson", _more_often())
     yield Mutant(

@@ -8,7 +8,7 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
-from math import log
+from math import expm1, log
 from typing import Any
 
 import mpmath
@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from dp_accounting import NeighboringRelation
 from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from privest.arrays import Array
@@ -81,12 +82,33 @@ def fixed_curve(alpha: float, rate: float, mu: float) -> float:
     return rate * gaussian_curve(1 + (alpha - 1) / rate, mu)
 
 
+def poisson_curve(alpha: float, rate: float, bound: float, apart: float) -> float:
+    """H_α of (1 − q)N(0, 1) + qN(C, 1) against (1 − q)N(0, 1) + qN(C − D, 1); below 1 by exchanging them."""
+    if alpha < 1:
+        exchanged = poisson_curve(1 / alpha, rate, bound, apart) if alpha > 0 else 0.0
+        return 1 - alpha + alpha * exchanged
+    shifts = bound, (1 - apart) * bound
+
+    def excess(x: float) -> float:
+        up, down = (1 + rate * expm1(shift * x - shift * shift / 2) for shift in shifts)
+        return up - alpha * down
+
+    high = 1.0
+    while excess(high) <= 0:
+        high *= 2
+        if bound * high > 600 or high > 20:  # what lies beyond has a mass below 1e-80
+            return 0.0
+    least = brentq(excess, -1.0 / bound - 40, high, xtol=1e-14)
+    up, down = ((1 - rate) * ndtr(-least) + rate * ndtr(shift - least) for shift in shifts)
+    return float(up - alpha * down)
+
+
 @functools.cache
 def composed(
     run: SubsampledRun, cell: float, relation: NeighboringRelation = NeighboringRelation.REPLACE_ONE
 ) -> Any:
-    """The composed loss distribution by dp-accounting, pessimistic; fixed batches from the curve above."""
-    if run.scheme == "poisson":
+    """The composed loss distribution by dp-accounting, pessimistic; others from the curves above."""
+    if run.scheme == "poisson" and run.apart == 2.0:
         step = privacy_loss_distribution.from_gaussian_mechanism(
             run.noise,
             sampling_prob=run.rate,
@@ -96,7 +118,10 @@ def composed(
     else:
         reach = int(min(12.0, 40 / run.noise + 4 / run.noise**2) / cell)
         alphas = np.exp(np.arange(-reach, reach + 1) * cell)
-        curve = np.array([fixed_curve(a, run.rate, 2 / run.noise) for a in alphas])
+        if run.scheme == "poisson":
+            curve = np.array([poisson_curve(a, run.rate, 1 / run.noise, run.apart) for a in alphas])
+        else:
+            curve = np.array([fixed_curve(a, run.rate, run.apart / run.noise) for a in alphas])
         step = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
             cell, -reach, reach, np.minimum.accumulate(curve)
         )

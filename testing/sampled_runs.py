@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 from functools import reduce
+from math import sqrt
+
+from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
 from privest.privacy.subsampling import SubsampledRun
 from testing.accounting import composed
@@ -14,3 +17,15 @@ def true_epsilon(runs: Iterable[SubsampledRun], delta: float) -> float:
     """The ε of a run's parts together, by dp-accounting's composition on a grid far finer than ε."""
     whole = reduce(lambda one, other: one.compose(other), (composed(run, 2e-4) for run in runs))
     return float(whole.get_epsilon_for_delta(delta))
+
+
+def right_angles_epsilon(run: SubsampledRun, delta: float) -> float:
+    """The ε of a run over Poisson batches if two records' vectors are orthogonal, each as long as may be.
+
+    Their sums are independent: the record leaves one, and the replacement comes in to the other.
+    """
+    step = from_gaussian_mechanism(
+        run.noise, sampling_prob=run.rate, value_discretization_interval=min(1e-4, 0.01 / sqrt(run.steps))
+    )
+    apart = step._pmf_remove.compose(step._pmf_add)  # pyright: ignore[reportPrivateUsage]
+    return float(apart.self_compose(run.steps).get_epsilon_for_delta(delta))

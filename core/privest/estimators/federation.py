@@ -339,7 +339,8 @@ def _batches(
     left = left_of(gaussian_budgets(target), full * ratio**2)
     first, rate = together[0], _rate(together[0], n)
     sized = tuple((r.count, r.scale / r.sensitivity * first.sensitivity / first.scale) for r in together)
-    runs = noises_for(first.scheme, rate, sized, tuple((mu * _SAFE, slack) for mu, slack in left))
+    allowed = tuple((mu * _SAFE, slack) for mu, slack in left)
+    runs = noises_for(first.scheme, rate, sized, allowed, max(r.apart for r in together))
     return [_sampled(release, n, run) for release, run in zip(together, runs, strict=True)]
 
 

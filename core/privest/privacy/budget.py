@@ -8,7 +8,15 @@ from typing import TypedDict
 from privest.privacy.calibration import gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, Release, Scheme, SubsampledSum, noisy_sum, subsampled_sum
+from privest.privacy.mechanisms import (
+    NoisySum,
+    Release,
+    Scheme,
+    SubsampledSum,
+    apart,
+    noisy_sum,
+    subsampled_sum,
+)
 from privest.privacy.statistic import AnyStatistic
 
 LEAST_RATE = 1e-12
@@ -157,7 +165,7 @@ class PrivacyBudget:
         """
         from privest.privacy.subsampling import noise_for  # noqa: PLC0415 - heavy
 
-        run = noise_for(scheme, rate, count, self.for_batches(share))
+        run = noise_for(scheme, rate, count, self.for_batches(share), apart(statistic, clip))
         return subsampled_sum(run, statistic=name, n=self.n, size=statistic.size, clip=clip)
 
 

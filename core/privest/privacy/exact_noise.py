@@ -187,12 +187,15 @@ class Radius:
 
 
 def _log_product(numbers: Sequence[tuple[int, int]]) -> Any:
-    """The logarithm of the product of m·2⁻ⁿ, by one product of integers, as mpmath's are slow."""
+    """The logarithm of the product of m·2⁻ⁿ <= 1, by one product of integers, as mpmath's are slow.
+
+    It is of the quotient and not a difference of two: so it is never above 0, and next to it loses no digits.
+    """
     factors = [m for m, _ in numbers]
     while len(factors) > 1:
         factors = [prod(factors[i : i + 8]) for i in range(0, len(factors), 8)]
     mp = _digits.mp
-    return mp.log(factors[0]) - sum(n for _, n in numbers) * mp.ln2
+    return mp.log(mp.ldexp(factors[0], -sum(n for _, n in numbers)))
 
 
 def gaussian_cells(

@@ -114,23 +114,26 @@ class SubsampledRun:
     Attributes:
         rate: probability of a record to be in a batch, or batch size over number of records.
         noise: scale of the noise, divided by the bound on one record's vector.
+        apart: bound on the distance between two records' vectors, divided by that on one; from 1 to 2.
     """
 
     scheme: Scheme
     rate: float
     noise: float
     steps: int
+    apart: float = 2.0
 
 
 @dataclass(frozen=True)
 class SubsampledSum(_Sum):
     """`count` sums, each over a fresh random batch that nobody sees; other fields are as in `NoisySum`.
 
-    With Gaussian noise one certificate covers the whole run (`subsampling.cost_of`). With Laplace noise
-    every sum has its own pure ε.
+    With Gaussian noise one certificate covers the whole run (`subsampling.certify`). With Laplace noise
+    every sum has its own pure ε, for vectors that may be opposite.
 
     Attributes:
         rate: probability of a record to be in a batch, or batch size over n.
+        apart: see `SubsampledRun`.
     """
 
     statistic: str
@@ -143,6 +146,7 @@ class SubsampledSum(_Sum):
     rate: float
     count: int
     noise: Noise = "gaussian"
+    apart: float = 2.0
 
     @property
     def divisor(self) -> float:
@@ -151,7 +155,10 @@ class SubsampledSum(_Sum):
 
     @property
     def sensitivity(self) -> float:
-        """Bound C on how far one added record moves a batch's sum. A replacement moves it by 2C at most."""
+        """Bound C on how far one added record moves a batch's sum.
+
+        A replaced one moves it by `apart`·C at most, as rounding adds no more to that than to C.
+        """
         return grid.batch_sensitivity(self.clip, self.size, self.spacing, self.n)
 
     @property
@@ -231,7 +238,7 @@ def subsampled_sum(
         scale = run.noise * grid.batch_sensitivity(clip, size, spacing, n) * (1 + 1e-12)
         grid.check_range(clip, scale)
         batches = (run.scheme, run.rate, run.steps)
-        return SubsampledSum(statistic, n, size, clip, scale, spacing, *batches, law)
+        return SubsampledSum(statistic, n, size, clip, scale, spacing, *batches, law, run.apart)
 
     return grid.fitted(release, _largest_noise)
 
@@ -264,9 +271,16 @@ def noisy_sum(
     return grid.fitted(release, _largest_noise)
 
 
+def apart(statistic: AnyStatistic, clip: float) -> float:
+    """The distance between two records' vectors over the length of one, as `SubsampledRun` takes it."""
+    return min(max(statistic.diameter(clip) / clip, 1.0) * (1 + 1e-12), 2.0)
+
+
 def is_for(release: Release, statistics: Mapping[str, AnyStatistic]) -> bool:
     """Whether a release was planned for the statistic of its name."""
     statistic = statistics[release.statistic]
     if release.size != statistic.size:
         return False
+    if isinstance(release, SubsampledSum):
+        return apart(statistic, release.clip) <= release.apart
     return not isinstance(release, NoisySum) or statistic.diameter(release.clip) <= release.diameter

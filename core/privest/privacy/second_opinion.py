@@ -91,10 +91,10 @@ def _mechanism(release: NoisySum | SubsampledSum, *, replaced: bool) -> Any:
     # Theorem 9 of Wang et al. (2019) is about subsets of a fixed size, and holds for Poisson batches too.
     # Given which other records are in the batch, the sum is a mixture of the sum without the record, which
     # both neighbours share, and the sum with it. The theorem's ternary divergence only needs any two of
-    # these three sums to be within 2C.
+    # these three sums to be within reach of each other, which the two with the record are least.
     zoo: Any = import_module("autodp.mechanism_zoo")
     transformers: Any = import_module("autodp.transformer_zoo")
-    moved = release.sensitivity * (1.0 if isinstance(release, NoisySum) else 2.0)
+    moved = release.sensitivity * (1.0 if isinstance(release, NoisySum) else release.apart)
     if not replaced:
         moved = max(moved / 2, release.clip)
     if release.noise == "laplace":

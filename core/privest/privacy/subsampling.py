@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
+from scipy.optimize.elementwise import find_root
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from privest.arrays import Array
@@ -98,31 +99,29 @@ def _step(run: SubsampledRun, cell: float, rare: float) -> _Losses:
 
     *Poisson batches.* Let v and v′ be the vectors of a record and of its replacement, and α >= 1. Then the
     hockey-stick divergence is H_α = E[(q − a·X − αq·Y)₊] with a = (1 − q)(α − 1) and lognormal X, Y of mean
-    one with parameters |v| and |v − v′|. It is convex, so it is largest if X and Y are widest and comonotone:
-    at v = −v′, |v| = C. The pair (1 − q)N(0) + qN(±C) is its own mirror image, which covers α < 1.
+    one with parameters |v| <= C and |v − v′| <= D. It is convex, so it is largest if X and Y are widest and
+    comonotone: at |v| = C and v′ = −(D − C)v/C. That is (1 − q)N(0) + qN(C) against (1 − q)N(0) + qN(C − D).
 
     *Batches of fixed size.* The curve is q·δ_G(log(1 + (e^ε − 1)/q)) for ε >= 0 and both orders, where G has
-    sensitivity 2C (Balle et al. 2018, Theorem 9). It is that of (1 − q)N(0) + qN(2C) against N(0). It is
-    mirrored for ε < 0.
+    sensitivity D (Balle et al. 2018, Theorem 9). It is that of (1 − q)N(0) + qN(D) against N(0).
 
-    Both compare P = (1 − q)N(0) + qN(s) with Q = (1 − q)N(0) + qN(−t), and the loss increases with the
-    outcome. The mass P of losses in a cell [a, b] is divided so that Q stays the same: the part
-    (P − e^a·Q)/(1 − e^(a−b)) goes to b, the rest to a ("connect the dots", Doroshenko et al. 2022).
+    Both are mirrored for ε < 0. Both compare P = (1 − q)N(0) + qN(s) with Q = (1 − q)N(0) + qN(−t), t <= s,
+    and the loss increases with the outcome. The mass P of losses in a cell [a, b] is divided so that Q stays
+    the same: the part (P − e^a·Q)/(1 − e^(a−b)) goes to b, the rest to a ("connect the dots", Doroshenko et
+    al. 2022).
     """
     q = run.rate
-    s, t = (1 / run.noise, 1 / run.noise) if run.scheme == "poisson" else (2 / run.noise, 0.0)
+    s, t = (1.0, run.apart - 1) if run.scheme == "poisson" else (run.apart, 0.0)
+    s, t = s / run.noise, t / run.noise
     far = s - float(ndtri(rare))
     if s * far > _WIDEST:
         raise ValueError("this sampled run is too costly to certify")
-    widest = log1p(q * expm1(s * far - s * s / 2)) - log1p(q * expm1(-t * far - t * t / 2))
+    widest = float(_log_ratio(np.array(far), q, s) - _log_ratio(np.array(far), q, -t))
     cells = ceil(widest / cell) + 1
     if cells > _MOST_CELLS:
         raise ValueError("this sampled run is too costly to certify")
     edges = cell * np.arange(cells + 1.0)
-    if run.scheme == "poisson":
-        x = (np.arcsinh(np.sinh(edges / 2) * (exp(s * s / 2) * (1 - q) / q)) + edges / 2) / s
-    else:
-        x = s / 2 + np.log1p(np.expm1(edges) / q) / s
+    x = _outcomes(edges, q, s, t)
     tail_p = (1 - q) * ndtr(-x) + q * ndtr(s - x)
     tail_q = (1 - q) * ndtr(-x) + q * ndtr(-t - x)
     p, likewise = -np.diff(tail_p), np.exp(edges[:-1]) * -np.diff(tail_q)
@@ -131,6 +130,32 @@ def _step(run: SubsampledRun, cell: float, rare: float) -> _Losses:
     above = upper
     above[:-1] += (p - upper)[1:]
     return _Losses(cell, above * (1 + _COVER), float(tail_p[-1]) * (1 + _COVER))
+
+
+def _log_ratio(x: Array, q: float, shift: float) -> Array:
+    """The logarithm of the density of (1 − q)N(0) + qN(shift) over that of N(0)."""
+    moved = shift * x - shift * shift / 2
+    # Of either form's arguments none is so small that digits have cancelled.
+    return np.where(
+        moved < -1.0, np.log(1 - q + q * np.exp(moved)), np.log1p(q * np.expm1(np.maximum(moved, -1.0)))
+    )
+
+
+def _outcomes(losses: Array, q: float, s: float, t: float) -> Array:
+    """Where the loss of (1 − q)N(0) + qN(s) against (1 − q)N(0) + qN(−t), s >= t, has these values.
+
+    It has them but for a few units of roundoff, far below what is allowed for.
+    """
+    if t == s:
+        return (np.arcsinh(np.sinh(losses / 2) * (exp(s * s / 2) * (1 - q) / q)) + losses / 2) / s
+    alone: Array = s / 2 + np.log1p(np.expm1(losses) / q) / s  # at t = 0; a larger t adds to the loss
+    if t == 0.0:
+        return alone
+
+    def over(x: Array, loss: Array) -> Array:
+        return _log_ratio(x, q, s) - _log_ratio(x, q, -t) - loss
+
+    return find_root(over, (np.full_like(alone, -t / 2 - 1), alone + 1), args=(losses,)).x
 
 
 _Parts = Sequence[tuple[_Losses, int]]
@@ -269,7 +294,7 @@ def certify(runs: tuple[SubsampledRun, ...], slack: float) -> Cost:
 
 def _canonical(runs: Iterable[SubsampledRun]) -> tuple[SubsampledRun, ...]:
     """The runs in a canonical order, so that `certify` finds them in its cache."""
-    return tuple(sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise)))
+    return tuple(sorted(runs, key=lambda run: (run.scheme, run.rate, run.noise, run.apart)))
 
 
 def _cell_for(mu: float, steps: int) -> float:
@@ -277,15 +302,15 @@ def _cell_for(mu: float, steps: int) -> float:
     return min(mu / (_CELLS * sqrt(steps)), mu / _CELLS_PER_MU)
 
 
-def noise_for(scheme: Scheme, rate: float, steps: int, allowed: Allowed) -> SubsampledRun:
+def noise_for(scheme: Scheme, rate: float, steps: int, allowed: Allowed, apart: float = 2.0) -> SubsampledRun:
     """The run of nearly the least noise that is certified to cost at most one of the pairs `allowed`."""
-    (run,) = noises_for(scheme, rate, ((steps, 1.0),), allowed)
+    (run,) = noises_for(scheme, rate, ((steps, 1.0),), allowed, apart)
     return run
 
 
 @lru_cache(maxsize=256)
 def noises_for(
-    scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], allowed: Allowed
+    scheme: Scheme, rate: float, parts: tuple[tuple[int, float], ...], allowed: Allowed, apart: float = 2.0
 ) -> tuple[SubsampledRun, ...]:
     """The parts of the run of nearly the least noise that is certified to cost at most one of `allowed`.
 
@@ -294,7 +319,8 @@ def noises_for(
 
     def runs(logarithm: float) -> tuple[SubsampledRun, ...]:
         return tuple(
-            SubsampledRun(scheme, rate, _short(exp(logarithm) * ratio), count) for count, ratio in parts
+            SubsampledRun(scheme, rate, _short(exp(logarithm) * ratio), count, apart)
+            for count, ratio in parts
         )
 
     def fits(logarithm: float) -> bool:
@@ -306,7 +332,7 @@ def noises_for(
 
     # The noise at `high` suffices without sampling. At `low` even the smallest losses cost more than μ.
     most = max(mu for mu, _ in allowed)
-    high = log(2 * sqrt(sum(count / ratio**2 for count, ratio in parts)) / most) + 0.1
+    high = log(apart * sqrt(sum(count / ratio**2 for count, ratio in parts)) / most) + 0.1
     low = high + log(rate) - 1
     _shared_curve(runs(high), allowed)
     while high - low > _NEAR:
@@ -353,11 +379,15 @@ def runs_of(releases: Iterable[SubsampledSum]) -> tuple[SubsampledRun, ...]:
     Raises:
         ValueError: there are no batches, or they have Laplace noise.
     """
-    steps: Counter[tuple[Scheme, float, float]] = Counter()
+    kinds: Counter[tuple[Scheme, float, float, float]] = Counter()
     for block in releases:
         if block.noise != "gaussian":
             raise ValueError("Laplace noise is added up sum by sum")
-        steps[block.scheme, block.rate, _short(block.scale / block.sensitivity)] += block.count
-    if not steps:
+        noise = _short(block.scale / block.sensitivity)
+        kinds[block.scheme, block.rate, noise, block.apart] += block.count
+    if not kinds:
         raise ValueError("a certificate covers one batch or more")
-    return _canonical(SubsampledRun(*kind, count) for kind, count in steps.items())
+    return _canonical(
+        SubsampledRun(scheme, rate, noise, count, apart)
+        for (scheme, rate, noise, apart), count in kinds.items()
+    )

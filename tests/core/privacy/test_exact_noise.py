@@ -240,6 +240,21 @@ def test_the_stated_error_of_a_radius_covers_it(size):
     assert radius.error < 1e-13 * radius.value
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 55, 1000])
+def test_bits_without_end_of_ones_are_no_trouble(size):
+    """Numbers next to 1, whose logarithms add up to the least radius: between 0 and a known length."""
+    source = Forced(then=2**64 - 1)
+    radius = Radius(source, size)
+    for words in (1, 2, 3, 5):
+        with DIGITS.workprec(64 * words + 96), mpmath.workprec(500):
+            near, far = map(mpmath.mpf, radius.bracket(words))
+            # Each logarithm is 2⁻ⁿ but for its square; of an even size, the last one's cosine is none.
+            known = mpmath.sqrt((size + 1) // 2 * mpmath.mpf(2) ** (2 - 64 * words))
+            assert near == 0
+            assert abs(far / known - 1) < 1e-15
+    assert not laplace_cells(Normals(Forced(), 1.0, size), radius, FINE).any()
+
+
 # Faults that these tests would see
 
 

@@ -164,7 +164,10 @@ def test_releases_come_in_the_order_of_the_plan_each_as_often_as_it_counts():
 
 
 def test_a_plan_with_batches_for_other_data_is_refused():
-    for wrong in (batches(n=49), batches(size=2)):
+    nearer = subsampled_sum(
+        SubsampledRun("poisson", 0.3, 3.0, 2, apart=1.99), statistic="gradient", n=50, size=3, clip=10.0
+    )
+    for wrong in (batches(n=49), batches(size=2), nearer):
         with pytest.raises(ValueError, match="other data"):
             Gate(Records(ROWS), STATISTICS, [wrong])
 

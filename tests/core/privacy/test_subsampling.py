@@ -23,10 +23,13 @@ from scipy.special import ndtr
 
 from benchmarks import figure2
 from privest.privacy import subsampling
+from privest.privacy.budget import gaussian_budgets
 from privest.privacy.calibration import gaussian_delta, mu_for
+from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import subsampled_sum
 from privest.privacy.subsampling import SubsampledRun, certify, noise_for, noises_for, runs_of
 from testing.accounting import composed, fixed_curve
+from testing.sampled_runs import right_angles_epsilon
 
 ALPHAS = [0.0, 0.2, 0.7, 0.95, 1.0, 1.05, 1.4, 3.0, 10.0]
 SIGMAS = 6.2
@@ -43,17 +46,14 @@ def on_a_line(alpha, p, q, reach):
     return np.trapezoid(np.maximum(p(x) - alpha * q(x), 0.0), x)
 
 
-def poisson_curve(alpha, rate, bound):
-    """H_α of the antipodal pair, by quadrature."""
-    return on_a_line(
-        alpha,
-        lambda x: mixture(x, (0, bound), (1 - rate, rate)),
-        lambda x: mixture(x, (0, -bound), (1 - rate, rate)),
-        bound,
-    )
+def poisson_curve(alpha, rate, bound, apart=2.0):
+    """H_α of the collinear pair, by quadrature; below 1 of the exchanged pair."""
+    ends = (bound, (1 - apart) * bound) if alpha >= 1 else ((apart - 1) * bound, -bound)
+    p, q = (lambda x, end=end: mixture(x, (0, end), (1 - rate, rate)) for end in ends)
+    return on_a_line(alpha, p, q, bound)
 
 
-def in_the_plane(v, w, rate, alphas):
+def in_the_plane(v, w, *, rate, alphas):
     """H_α of (1 − q)N(0) + qN(v) against (1 − q)N(0) + qN(w), v and w in R²; good to 5e-5."""
     reach = 7 + max(np.linalg.norm(v), np.linalg.norm(w))
     axis, cell = np.linspace(-reach, reach, 501, retstep=True)
@@ -78,10 +78,52 @@ def test_no_pair_of_vectors_is_worse_than_opposite_ones(seed):
         w = -v + 0.1 * bound * w if trial % 2 else w * bound / np.linalg.norm(w) * rng.uniform()
         w *= min(1.0, bound / np.linalg.norm(w))
         for pair in ((v, w), (w, v)):
-            found = in_the_plane(*pair, rate, ALPHAS)
+            found = in_the_plane(*pair, rate=rate, alphas=ALPHAS)
             assert (np.array(found) <= np.array(worst) + 5e-5).all(), (rate, bound, pair)
-    same = in_the_plane(np.array([bound, 0.0]), np.array([-bound, 0.0]), rate, ALPHAS)
+    same = in_the_plane(np.array([bound, 0.0]), np.array([-bound, 0.0]), rate=rate, alphas=ALPHAS)
     np.testing.assert_allclose(same, worst, atol=5e-5)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_pair_that_is_nearer_is_worse_than_the_one_on_a_line(seed):
+    """Vectors that are `apart` times the bound from each other at most, every other pair exactly that."""
+    rng = np.random.default_rng(seed)
+    rate, bound = rng.choice([0.01, 0.1, 0.5, 0.9]), rng.choice([0.3, 1.0, 2.5])
+    apart = rng.choice([1.0, sqrt(2), 1.8])
+    worst = np.array([poisson_curve(alpha, rate, bound, apart) for alpha in ALPHAS])
+    for trial in range(4):
+        v = np.array([rng.uniform() if trial % 2 else 1.0, 0.0]) * bound
+        angle = rng.uniform(0, np.pi)
+        way = np.array([np.cos(angle), np.sin(angle)])
+        # As far as both bounds allow: |v − r·way| grows with r, or first falls.
+        far = max(
+            (r for r in np.linspace(0, bound, 400) if np.linalg.norm(v - r * way) <= apart * bound), default=0
+        )
+        for pair in ((v, far * way), (far * way, v)):
+            found = np.array(in_the_plane(*pair, rate=rate, alphas=ALPHAS))
+            assert (found <= worst + 5e-5).all(), (rate, bound, apart, pair)
+    line = np.array([[bound, 0.0], [(1 - apart) * bound, 0.0]])
+    above = [alpha >= 1 for alpha in ALPHAS]
+    found = np.array(in_the_plane(*line, rate=rate, alphas=ALPHAS))
+    np.testing.assert_allclose(found[above], worst[above], atol=5e-5)
+
+
+@pytest.mark.parametrize(("rate", "steps"), [(0.01, 100), (0.0256, 200), (0.1, 100), (0.128, 200)])
+def test_vectors_at_right_angles_are_charged_hardly_more_than_they_lose(rate, steps):
+    """The worst records known of REAPER. As vectors that may be opposite they pay 1.1 to 1.46 times."""
+    allowed = gaussian_budgets(PrivacyTarget(1.0, 1e-6))
+    run = noise_for("poisson", rate, steps, allowed, sqrt(2))
+    assert 1.0 < 1.0 / right_angles_epsilon(run, 1e-6) < 1.085
+    far = noise_for("poisson", rate, steps, allowed)
+    assert 1.0 / right_angles_epsilon(far, 1e-6) > 1.1
+
+
+def test_a_bound_on_distances_alone_would_charge_too_little():
+    """The fault at hand: to take half of the distance for the length, as sums over all records may."""
+    allowed = gaussian_budgets(PrivacyTarget(1.0, 1e-6))
+    run = noise_for("poisson", 0.01, 1, allowed)
+    wrong = replace(run, noise=run.noise / sqrt(2))
+    assert right_angles_epsilon(wrong, 1e-6) > 1.5
 
 
 def test_nor_in_space():
@@ -136,8 +178,8 @@ def delta_of(step, epsilon):
 
 def exact_step(run, epsilon):
     """δ(ε) with 40 digits: outcomes above the one at which the loss is ε, found by bisection."""
-    q, c = mpmath.mpf(run.rate), 1 / mpmath.mpf(run.noise)
-    shift_p, shift_q = (c, -c) if run.scheme == "poisson" else (2 * c, mpmath.mpf(0))
+    q, c, apart = mpmath.mpf(run.rate), 1 / mpmath.mpf(run.noise), mpmath.mpf(run.apart)
+    shift_p, shift_q = (c, c - apart * c) if run.scheme == "poisson" else (apart * c, mpmath.mpf(0))
     if epsilon < 0:
         return 1 - mpmath.exp(epsilon) + mpmath.exp(epsilon) * exact_step(run, -epsilon)
     epsilon = mpmath.mpf(epsilon)
@@ -163,8 +205,17 @@ STEPS = [
     SubsampledRun("fixed", 1e-4, 1.4, 1),
     SubsampledRun("fixed", 0.5, 20.0, 1),
     SubsampledRun("fixed", 1.0, 3.0, 1),
+    SubsampledRun("poisson", 0.01, 1.0, 1, sqrt(2)),
+    SubsampledRun("poisson", 1e-4, 0.7, 1, 1.1),
+    SubsampledRun("poisson", 0.5, 20.0, 1, 1.9),
+    SubsampledRun("poisson", 0.3, 0.2, 1, sqrt(2)),
+    SubsampledRun("poisson", 1.0, 3.0, 1, sqrt(2)),
+    SubsampledRun("poisson", 0.1, 1.0, 1, 1.0),
+    SubsampledRun("fixed", 0.01, 1.0, 1, sqrt(2)),
 ]
-each_step = pytest.mark.parametrize("run", STEPS, ids=lambda r: f"{r.scheme}-{r.rate}-{r.noise}")
+each_step = pytest.mark.parametrize(
+    "run", STEPS, ids=lambda r: f"{r.scheme}-{r.rate}-{r.noise}" + f"-{r.apart:.2g}" * (r.apart < 2)
+)
 
 
 @each_step
@@ -212,7 +263,9 @@ def test_the_mirrored_curve_is_that_of_a_pair(rate, mu):
     assert slopes[-1] <= 0.0
 
 
-@pytest.mark.parametrize("run", [r for r in STEPS if r.scheme == "poisson"], ids=lambda r: str(r.rate))
+@pytest.mark.parametrize(
+    "run", [r for r in STEPS if r.scheme == "poisson" and r.apart == 2.0], ids=lambda r: str(r.rate)
+)
 def test_a_poisson_step_is_that_of_dp_accounting(run):
     cell = 1e-3
     ours = subsampling._step(run, cell, 1e-18)
@@ -235,6 +288,10 @@ RUNS = [
     (SubsampledRun("fixed", 0.3, 1.4, 3), 1e-6),
     (SubsampledRun("fixed", 0.5, 20.0, 50), 1e-9),
     (SubsampledRun("fixed", 0.001, 1.5, 5000), 5e-9),
+    (SubsampledRun("poisson", 0.01, 1.1, 1000, sqrt(2)), 1e-8),
+    (SubsampledRun("poisson", 0.3, 0.6, 3, sqrt(2)), 1e-6),
+    (SubsampledRun("poisson", 0.5, 20.0, 50, 1.7), 1e-9),
+    (SubsampledRun("fixed", 0.01, 1.1, 1000, sqrt(2)), 1e-8),
 ]
 each_run = pytest.mark.parametrize(("run", "slack"), RUNS, ids=lambda v: str(getattr(v, "noise", v)))
 
@@ -292,16 +349,12 @@ def test_a_certificate_covers_simulated_losses(run, slack):
     """No grid at all: losses of the worst pair are drawn, and δ(ε) = E(1 − e^(ε−L))₊ is their mean."""
     rng = np.random.default_rng(7)
     count = max(2000, min(100_000, 20_000_000 // run.steps))
-    c, q = 1 / run.noise, run.rate
-    shift = c if run.scheme == "poisson" else 2 * c
+    shifts = (1.0, 1 - run.apart) if run.scheme == "poisson" else (run.apart, 0.0)
+    shifts = np.array(shifts) / run.noise
     total = np.zeros(count)
     for _ in range(run.steps):
-        x = rng.standard_normal(count) + shift * (rng.uniform(size=count) < q)
-        if run.scheme == "poisson":
-            total += np.log1p(q * np.expm1(c * x - c * c / 2)) - np.log1p(q * np.expm1(-c * x - c * c / 2))
-        else:
-            loss = np.log1p(q * np.expm1(shift * x - shift**2 / 2))
-            total += _mirrored_losses(loss, x, shift, q, rng)
+        x = rng.standard_normal(count) + shifts[0] * (rng.uniform(size=count) < run.rate)
+        total += _mirrored_losses(x, shifts, run.rate, rng)
     mu = sqrt(certify((run,), slack).mu_squared)
     for epsilon in (-2 * mu, -mu, -mu / 3, 0.0, mu / 3, mu, 2 * mu):
         values = np.maximum(0.0, -np.expm1(epsilon - total))
@@ -310,16 +363,25 @@ def test_a_certificate_covers_simulated_losses(run, slack):
         assert values.mean() - allowed <= bound, epsilon
 
 
-def _mirrored_losses(loss, x, shift, rate, rng):
+def _mirrored_losses(x, shifts, rate, rng):
     """Losses of the mirrored curve: those above zero as they are; their images with e^−L of the mass."""
-    above = loss > 0
-    keep = np.where(above, loss, 0.0)
-    # P(L < −l) must be Q(L > l), and Q is N(0, 1) where P is the mixture: draw it apart.
-    p_above = (1 - rate) * ndtr(-shift / 2) + rate * ndtr(shift / 2)
-    q_above = ndtr(-shift / 2)
-    below = ~above & (rng.uniform(size=len(x)) < q_above / (1 - p_above))
-    y = -stats.norm.ppf(rng.uniform(size=int(below.sum())) * q_above)
-    keep[below] = -np.log1p(rate * np.expm1(shift * y - shift**2 / 2))
+
+    def losses(at):
+        up, down = (np.log1p(rate * np.expm1(shift * at - shift**2 / 2)) for shift in shifts)
+        return up - down
+
+    zero = sum(shifts) / 2
+    above = x > zero
+    keep = np.where(above, losses(x), 0.0)
+    # P(L < −l) must be Q(L > l): draw outcomes of Q above that of loss zero, of either part of the mixture.
+    p_above = (1 - rate) * ndtr(-zero) + rate * ndtr(shifts[0] - zero)
+    centres = np.array([0.0, shifts[1]])
+    tails = ndtr(centres - zero)
+    parts = np.array([1 - rate, rate]) * tails
+    below = ~above & (rng.uniform(size=len(x)) < parts.sum() / (1 - p_above))
+    moved = (rng.uniform(size=int(below.sum())) < parts[1] / parts.sum()).astype(int)
+    y = centres[moved] - stats.norm.ppf(rng.uniform(size=len(moved)) * tails[moved])
+    keep[below] = -losses(y)
     return keep
 
 
