@@ -21,14 +21,15 @@ from privest.tables.recipe import Recipe
 
 Query = TypeVar("Query")
 
-_FURTHEST = 2.0**10
-"""Largest distance that is told apart, in half widths of the interval that holds most records."""
-
 _SURE = 4.0
 """Deviations of noise by which a node's records refute a law."""
 
 MOST = 2.0
 """Clips beyond which a value is drawn in to, so that a column whose clip is too small harms no other."""
+
+_RARE = 1e-4
+"""How likely a crowd far off is at first where a clip is chosen, over laws without one. If it were as likely,
+clips would be wide wherever noise hides what is far off. What they may cut off is told with equal odds."""
 
 _LOUD = 0.02
 """Noise on a share above which few records far off, of many columns together, may be hidden."""
@@ -137,13 +138,13 @@ class FoundScales:
 
     Attributes:
         places: of most records.
-        distances: of each column, from its centre.
-        deviation: of the noise on a share of the records at a distance.
+        distances: of each column, from its centre, as they most likely are.
+        possible: the same, by laws of which a crowd far off is as likely as none.
     """
 
     places: FoundColumns
     distances: tuple[Distances, ...]
-    deviation: float
+    possible: tuple[Distances, ...]
 
     def clips(self, noise: float) -> Columns:
         """For each column the clip that balances noise, so much for each unit of it, and what it cuts off."""
@@ -168,21 +169,15 @@ class FoundScales:
         doubt = taken & self.places.seen & (self.places.deviation > _UNSURE * (1 - self.places.missing))
         if doubtful := [name for name, one in zip(names, doubt, strict=True) if one]:
             yield (
-                f"centre and scale of {listed(doubtful)} were found through so much noise that they may be "
-                "others than most values have. More records, fewer columns, a larger epsilon or closer low "
-                "and high would help"
+                f"centre and scale of {', '.join(doubtful)} were found through so much noise that they may "
+                "be others than most values have, and intervals too short. More records, fewer columns, a "
+                "larger epsilon or closer low and high would help"
             )
 
     def cut(self, columns: Columns) -> Array:
-        """(columns,) root mean square of what drawing in moves the means by at most, in their units.
-
-        Noise may hide as many records as one deviation of it, which are taken to be as far again. Of a column
-        in which all but few records have one value, it may hide twice as many others, as far as can be.
-        """
-        told = zip(self.distances, columns.scale.tolist(), strict=True)
-        seen = [float(np.sqrt(np.mean(each.excess(columns.most * one) ** 2))) / one for each, one in told]
-        hidden = 2 * self.places.deviation * self.places.widest / 2 / columns.scale
-        return np.hypot(seen, np.where(self.places.is_atom, hidden, self.deviation * columns.most))
+        """(columns,) root mean square of what drawing in moves the means by at most, in their units."""
+        told = zip(self.possible, columns.scale.tolist(), strict=True)
+        return np.array([np.sqrt(np.mean(each.excess(columns.most * one) ** 2)) / one for each, one in told])
 
 
 @dataclass(frozen=True)
@@ -323,15 +318,17 @@ class ColumnScales:
         *before, last = releases
         places = self._ranges.find(gate, before)
         core = (places.nodes[:, -1] - places.nodes[:, 0]) / 2
-        reach = np.where(places.is_atom, places.widest, np.minimum(places.widest, _FURTHEST * core))
+        reach = places.widest
         nodes = np.tile(RATIOS[::-1], (len(reach), 1))
         seen = gate.mean((Columns(places.center, reach), nodes), "spreads")
         shares, deviation = self._away.shares(seen)[:, :-1][:, ::-1], self.deviation(last)
         # Noise far off must not pass for most records of a column, which were seen to be elsewhere.
-        within = np.where(places.seen & ~places.is_atom, core, inf)
-        asked = zip(shares, reach.tolist(), within.tolist(), strict=True)
-        read = [_read(*column, deviation) for column in asked]
-        return FoundScales(places, tuple(read), deviation)
+        within = np.where(places.seen, core, inf)
+        asked = list(zip(shares, reach.tolist(), within.tolist(), strict=True))
+        likely, possible = (
+            tuple(_read(*column, deviation, crowds) for column in asked) for crowds in (_RARE, 1.0)
+        )
+        return FoundScales(places, likely, possible)
 
     def enough(self, budget: PrivacyBudget) -> float:
         """The share of a budget by which looks are sure to tell where columns are within their bounds."""
@@ -368,7 +365,7 @@ class ColumnScales:
         return found
 
 
-def _read(shares: Array, reach: float, within: float, deviation: float) -> Distances:
+def _read(shares: Array, reach: float, within: float, deviation: float, crowds: float) -> Distances:
     """The distances of a column: by laws, but where records surely stand out of them."""
-    read = Distances.read(shares, deviation, reach, within)
+    read = Distances.read(shares, deviation, reach, within, crowds)
     return replace(read, shares=np.where(shares > read.shares + _SURE * deviation, shares, read.shares))

@@ -116,6 +116,47 @@ def test_columns_without_bounds_or_with_wide_ones_have_their_own_scales(wide: fl
     assert held >= 0.88 * 6 * RUNS
 
 
+def mostly_one_value(n: int) -> Array:
+    """Columns of one value, or near it, but for some records that are far off to one side."""
+    rng = np.random.default_rng(7)
+    return np.column_stack(
+        [
+            np.where(rng.random(n) < 0.89, 10.0, rng.uniform(0.0, 10.0, n)),
+            np.where(rng.random(n) < 0.80, 0.0, rng.lognormal(0.0, 1.0, n)),
+            np.where(rng.random(n) < 0.93, 0.0, rng.uniform(0.0, 500.0, n)),
+            rng.lognormal(6.0, 1.5, n),
+            np.where(rng.random(n) < 0.85, 1.0, 1.0 + 0.01 * rng.exponential(1.0, n)),
+            rng.normal(5.0, 2.0, n),
+        ]
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(0.3, 1.0), (1.0, 0.85)])
+def test_intervals_hold_or_are_warned_of_where_columns_are_mostly_one_value(
+    epsilon: float, least: float
+) -> None:
+    """Noise has fixed seeds. At ε = .3 all columns are named as found through much noise.
+
+    At ε = 1 all of 15 sets of runs held 89 % or more, 94 % in the mean, give or take 2 %: less than one in
+    ten thousand other sets would fail. Of two sets without laws of a crowd far off, 62 % and 67 % held.
+    """
+    rows = mostly_one_value(6_000)
+    mean = rows.mean(axis=0)
+    made = points(TableMetadata(len(rows), tuple(Column(f"c{at}", "number") for at in range(6))))
+    fine = 0
+    for seed in range(RUNS):
+        found = answer(made, rows, PrivacyTarget(epsilon, 1e-6), seed)
+        assert found.columns is not None
+        assert found.uncertainty is not None
+        warned = any(
+            "c0, c1, c2, c3, c4, c5 were found through so much noise" in words
+            for words in found.uncertainty.warnings
+        )
+        held = [float(c.low) <= true <= float(c.high) for c, true in zip(found.columns, mean, strict=True)]
+        fine += 6 if warned else sum(held)
+    assert fine >= least * 6 * RUNS
+
+
 def hostile() -> Iterator[tuple[str, Array]]:
     """Columns beside one that is ordinary."""
     n = 3_000

@@ -74,6 +74,7 @@ def columns_mean(
             *told.warnings,
             *scales.warnings(looks),
             *found.hidden(scales.names),
+            *found.unsure(scales.names, np.ones_like(found.places.seen)),
         ),
     )
     return ColumnsMean(columns.values(image), columns.scale, columns.scale * each, told)

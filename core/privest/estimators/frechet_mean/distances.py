@@ -58,7 +58,11 @@ def _mixed(share: float, width: float, index: float) -> _Survival:
     return lambda above: (1 - share) * _bell(width)(above) + share * _heavy(index)(above)
 
 
-_UPPER: tuple[_Survival, ...] = (
+def _apart(share: float, away: float) -> _Survival:
+    return lambda above: (1 - 2 * share) * _bell(0.3)(above) + 2 * share * ndtr(away - above)
+
+
+_USUAL: tuple[_Survival, ...] = (
     *map(_bounded, (0.1, 0.2, 0.35, 0.5, 0.8, 1.2)),
     *map(_bell, (0.1, 0.2, 0.4, 0.7, 1.0)),
     *map(_heavy, (1.5, 2.5, 4.0, 8.0)),
@@ -69,6 +73,18 @@ _UPPER: tuple[_Survival, ...] = (
 The mixed ones have a bulk, and few records far beyond it. Without them means of savings, of costs and of the
 weather lie outside their regions, however the others are weighed.
 """
+
+_CROWDS: tuple[_Survival, ...] = tuple(
+    _apart(share, away) for share in (0.01, 0.05, 0.2) for away in (2.0, 4.0, 6.0, 8.0)
+)
+"""Laws with a crowd far off: so many of all records, so far above the middle on the logarithmic scale.
+
+Columns have such whose values are mostly one and the same. Noise that hides a crowd leaves these laws as
+likely as others, so that what may be cut off is told to be as much.
+"""
+
+_BEYOND = 4.0
+"""How far the records beyond the reach may be, in reaches: the first look at columns misses few that are."""
 
 _LEVELS = (np.arange(40) + 0.5) / 40
 """Probabilities at which quantiles are told."""
@@ -139,15 +155,19 @@ class Distances:
         weights: (laws,) of sum one.
         shares: (laws, NODES) shares of records at the nodes, under each law.
         variances: (laws, NODES) of these.
+        further: (laws,) mean over the records of how far they are beyond the reach.
     """
 
     reach: float
     weights: Array
     shares: Array
     variances: Array
+    further: Array
 
     @classmethod
-    def read(cls, released: Array, deviation: float, reach: float, within: float = inf) -> "Distances":
+    def read(
+        cls, released: Array, deviation: float, reach: float, within: float = inf, crowds: float = 0.0
+    ) -> "Distances":
         """Read a released histogram.
 
         Args:
@@ -155,18 +175,25 @@ class Distances:
             deviation: standard deviation of the noise on each.
             reach: as it was asked for.
             within: the distance within which half of the records are known to be, if it is.
+            crowds: how likely laws with a crowd far off are at first, over others. If they are possible,
+                so are records beyond the reach.
         """
-        laws = _laws(_place(reach, within))
+        usual, first = len(_USUAL), _place(reach, within)
+        of = slice(None if crowds else usual), slice(first, None)
+        every, beyond = _laws()
+        laws, further = every[of].reshape(-1, NODES), (crowds > 0) * reach * beyond[of].ravel()
         nearer = np.pad(laws[:, 1:], ((0, 0), (0, 1)))
         known = (_UNLIKE * np.maximum(laws, nearer)) ** 2 + 1e-14
         total = known + deviation**2
         fit = -0.5 * ((released - laws) ** 2 / total + np.log(total)).sum(axis=1)
+        if crowds:
+            fit[usual * (_PLACES - first) :] += log(crowds)
         weights = np.exp(fit - fit.max())
         kept = weights > 1e-3
-        laws, known, total, weights = laws[kept], known[kept], total[kept], weights[kept]
+        laws, known, total, weights, further = (each[kept] for each in (laws, known, total, weights, further))
         shares = np.maximum(laws + known / total * (released - laws), 0.0)
         shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1e-300)
-        return cls(reach, weights / weights.sum(), shares, known * deviation**2 / total)
+        return cls(reach, weights / weights.sum(), shares, known * deviation**2 / total, further)
 
     @property
     def nodes(self) -> Array:
@@ -191,7 +218,7 @@ class Distances:
     def excess(self, clip: float) -> Array:
         """(40,) quantiles of the mean over the records of how far they are beyond the clip, rising."""
         beyond = np.maximum(self.nodes - clip, 0.0)
-        middle, spread = self.shares @ beyond, np.sqrt(self.variances @ beyond**2)
+        middle, spread = self.shares @ beyond + self.further, np.sqrt(self.variances @ beyond**2)
         values = np.maximum(middle[:, None] + spread[:, None] * _NORMAL, 0.0).ravel()
         order = np.argsort(values)
         reached = np.cumsum(np.repeat(self.weights / len(_NORMAL), len(_NORMAL))[order])
@@ -210,19 +237,23 @@ def _place(reach: float, within: float) -> int:
     return min(ceil(log(max(reach / within, 1.0)) / _STEP), _PLACES - 1)
 
 
-@lru_cache(maxsize=_PLACES)
-def _laws(first: int) -> Array:
-    """Every law at every place from this one on: (laws, NODES) shares at the nodes."""
+@lru_cache(maxsize=1)
+def _laws() -> tuple[Array, Array]:
+    """Every law at every place: (laws, places, NODES) shares at the nodes, and `further` over the reach."""
     fine = 4
     ends = -_SPACING * (np.arange(fine * (NODES - 1) + 2) - 0.5) / fine
-    places = -_STEP * np.arange(first, _PLACES)
+    places = -_STEP * np.arange(_PLACES)
     middles = (ends[1:] + ends[:-1]) / 2
     hats = np.maximum(1 - np.abs(-middles[:, None] / _SPACING - np.arange(NODES)), 0.0)
     off = ends - places[:, None]
     lower = ndtr(np.minimum(off, 0.0) / _LOWER)
-    found: list[Array] = []
-    for survival in _UPPER:
+    step = log(_BEYOND) / 16
+    past = step * (np.arange(16) + 0.5)
+    found, further = list[Array](), list[Array]()
+    for survival in (*_USUAL, *_CROWDS):
         below = np.where(off < 0, lower, 1 - survival(np.maximum(off, 0.0)) / 2)
         below[:, 0], below[:, -1] = 1.0, 0.0
         found.append(-np.diff(below, axis=1) @ hats)
-    return np.concatenate(found)
+        # The mean of an excess is the integral of the share that is beyond.
+        further.append(survival(past - places[:, None]) / 2 @ (step * np.exp(past)))
+    return np.stack(found), np.stack(further)

@@ -144,3 +144,28 @@ def test_noise_far_off_does_not_pass_for_most_records() -> None:
         Distances.read(exact + 0.3 * rng.standard_normal(NODES), 0.3, 1024.0, within=2.0) for _ in range(20)
     ]
     assert np.median([each.mean for each in read]) < 2.0
+
+
+def test_what_is_beyond_the_reach_is_told_by_the_law() -> None:
+    """Distances are Pareto's above their middle, 1: their survival is integrated up to four reaches.
+
+    Places of laws are a quarter of an octave apart, which is 1.3 times as much or as little.
+    """
+    rng, reach, index, n = np.random.default_rng(14), 64.0, 1.5, 400_000
+    near = np.exp(-0.4 * np.abs(rng.standard_normal(n)))
+    away = np.where(rng.random(n) < 0.5, near, rng.random(n) ** (-1 / index))
+    counts = DistanceCounts(Euclidean(1)).clipped_sum((np.zeros(1), reach), away[:, None], 1.0) / n
+    told = Distances.read(counts, 1e-4, reach, crowds=1.0).excess(reach)[20]
+    assert told == pytest.approx(reach**-0.5 - (4 * reach) ** -0.5, rel=0.35)
+    assert Distances.read(counts, 1e-4, reach).excess(reach)[20] == 0.0
+
+
+@pytest.mark.parametrize(("crowds", "least", "most"), [(1.0, 38, 40), (0.0, 0, 20)])
+def test_a_crowd_far_off_that_noise_hides_is_allowed_for(crowds: float, least: int, most: int) -> None:
+    """One record in twenty is a hundred times as far as others. Noise has fixed seeds."""
+    away = np.where(np.arange(4_000) % 20, 1.0, 100.0) * np.exp(0.3 * np.sin(np.arange(4_000.0)))
+    counts = DistanceCounts(Euclidean(1)).clipped_sum((np.zeros(1), 256.0), away[:, None], 1.0) / len(away)
+    rng, truth = np.random.default_rng(15), float(np.maximum(away - 5.0, 0.0).mean())
+    noisy = [counts + 0.04 * rng.standard_normal(NODES) for _ in range(40)]
+    told = [Distances.read(each, 0.04, 256.0, 2.0, crowds).excess(5.0) for each in noisy]
+    assert least <= sum(1.96 * float(np.sqrt(np.mean(each**2))) >= truth for each in told) <= most
