@@ -23,7 +23,7 @@ from testing.noise import RecordedNoise
 designs = pytest.mark.parametrize("feature_map", FEATURE_MAPS.values(), ids=FEATURE_MAPS)
 classes = pytest.mark.parametrize("count", [2, 3, 10])
 sizes = pytest.mark.parametrize("size", [0.0, 1.0, 30.0, 1e307, np.inf])
-"""Of weights, which another site may lead anywhere."""
+"""Weights are what another site may lead anywhere."""
 
 
 @designs
