@@ -1,4 +1,4 @@
-"""A site's connection over TLS: who vouches for the hub, what the site shows of itself, and proxies between."""
+"""A site over TLS: who vouches for the hub, what the site shows of itself, and proxies between the two."""
 
 import json
 import socket
