@@ -54,7 +54,7 @@ def asked(ask: Callable[[], Any]) -> float:
 
 
 def in_one_service(them: Sites) -> list[str]:
-    """The same rows at the hub, of as many owners; return the datasets."""
+    """Upload all rows at the hub, for as many owners; return the datasets."""
     owners = [them.hub.owner(**BUDGET) for _ in range(SITES)]
     datasets = [owner.dataset(rows(place), SCHEMA) for place, owner in enumerate(owners)]
     for owner, dataset in zip(owners, datasets, strict=True):
