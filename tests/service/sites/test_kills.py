@@ -121,6 +121,7 @@ def test_whoever_is_killed_nothing_is_overspent_and_nothing_is_answered_free_or_
         cap = {"epsilon": epsilon_for(admitted, 0.9 * CAP_DELTA), "delta": CAP_DELTA}
         them = stack.enter_context(made).offering([spd(n, seed=n) for n in COUNTS], **cap)
         storm = Storm(them, wires, seed=kills)
+        stack.callback(lambda: them.hub.kill())  # noqa: PLW0108 - the one that was started last
         for target in struck(kills):
             storm.strike(target)
         assert Counter(storm.asked.values()) == Counter(struck(kills))
