@@ -20,7 +20,7 @@ SITES, ROWS, COLUMNS, RANK, STEPS = 3, 25_000, 50, 3, 100
 DELAYS = (0.0, 0.001, 0.02, 0.1)
 LOCAL_STEPS = (1, 5, 10)
 SCHEMA = {"kind": "vectors", "dim": COLUMNS}
-QUESTION: dict[str, Any] = {"rank": RANK, "solver": "ggd", "steps": STEPS, "epsilon": 0.5, "reuse": False}
+QUESTION: dict[str, Any] = {"rank": RANK, "solver": "ggd", "epsilon": 0.5, "reuse": False, "wait": 600}
 
 
 def rows(place: int) -> Array:
@@ -62,12 +62,14 @@ def in_one_service(them: Sites) -> list[str]:
     return datasets
 
 
-def measured(them: Sites, wires: list[Wire], delay: float, local_steps: int) -> tuple[int, float, float]:
+def measured(
+    them: Sites, wires: list[Wire], delay: float, question: dict[str, Any]
+) -> tuple[int, float, float]:
     """Rounds, KB that one site sends and gets, and seconds, of one run over wires with a delay."""
     for wire in wires:
         wire.delay = delay / 2  # either way
     rounds, sent = len(wires[0].answers()), len(wires[0].all)
-    took = asked(lambda: them.ask("robust-pca", **QUESTION, local_steps=local_steps))
+    took = asked(lambda: them.ask("robust-pca", **question))
     return len(wires[0].answers()) - rounds, (len(wires[0].all) - sent) / 1e3, took
 
 
@@ -76,11 +78,11 @@ def main() -> None:
         lines = list[list[object]]()
         about = [{"id": dataset} for dataset in in_one_service(them)]
         for local_steps in LOCAL_STEPS:
-            question = QUESTION | {"local_steps": local_steps}
+            question = QUESTION | {"local_steps": local_steps, "steps": STEPS // local_steps}
             asked(lambda question=question: them.ask("robust-pca", about=about, **question))  # warms up
             alone = asked(lambda question=question: them.ask("robust-pca", about=about, **question))
             for delay in DELAYS:
-                rounds, sent, took = measured(them, wires, delay, local_steps)
+                rounds, sent, took = measured(them, wires, delay, question)
                 beside = 1e3 * (took - 3 * alone) / rounds
                 lines.append(
                     [
@@ -106,7 +108,7 @@ def main() -> None:
     ]
     load = f"{os.getloadavg()[0]:.0f}"
     body = f"""
-Robust PCA (rank {RANK}, {COLUMNS} columns, {STEPS} steps of `ggd`) over {SITES} sites of {ROWS:,} rows.
+Robust PCA (rank {RANK}, {COLUMNS} columns, {STEPS} steps of `ggd` in all) over {SITES} sites of {ROWS:,} rows.
 Each is a service of its own with SQLite. All are on this machine, whose load was {load} at the end.
 The delay is what a wire between site and hub adds to a round trip. “In one” is the same question where one
 service has all rows. The goal is 3× that and 10 ms a round: the last column is what each round takes
