@@ -108,7 +108,8 @@ def main() -> None:
     ]
     load = f"{os.getloadavg()[0]:.0f}"
     body = f"""
-Robust PCA (rank {RANK}, {COLUMNS} columns, {STEPS} steps of `ggd` in all) over {SITES} sites of {ROWS:,} rows.
+Robust PCA (rank {RANK}, {COLUMNS} columns,
+{STEPS} steps of `ggd` in all) over {SITES} sites of {ROWS:,} rows.
 Each is a service of its own with SQLite. All are on this machine, whose load was {load} at the end.
 The delay is what a wire between site and hub adds to a round trip. “In one” is the same question where one
 service has all rows. The goal is 3× that and 10 ms a round: the last column is what each round takes
