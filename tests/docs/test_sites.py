@@ -93,8 +93,15 @@ def test_the_page_leads_from_nothing_to_a_joint_estimate(tmp_path: Path) -> None
 
 
 def test_the_demo_tells_the_whole_story() -> None:
+    wide = os.environ | {"COLUMNS": "120"}  # else its tables break lines
     told = subprocess.run(
-        ["make", "demo-sites"], cwd=ROOT, capture_output=True, text=True, timeout=3 * HANG_GUARD, check=False
+        ["make", "demo-sites"],
+        cwd=ROOT,
+        env=wide,
+        capture_output=True,
+        text=True,
+        timeout=3 * HANG_GUARD,
+        check=False,
     )
     assert told.returncode == 0, told.stderr
     for part in ("North School", "all three", "held against", "Four ledgers", "the hub"):
