@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo serve chromium test quick check bench prove openapi docs image
+.PHONY: help install demo demo-sites serve chromium test quick check bench prove openapi docs image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -18,7 +18,7 @@ PYTEST := $(BIN)/pytest -n $(shell nproc 2>/dev/null || echo 2) --dist worksteal
 LAWS := $(addprefix tests/core/,manifolds/test_laws.py privacy/test_gate.py privacy/test_cost.py test_pinned_estimates.py)
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 install: $(INSTALLED) ## the environment from uv.lock in ./.venv
 
@@ -32,6 +32,9 @@ $(INSTALLED): uv.lock pyproject.toml $(filter .uv/bin/uv,$(UV))
 
 demo: install ## the main job on real data, start to end
 	@$(BIN)/privest demo
+
+demo-sites: install ## a hub and three sites on real data, each with its own ledger and key
+	@$(BIN)/privest demo --sites
 
 serve: install ## the service on this machine
 	$(BIN)/privest serve --port $(PORT)

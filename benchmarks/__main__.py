@@ -41,6 +41,7 @@ NAMES = (
     "saddles",
     "choosing",
     "several_fits",
+    "sites",
 )
 """The benchmarks, in the order in which all of them are run."""
 

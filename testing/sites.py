@@ -16,12 +16,16 @@ BUDGET: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
 
 @dataclass
 class Site:
-    """A service that has rows, its owner there, the hub as it is known there, and its owner at the hub."""
+    """A service that has rows, its owner there, the hub as it is known there, and its owner at the hub.
+
+    `settings` are what it was started with, besides those that a test service has anyway.
+    """
 
     server: Server
     owner: Caller
     hub: Caller
     at_hub: Caller
+    settings: dict[str, Any]
 
     def offer(self, rows: np.ndarray, schema: dict[str, Any] | None = None, **terms: Any) -> str:
         """Register rows here and grant them to the hub; return the id that the dataset has there."""
@@ -36,14 +40,8 @@ class Site:
 
     def restart(self) -> None:
         """Start the site again, after it was killed."""
-        self.server = start_site(self.server, self.hub.id, self.at_hub)
+        self.server = Server(self.server.directory, self.server.database_url, **self.settings)
         self.owner, self.hub = (Caller(self.server, c.id, c.key) for c in (self.owner, self.hub))
-
-
-def start_site(of: Server, analyst: str, at_hub: Caller, url: str | None = None, **settings: Any) -> Server:
-    """Start a service anew, over its own database, as a site of a hub."""
-    settings |= {"hub_url": url or at_hub.server.url, "hub_key": at_hub.key, "hub_analyst": analyst}
-    return Server(of.directory, of.database_url, **settings)
 
 
 @dataclass
@@ -76,6 +74,13 @@ class Sites:
             json={"dataset": about, "privacy": privacy} | body,
         )
 
+    def restart_hub(self) -> None:
+        """Start the hub again, after it was killed, at another address."""
+        self.hub = Server(self.hub.directory, self.hub.database_url)
+        self.analyst = Caller(self.hub, self.analyst.id, self.analyst.key)
+        for site in self.sites:
+            site.at_hub = Caller(self.hub, site.at_hub.id, site.at_hub.key)
+
     def servers(self) -> Iterator[Server]:
         """The hub and all sites."""
         yield self.hub
@@ -84,13 +89,20 @@ class Sites:
 
 
 @contextmanager
-def sites(directory: Path, database: Callable[[], str], count: int = 2, **settings: Any) -> Iterator[Sites]:
+def sites(
+    directory: Path,
+    database: Callable[[], str],
+    count: int = 2,
+    through: Callable[[str], str] = lambda url: url,
+    **settings: Any,
+) -> Iterator[Sites]:
     """A hub with so many sites, whose settings are given.
 
     Args:
         directory: for all of them.
         database: makes URLs of fresh databases.
         count: of sites.
+        through: the address by which each site calls the hub, made from the hub's own.
         settings: of every site.
     """
     started, them = list[Server](), None
@@ -107,10 +119,15 @@ def sites(directory: Path, database: Callable[[], str], count: int = 2, **settin
             server, at_hub = made(f"site{place}"), hub.owner(**BUDGET)
             owner, analyst = server.owner(**BUDGET), server.analyst()
             server.stop()
-            again = start_site(server, analyst.id, at_hub, **settings)
+            given: dict[str, Any] = {
+                "hub_url": through(hub.url),
+                "hub_key": at_hub.key,
+                "hub_analyst": analyst.id,
+            } | settings
+            again = Server(server.directory, server.database_url, **given)
             started[-1] = again
             owner, analyst = (Caller(again, c.id, c.key) for c in (owner, analyst))
-            them.sites.append(Site(again, owner, analyst, at_hub))
+            them.sites.append(Site(again, owner, analyst, at_hub, given))
         yield them
     finally:
         for server in [*started, *(them.servers() if them else ())]:

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "migrate": _migrate,
             "backup": lambda: _backup(given.directory),
             "restore": lambda: _restore(given.directory, given.key),
-            "demo": _demo,
+            "demo": lambda: _demo(given.sites),
             "openapi": _openapi,
             "verify-ledger": lambda: _verify(given.export, given.key, given.heads, given.receipt),
         }
@@ -67,7 +67,8 @@ def _parser() -> argparse.ArgumentParser:
     save.add_argument("directory", type=Path, help="new or empty")
     load = commands.add_parser("restore", help="make a service of a backup, where there is none")
     load.add_argument("directory", type=Path)
-    commands.add_parser("demo", help="show the main job on real data")
+    demo = commands.add_parser("demo", help="show the main job on real data")
+    demo.add_argument("--sites", action="store_true", help="with rows that stay at three sites of a hub")
     commands.add_parser("openapi", help="print openapi.yaml")
     check = commands.add_parser("verify-ledger", help="check a ledger: the service's own, or an export")
     check.add_argument("--export", type=Path, metavar="FILE", help="JSON lines that an owner exported")
@@ -228,14 +229,14 @@ def _restore(directory: Path, keys: list[str]) -> int:
     return 1 if faults else 0
 
 
-def _demo() -> int:
+def _demo(with_sites: bool) -> int:
     try:
-        from privest_service.demo.story import main as demo  # noqa: PLC0415
+        from privest_service.demo import sites, story  # noqa: PLC0415
     except ModuleNotFoundError as missing:
         raise ValueError(
             f"The demo needs {missing.name}, which is not installed: pip install 'privest[demo]'"
         ) from None
-    return demo()
+    return (sites if with_sites else story).main()
 
 
 def _openapi() -> int:

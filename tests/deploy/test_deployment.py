@@ -323,7 +323,7 @@ def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
     assert mounted["secrets"] == settings["PRIVEST_SECRETS_DIR"]
     held = {f"{mounted['secrets']}/{name}" for name in yaml.safe_load(TEMPLATE.read_text())["stringData"]}
     assert {settings["PRIVEST_SECRET_FILE"], settings["PRIVEST_SIGNING_KEY_FILE"]} <= held
-    assert container["envFrom"] == [{"configMapRef": {"name": manifest("ConfigMap")["metadata"]["name"]}}]
+    assert container["envFrom"][0] == {"configMapRef": {"name": manifest("ConfigMap")["metadata"]["name"]}}
     # All workers at their worst, and the service itself.
     beside = len(get_args(Work))
     for place in ("deploy/kubernetes/deployment.yaml", "docs/scaling.md"):
@@ -356,6 +356,46 @@ def test_all_that_selects_selects_the_pods() -> None:
     assert (
         volumes["secrets"]["secret"]["secretName"] == yaml.safe_load(TEMPLATE.read_text())["metadata"]["name"]
     )
+
+
+# A site apart from its hub
+
+
+def test_what_makes_a_compose_service_a_site_is_what_it_needs_to_know() -> None:
+    site = yaml.safe_load((ROOT / "deploy/site/compose.yaml").read_text())
+    ((name, added),) = site["services"].items()
+    assert name in OURS
+    assert set(added["environment"]) == {"PRIVEST_HUB_URL", "PRIVEST_HUB_ANALYST"}
+    assert all(re.fullmatch(rf"\$\{{{each}:\?.+\}}", told) for each, told in added["environment"].items())
+    (secret,) = added["secrets"]
+    assert site["secrets"] == {secret: {"file": f"deploy/secrets/{secret}"}}
+    assert f"{secret.upper()}" in NAMES
+    assert secret not in COMPOSE["secrets"]
+
+
+def test_what_makes_a_deployment_a_site_is_taken_by_it_and_lets_nobody_in() -> None:
+    text = (ROOT / "deploy/site/kubernetes.yaml").read_text()
+    told, network = yaml.safe_load_all(text)
+    for version in (OLDEST, kubernetes_validate.latest_version()):
+        for each in (told, network):
+            kubernetes_validate.validate(each, version, strict=True)
+    [container] = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
+    given = {"name": told["metadata"]["name"], "optional": True}
+    assert container["envFrom"][1:] == [{"configMapRef": given}]
+    assert set(told["data"]) == {"PRIVEST_HUB_URL", "PRIVEST_HUB_ANALYST"}
+    key = re.findall(r"\b(privest_hub_key)\b", text)[0]  # a file of the secret, as all others are
+    assert {key.upper(), *told["data"]} <= NAMES
+    settings = Settings(
+        admin_key="0123456789abcdef",  # pyright: ignore[reportArgumentType]
+        hub_key="pvo_x",  # pyright: ignore[reportArgumentType]
+        hub_url=told["data"]["PRIVEST_HUB_URL"],
+        hub_analyst=told["data"]["PRIVEST_HUB_ANALYST"],
+        engine=manifest("ConfigMap")["data"]["PRIVEST_ENGINE"],
+    )
+    assert settings.hub_url == told["data"]["PRIVEST_HUB_URL"]
+    open_to_others = manifest("NetworkPolicy")
+    assert network["metadata"] == open_to_others["metadata"], "it takes its place"
+    assert network["spec"] == open_to_others["spec"] | {"ingress": []}
 
 
 # The end

@@ -29,6 +29,7 @@ BIN = Path(sys.executable).parent
 ELSEWHERE = {
     "README.md": "test_readme.py",
     **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
+    "docs/sites.md": "test_sites.py",
 }
 """Pages whose shell blocks are all run by another test."""
 
@@ -40,9 +41,7 @@ NOT_RUN = {
     "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
     "PRIVEST_MIGRATION_URL": "needs PostgreSQL with roles: test_grants.py has some",
     "kubectl patch": "needs Kubernetes: test_rolling_restart.py restarts replicas in turn",
-    "curl -X POST $HUB": "needs two machines: tests/service/sites starts a hub and sites on one",
-    "export PRIVEST_HUB_URL": "needs two machines: tests/service/sites starts a hub and sites on one",
-    "job = client.robust_pca([first": "needs sites: tests/service/sites asks the same",
+    "PRIVEST_HUB_URL=https://hub.example.org": "needs Docker: test_deployment.py checks the file",
     "privest backup": "needs a disaster: test_backup.py has some",
     "export PRIVEST_DATABASE_URL": "needs several machines: test_concurrency.py starts replicas",
     "dask scheduler": "needs several machines: test_runners.py starts such a cluster on one",
@@ -103,6 +102,7 @@ def test_every_block_is_run_or_listed() -> None:
             "docs/asking.md",
             "docs/several-fits.md",
             "docs/scikit-learn.md",
+            "docs/sites.md",
             *IN_SHORT,
         )
     }

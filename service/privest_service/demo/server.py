@@ -1,4 +1,4 @@
-"""A service started for one demonstration: its own process, its own folder, a free port of this machine."""
+"""Services started for one demonstration: each with its own processes, folder and free port."""
 
 import os
 import secrets
@@ -7,50 +7,107 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 
+_PROGRAM = (sys.executable, "-m", "privest_service")
+
+_PATIENCE = 300.0
+"""Seconds for a service to come up, or to end."""
+
+
+class Service:
+    """`privest serve` on SQLite.
+
+    Args:
+        folder: of its own, for its ledger, keys and rows.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.folder, self.admin_key = folder, secrets.token_urlsafe(24)
+        self.address = f"http://127.0.0.1:{self._port}"
+        self._settings = {"PRIVEST_ADMIN_KEY": self.admin_key, "PRIVEST_DATA_DIR": str(folder / "data")}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, **settings: str) -> None:
+        """Serve, with these settings besides those it was started with before.
+
+        Raises:
+            RuntimeError: it did not come up.
+        """
+        self._settings |= {f"PRIVEST_{name.upper()}": value for name, value in settings.items()}
+        log = self.folder / "log"
+        with log.open("w") as output:
+            command = [*_PROGRAM, "serve", "--port", str(self._port)]
+            self._process = subprocess.Popen(command, env=self._environment, stdout=output, stderr=output)  # noqa: S603
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                if httpx.get(f"{self.address}/readyz", timeout=2).is_success:
+                    return
+            except httpx.TransportError:
+                time.sleep(0.1)
+        raise RuntimeError(f"the service did not start:\n{log.read_text()}")
+
+    def stop(self) -> None:
+        """End it, if it was started."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(timeout=_PATIENCE)
+
+    def run(self, *command: str) -> str:
+        """Return what another command of the program says about this service's folder.
+
+        Raises:
+            RuntimeError: it ended with an error.
+        """
+        done = subprocess.run(  # noqa: S603
+            [*_PROGRAM, *command], env=self._environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}:\n{done.stdout}{done.stderr}")
+        return done.stdout.strip()
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {k: v for k, v in os.environ.items() if not k.startswith("PRIVEST_")} | self._settings
+
+    def caller(self, key: str | None = None) -> httpx.Client:
+        """Calls with a key; the administrator's by default."""
+        return httpx.Client(
+            base_url=self.address, headers={"Authorization": f"Bearer {key or self.admin_key}"}, timeout=120
+        )
+
 
 @contextmanager
-def running_service() -> Iterator[tuple[str, str]]:
-    """Start `privest serve` on SQLite in a temporary folder; stop it and remove the folder at the end.
+def services(count: int) -> Iterator[Sequence[Service]]:
+    """So many services, not started yet; at the end they are stopped, and their folders removed."""
+    with tempfile.TemporaryDirectory(prefix="privest-demo-") as folder:
+        made = list[Service]()
+        for number in range(count):
+            own = Path(folder) / str(number)
+            own.mkdir()
+            made.append(Service(own))
+        try:
+            yield made
+        finally:
+            for service in made:
+                service.stop()
 
-    Yields:
-        its address and its admin key.
+
+def ok(response: httpx.Response) -> dict[str, Any]:
+    """The body of a successful answer.
 
     Raises:
-        RuntimeError: it did not come up.
+        RuntimeError: with the problem document otherwise.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    key = secrets.token_urlsafe(24)
-    with tempfile.TemporaryDirectory(prefix="privest-demo-") as folder:
-        log = Path(folder) / "log"
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("PRIVEST_")}
-        environment |= {"PRIVEST_ADMIN_KEY": key, "PRIVEST_DATA_DIR": str(Path(folder) / "data")}
-        command = [sys.executable, "-m", "privest_service", "serve", "--port", str(port)]
-        with log.open("w") as output:
-            process = subprocess.Popen(command, env=environment, stdout=output, stderr=output)  # noqa: S603
-        try:
-            _await(f"http://127.0.0.1:{port}/readyz", process, log)
-            yield f"http://127.0.0.1:{port}", key
-        finally:
-            process.terminate()
-            process.wait(timeout=60)
-
-
-def _await(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        try:
-            if httpx.get(url, timeout=2).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.1)
-    raise RuntimeError(f"the service did not start:\n{log.read_text()}")
+    if not response.is_success:
+        raise RuntimeError(f"{response.request.method} {response.request.url.path}: {response.text}")
+    return response.json() if response.content else {}

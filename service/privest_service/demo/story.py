@@ -14,7 +14,7 @@ from rich.table import Table
 from privest import manifolds
 from privest.arrays import Array
 from privest_service.demo import descriptors
-from privest_service.demo.server import running_service
+from privest_service.demo.server import Service, ok, services
 
 EPSILONS = (0.1, 0.5, 2.0)
 BUDGET = {"epsilon": 4.0, "delta": 1e-3, "composition": "gdp"}
@@ -28,8 +28,9 @@ def main() -> int:
     )
     with progress:
         step = progress.add_task("starting the service")
-        with running_service() as (address, admin_key):
-            story = Story(address, admin_key)
+        with services(1) as (service,):
+            service.start()
+            story = Story(service)
             progress.update(step, description="registering an owner with a budget")
             story.register_owner()
             for digit in descriptors.DIGITS:
@@ -48,9 +49,9 @@ def main() -> int:
 class Story:
     """One owner's visit, with what it learned."""
 
-    def __init__(self, address: str, admin_key: str) -> None:
-        self._admin = httpx.Client(base_url=address, headers=_bearer(admin_key), timeout=120)
-        self._owner = self._admin
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._owner = service.caller()
         self._owner_id = ""
         self._datasets: dict[int, str] = {}
         self._rows: dict[int, Array] = {}
@@ -59,16 +60,16 @@ class Story:
 
     def register_owner(self) -> None:
         """Make the owner and take up its key."""
-        made = _ok(self._admin.post("/v1/owners", json={"name": "digit archive", "budget": BUDGET}))
+        made = ok(self._owner.post("/v1/owners", json={"name": "digit archive", "budget": BUDGET}))
         self._owner_id = made["id"]
-        self._owner = httpx.Client(base_url=self._admin.base_url, headers=_bearer(made["key"]), timeout=120)
+        self._owner = self._service.caller(made["key"])
 
     def upload(self, digit: int) -> None:
         """Upload one class as a dataset, with what is public about it."""
         self._rows[digit] = descriptors.digit_descriptors(digit)
         file = io.BytesIO()
         np.save(file, self._rows[digit])
-        made = _ok(
+        made = ok(
             self._owner.post(
                 "/v1/datasets",
                 files={"file": ("digits.npy", file.getvalue())},
@@ -94,8 +95,8 @@ class Story:
     def ask(self, digit: int, epsilon: float) -> None:
         """One private mean, after a look at its plan."""
         plan = self._owner.post("/v1/estimates/frechet-mean/plan", json=self._request(digit, epsilon))
-        self._plans[digit, epsilon] = _ok(plan)
-        self._answers[digit, epsilon] = _ok(self._estimate(digit, epsilon))
+        self._plans[digit, epsilon] = ok(plan)
+        self._answers[digit, epsilon] = ok(self._estimate(digit, epsilon))
 
     def ask_too_much(self) -> httpx.Response:
         """One query more than the budget covers."""
@@ -103,7 +104,7 @@ class Story:
 
     def budget(self) -> dict[str, Any]:
         """The bill."""
-        return _ok(self._owner.get(f"/v1/owners/{self._owner_id}/budget"))
+        return ok(self._owner.get(f"/v1/owners/{self._owner_id}/budget"))
 
     def show(self, console: Console, budget: dict[str, Any], refusal: httpx.Response) -> None:
         """Print what came of it."""
@@ -163,14 +164,3 @@ class Story:
             f"HTTP {refusal.status_code}  {problem['type']}\n  “{problem['title']}.”  "
             "Nothing was charged, and no record was read.\n"
         )
-
-
-def _bearer(key: str) -> dict[str, str]:
-    return {"Authorization": f"Bearer {key}"}
-
-
-def _ok(response: httpx.Response) -> dict[str, Any]:
-    """The body of a successful answer. Raises RuntimeError: with the problem document otherwise."""
-    if response.status_code not in (200, 201):
-        raise RuntimeError(f"{response.request.method} {response.request.url.path}: {response.text}")
-    return response.json()

@@ -57,11 +57,11 @@ def job_view(session: Session, caller: Principal, job: Job, *, reused: bool = Fa
     receipt = charges.receipt_for(session, job, caller.id)
     view = _view(caller, job, stored_plan(job.kind, job.plan), charged, reused, receipt)
     view.approval = approval_of(session, caller, job, list(about))
-    view.sites = _sites_of(session, job, parts)
+    view.sites = sites_of(session, job, parts)
     return view
 
 
-def _sites_of(session: Session, job: Job, parts: Sequence[Job]) -> list[SiteView]:
+def sites_of(session: Session, job: Job, parts: Sequence[Job]) -> list[SiteView]:
     """What the sites of a question did; of one that is run here alone there are none."""
     joint = jobs.joint_run(session, job.id)
     if joint is None or joint.hub_job is not None:

@@ -6,6 +6,7 @@ changed once, whoever comes first.
 
 import json
 import threading
+import time
 
 import structlog
 
@@ -18,8 +19,8 @@ from privest_service.sites.taking import RefusedError, Taking
 _PATIENCE = 1.0
 """Seconds between attempts, and for which the hub is asked to wait where nothing is under way."""
 
-_BUSY = 0.1
-"""Seconds for which it is asked to wait where something is, of whose end only the site's database tells."""
+_LOOK = 0.1
+"""Seconds between two looks at jobs here, of whose next state only the site's database tells."""
 
 _OVER = {
     "denied": "The owner denied it.",
@@ -46,7 +47,7 @@ class Connector:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="connector", daemon=True)
         self._offered: dict[str, str] | None = None
-        self._mark, self._busy = "", False
+        self._mark, self._seen = "", dict[str, str]()
 
     def start(self) -> None:
         """Begin."""
@@ -89,18 +90,22 @@ class Connector:
             self._offered[dataset_id] = made["id"]
 
     def _answer(self, link: Link) -> None:
-        """Take one step with each question, and wait for further ones."""
+        """Take one step with each question, and wait for further ones: here for our jobs, else at the hub."""
+        latest = time.monotonic() + _PATIENCE
+        while self._seen and self._taking.states(self._seen) == self._seen and time.monotonic() < latest:
+            self._stopping.wait(_LOOK)
         waiting = self._taking.waiting()
-        wait = _BUSY if waiting or self._busy else _PATIENCE
+        wait = 0.0 if self._seen else _PATIENCE
         path = "/v1/sites/questions"
         listed = SiteQuestions.model_validate(link.asked("GET", path, wait=wait, mark=self._mark))
         asked = {question.job for question in listed.questions}
         for job, hub_job in waiting:
             if hub_job not in asked:
                 self._taking.give_back(job)
+        self._seen.clear()
         for question in listed.questions:
             self._step(link, question)
-        self._mark, self._busy = listed.mark, bool(listed.questions)
+        self._mark = listed.mark
 
     def _step(self, link: Link, question: SiteQuestion) -> None:
         job = self._taking.job_of(question.job)
@@ -112,10 +117,13 @@ class Connector:
                 raise RefusedError("The site does not know this question any more.")
             if job.state in _OVER:
                 raise RefusedError(_OVER[job.state])
-            if job.state == "reserved":
-                accepted = {"decision": "accept"}
-                if link.asked("POST", f"{path}/decision", accepted)["state"] == "begun":
-                    self._taking.begin(job)
+            state = question.state
+            if job.state == "reserved" and state == "asked":
+                state = link.asked("POST", f"{path}/decision", {"decision": "accept"})["state"]
+            if job.state == "requested" or state == "begun":
+                self._seen[job.id] = job.state
+            if job.state == "reserved" and state == "begun":
+                self._taking.begin(job)
             elif job.state == "committed":
                 receipt, result = self._taking.end_of(job)
                 link.asked("POST", f"{path}/end", {"receipt": receipt.model_dump(), "result": result})

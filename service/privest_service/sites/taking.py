@@ -7,7 +7,7 @@ whose plan at the hub is another one is refused.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -78,6 +78,12 @@ class Taking:
         known = select(Job).join(JointRun).where(JointRun.hub_job == hub_job)
         with self.database.read() as session:
             return session.scalar(known)
+
+    def states(self, job_ids: Iterable[str]) -> dict[str, str]:
+        """The states that these jobs are in, by their ids."""
+        with self.database.read() as session:
+            found = session.execute(select(Job.id, Job.state).where(Job.id.in_(job_ids)))
+            return {str(job_id): str(state) for job_id, state in found}
 
     def take(self, asked: SiteQuestion) -> None:
         """Charge a question, or have it wait for its owner's approval, once: the hub's id is its key.

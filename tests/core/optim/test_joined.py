@@ -1,7 +1,9 @@
 """A run over gates in several places is the run over the same gates in one place, bit for bit."""
 
 import threading
+import warnings
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -101,6 +103,21 @@ def test_what_is_no_pooled_answer_ends_a_run(given, why):
     own = gates(plan)[0]
     with pytest.raises(ValueError, match=why):
         federated_runs.run_joined(plan, case[0].run, own, 0, lambda _, answer: given(answer), SEED)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e30, -1e99])
+@pytest.mark.parametrize("case", cases.GAUSSIAN, ids=cases.named)
+def test_lies_of_a_hub_end_in_an_answer_or_in_no_answer(case, size):
+    """Where the arithmetic breaks off, the site tells that its run failed; nothing else can happen."""
+    plan = cases.planned(case)
+    own = gates(plan)[0]
+
+    def lie(_, answer):
+        return np.where(np.arange(answer.size).reshape(answer.shape) % 2, answer, size)
+
+    with warnings.catch_warnings(), suppress(ValueError, ArithmeticError, np.linalg.LinAlgError):
+        warnings.simplefilter("ignore", RuntimeWarning)
+        federated_runs.run_joined(plan, case[0].run, own, 0, lie, SEED)
 
 
 def test_a_record_of_another_run_is_refused():

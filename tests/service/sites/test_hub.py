@@ -11,6 +11,7 @@ import pytest
 
 from privest import manifolds
 from privest_service.signing import Signer
+from testing.scenes import Desk
 from testing.server import SPD3, Caller, Server, private_key_pem, problem
 from testing.sites import BUDGET
 
@@ -128,6 +129,23 @@ def test_a_refusal_before_that_gives_all_back_with_its_reason(played: Played) ->
     assert played.state() == ("voided", [("accepted", None), ("refused", "Not today.")])
     assert before == [owner.budget()["spent"] for owner in played.owners]
     assert played.owners[0].get("/v1/sites/questions").json()["questions"] == []
+
+
+def test_the_analyst_reads_at_the_dashboard_how_far_each_site_is(played: Played) -> None:
+    job = played.ask()
+    desk = Desk(played.analyst.server, played.analyst.key)
+    asked = desk.get(f"/answers/{job}").text
+    assert "It waits for the sites of the data" in asked
+    assert asked.count("<dd>asked</dd>") == 2
+    played.decide(0)
+    assert "<dd>accepted<small>its own ledger is charged</small></dd>" in desk.get(f"/answers/{job}").text
+    played.decide(1, "refuse", reason="Not <b>today</b>.")
+    refused = desk.get(f"/answers/{job}").text
+    assert "<dd>accepted</dd>" in refused
+    assert "<small>Not &lt;b&gt;today&lt;/b&gt;.</small>" in refused
+    owned = Desk(played.owners[0].server, played.owners[0].key)
+    assert "rows at its site" in owned.get("/datasets").text
+    assert "The rows are at its site" in owned.get(f"/datasets/{played.datasets[0]}").text
 
 
 def test_a_refusal_after_it_ends_the_run_which_stays_charged(played: Played) -> None:

@@ -48,7 +48,7 @@ from privest_service.estimates import requests
 from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
-from privest_service.estimates.views import approval_of, read_answer
+from privest_service.estimates.views import approval_of, read_answer, sites_of
 from privest_service.inputs import Id, QuestionTag
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
@@ -131,6 +131,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         parts = jobs.parts_of(session, job) or [job]
         about = [str(each.dataset_id) for each in parts]
         places = places_of(session, visitor.id, *(each.id for each in parts))
+        sites = sites_of(session, job, parts)
         names, seen = _names(session, visitor), version_for(session, visitor)
     plan = stored_plan(job.kind, job.plan)
     name = ", ".join(names[each] for each in about if each in names)
@@ -148,6 +149,8 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
             title=title(job.kind),
             approval=approval,
             places=places,
+            sites=sites,
+            names=names,
             less=address_again(job, plan, 0.5) if job.dataset_id in names else None,
         )
     told = read_answer(plan, job.result)

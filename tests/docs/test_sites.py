@@ -1,0 +1,109 @@
+"""What docs/sites.md shows is run as it stands, by a hub and two sites, each in a folder of its own."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from testing import ROOT
+from testing.server import ADMIN_KEY, HANG_GUARD, Server, books_balance, csv_of, until
+
+BIN = Path(sys.executable).parent
+PAGE = (ROOT / "docs/sites.md").read_text()
+SHELL = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SERVE, WORDS, OWNER_AT_HUB, AT_SITE, SETTINGS, OFFER, ANALYST, GRANT, CONTAINERS = SHELL
+(PYTHON,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def shell(folder: Path, hub: Server, site: Server | None, *blocks: str) -> str:
+    """Run blocks of the page in a folder, after the words that they need; return what they print."""
+    script = "\n".join(["set -euo pipefail", WORDS, *blocks]).replace("choose-a-long-secret", ADMIN_KEY)
+    script = script.replace("http://127.0.0.1:8000", hub.url).replace("https://hub.example.org", hub.url)
+    if site is not None:
+        script = script.replace("http://127.0.0.1:9000", site.url)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=HANG_GUARD,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@contextmanager
+def served(folder: Path, **settings: Any) -> Iterator[Server]:
+    folder.mkdir(exist_ok=True)
+    server = Server(folder, f"sqlite:///{folder / 'privest.db'}", **settings)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def site_of(folder: Path, hub: Server, rows: np.ndarray, stack: ExitStack) -> Server:
+    """Whatever the page says of one site: at the hub, here, and at the hub again."""
+    with served(folder) as before:
+        shell(folder, hub, None, OWNER_AT_HUB)
+        shell(folder, hub, before, AT_SITE)
+    told = shell(folder, hub, None, SETTINGS, "env").splitlines()
+    given = dict(line.split("=", 1) for line in told if line.startswith("PRIVEST_HUB_"))
+    settings = {name.removeprefix("PRIVEST_").lower(): value for name, value in given.items()}
+    assert set(settings) == {"hub_url", "hub_key", "hub_analyst"}
+    site = stack.enter_context(served(folder, **settings))
+    (folder / "patients.csv").write_bytes(csv_of(rows).split(b"\n", 1)[1])
+    address = AT_SITE.splitlines()[0]
+    shell(folder, hub, site, address, OFFER)
+    hub_address = OWNER_AT_HUB.splitlines()[0]
+    listed = "call $(field key < owner.json) $HUB/v1/datasets"
+    until(lambda: '"at_site":"ds_' in shell(folder, hub, None, hub_address, listed))
+    shell(folder, hub, None, hub_address, GRANT)
+    return site
+
+
+def test_the_page_leads_from_nothing_to_a_joint_estimate(tmp_path: Path) -> None:
+    assert "privest serve" in SERVE  # as `served` does
+    assert "deploy/site" in CONTAINERS
+    rng = np.random.default_rng(0)
+    with served(tmp_path / "hub") as hub, ExitStack() as stack:
+        shell(tmp_path, hub, None, OWNER_AT_HUB.splitlines()[0], ANALYST)
+        sites = list[Server]()
+        for place in range(2):
+            folder = tmp_path / f"site{place}"
+            folder.mkdir()
+            (folder / "analyst.json").write_text((tmp_path / "analyst.json").read_text())
+            rows = rng.standard_normal((500, 5)) * [1.0, 0.8, 0.05, 0.05, 0.05]
+            sites.append(site_of(folder, hub, rows, stack))
+        key = shell(tmp_path, hub, None, "field key < analyst.json").strip()
+        names: dict[str, Any] = {"key": key}
+        exec(compile(PYTHON.replace("http://127.0.0.1:8000", hub.url), "docs/sites.md", "exec"), names)  # noqa: S102
+        assert np.array(names["job"].basis).shape == (5, 2)
+        assert np.linalg.norm(np.array(names["job"].basis)[:2]) > 1.2
+        for server in (hub, *sites):
+            assert books_balance(server)
+
+
+def test_the_demo_tells_the_whole_story() -> None:
+    wide = os.environ | {"COLUMNS": "120"}  # else its tables break lines
+    told = subprocess.run(
+        ["make", "demo-sites"],
+        cwd=ROOT,
+        env=wide,
+        capture_output=True,
+        text=True,
+        timeout=3 * HANG_GUARD,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    for part in ("North School", "all three", "held against", "Four ledgers", "the hub"):
+        assert part in told.stdout
+    assert told.stdout.count("0 faults") == 4
