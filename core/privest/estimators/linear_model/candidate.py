@@ -23,7 +23,11 @@ class Candidate(LogisticSpec):
 
     features: Annotated[
         tuple[str, ...] | None,
-        Option("some of the question's: columns of a table, or features of labelled vectors; by default all"),
+        Option(
+            "some of the question's: columns of a table, or features of labelled vectors; by default all",
+            ge=1,
+            le=2_000,
+        ),
     ] = None
 
     @property

@@ -322,7 +322,7 @@ CLASSIFIER_SELECTION = Estimator(
     name="classifier-selection",
     schema_name="ClassifierSelection",
     title="classifier selection",
-    summary="The best of several linear classifiers, chosen and fitted privately in one question",
+    summary="The best of several linear classifiers, chosen and fitted privately",
     plain_words=(
         "Tries several ways to fit a classifier, and answers with the one that is right most often. The"
         " trials are noisy and small, so that nearly all of the budget is left for the answer."
