@@ -41,6 +41,7 @@ NAMES = (
     "saddles",
     "choosing",
     "several_fits",
+    "one_question",
 )
 """The benchmarks, in the order in which all of them are run."""
 
