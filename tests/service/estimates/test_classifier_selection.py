@@ -25,7 +25,12 @@ CANDIDATES: list[dict[str, Any]] = [
     {"solver": "clipped", "features": ["a"]},
     {"solver": "newton", "penalty": 0.5, "features": ["b"]},
 ]
-ASK = {"kind": "classifier-selection", "epsilon": 8.0, "delta": 1e-6, "candidates": CANDIDATES}
+ASK: dict[str, Any] = {
+    "kind": "classifier-selection",
+    "epsilon": 8.0,
+    "delta": 1e-6,
+    "candidates": CANDIDATES,
+}
 
 
 def test_one_question_has_one_winner_for_what_the_plan_said(server: Server) -> None:
@@ -70,7 +75,7 @@ def test_a_client_chooses_and_predicts(server: Server) -> None:
 def test_where_noise_would_choose_the_first_has_the_whole_budget(server: Server) -> None:
     owner = server.owner(epsilon=10.0)
     dataset = owner.dataset(told_apart(200), LABELLED)
-    little = ASK | {"epsilon": 0.5}
+    little: dict[str, Any] = ASK | {"epsilon": 0.5}
     planned = owner.plan(dataset, **little).json()
     assert not planned["chooses"]
     assert planned["warnings"][0].startswith("there is no choice")
