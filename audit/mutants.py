@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import (
     AbstractContextManager,
     ExitStack,
@@ -39,6 +39,7 @@ from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
+from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.subspace import losses as subspace_losses
 from privest.estimators.subspace import robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
@@ -449,12 +450,35 @@ def _raw_error() -> Plant:
     return _put(frechet_mean, "_estimate", estimate)
 
 
+def _cheapest(releases: Iterable[Any]) -> tuple[list[Any], list[list[Any]]]:
+    shared, alternatives = core_mechanisms.parted(releases)
+    return shared, [min(alternatives, key=lambda each: sum(r.cost.mu_squared for r in each))]
+
+
 def _of_errors() -> Iterator[Mutant]:
     paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options0-euclidean]"
     of_mean = f"tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::{paid}"
     of_subspace = (
         "tests/core/estimators/subspace/test_robust_pca_accounting.py::"
         "test_the_noise_drawn_pays_for_the_plan[1.0-1e-06-defaults]"
+    )
+    yield Mutant(
+        "scores-diameter",
+        "1 for √k, of the right answers of k candidates",
+        "diameter-right-answers-of-each",
+        _put(RightAnswersOfEach, "diameter", lambda _, clip: min(clip, 1.0)),
+    )
+    yield Mutant(
+        "both-alternatives",
+        "a gate that makes every large fit, where one is paid for",
+        "tests/core/privacy/test_gate.py::test_of_alternatives_one_run_is_made",
+        _put(gate, "AlternativeSum", bool),
+    )
+    yield Mutant(
+        "cheapest-alternative",
+        "the cheapest alternative charged, and not the costliest",
+        "tests/core/privacy/test_budget.py::test_alternatives_cost_what_the_costliest_run_does",
+        _put(budget, "parted", _cheapest),
     )
     for of, kind, line in (
         ("mean", DistanceCounts, "diameter-distance-counts"),

@@ -25,6 +25,7 @@ _TARGET = PrivacyTarget(2.0, 1e-6)
 # What is neither a choice among a few nor a number with a lower bound needs a value to be asked with.
 _VALUES: dict[str, Any] = {
     "batch_size": 20,
+    "candidates": [{"solver": "clipped"}, {"features": ["a"], "penalty": 0.1, "solver": "newton"}],
     "clip": 0.5,
     "clip_change": 0.5,
     "coefficients": [1.0, -1.0],

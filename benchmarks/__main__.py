@@ -42,6 +42,7 @@ NAMES = (
     "choosing",
     "several_fits",
     "sites",
+    "one_question",
 )
 """The benchmarks, in the order in which all of them are run."""
 

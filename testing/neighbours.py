@@ -31,7 +31,12 @@ from privest.estimators.linear_model.losses.linear import (
 )
 from privest.estimators.linear_model.losses.logistic import Classifier, ClassMoments, LogisticGradient
 from privest.estimators.linear_model.losses.scalar import LOGISTIC, SAVAGE, SIGMOID, GemanMcClure
-from privest.estimators.linear_model.losses.scores import LinearScores, RightAnswers, ScoreHistogram
+from privest.estimators.linear_model.losses.scores import (
+    LinearScores,
+    RightAnswers,
+    RightAnswersOfEach,
+    ScoreHistogram,
+)
 from privest.estimators.linear_model.losses.spread import FeatureSpread
 from privest.estimators.subspace.candidates import CandidateGradients, Candidates, CandidateScores
 from privest.estimators.subspace.completion_losses import CompletionGradient
@@ -341,6 +346,13 @@ def _of_labelled() -> Iterator[Case]:
     scored = (_RECORD, _RECORD)
     for statistic in (RightAnswers(), ScoreHistogram(np.linspace(-2.0, 2.0, 5))):
         yield Case(statistic, 1.0, two, lambda free: LinearScores(free[:-1], free[-1]), scored)
+    for clip in (sqrt(3.0), 1.0):
+        yield Case(RightAnswersOfEach(3), clip, two, _three_alike, scored)
+
+
+def _three_alike(free: Array) -> list[LinearScores]:
+    """Three classifiers that hardly differ, as candidates may."""
+    return [LinearScores(free[:-1] + tilt, free[-1]) for tilt in (-0.01, 0.0, 0.01)]
 
 
 def _of_linear_losses() -> Iterator[Case]:

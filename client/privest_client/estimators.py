@@ -46,6 +46,13 @@ KINDS = {
             answers.Score,
         ),
         Kind(
+            "classifier-selection",
+            models.ClassifierSelectionRequest,
+            models.ClassifierSelectionPlanView,
+            models.ClassifierSelectionJob,
+            answers.SelectedClassifier,
+        ),
+        Kind(
             "bounds",
             models.BoundsRequest,
             models.BoundsPlanView,
@@ -435,6 +442,51 @@ class Estimates(ABC):
             metric=metric,
         )
 
+    def classifier_selection(
+        self,
+        dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        candidates: Any,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        tag: str | None = None,
+    ) -> answers.SelectedClassifier:
+        """The best of several linear classifiers, chosen and fitted privately; see `estimate` for the arguments of all.
+
+        Args:
+            dataset: as of `estimate`.
+            epsilon: as of `estimate`.
+            delta: as of `estimate`.
+            key: as of `estimate`.
+            timeout: as of `estimate`.
+            reuse: give an earlier answer of yours to the same question again, free of charge; True
+                or False; by default True.
+            tag: words of yours, by which lists find the question again; owners of the data read
+                them, and they change nothing else; a text; optional.
+            label: of a table: a column of categories, or a boolean one; a text; optional.
+            features: of a table: names of the features; by default all other columns; a list;
+                optional.
+            candidates: from 2 to 20, each like a question for a logistic regression; a list.
+        """
+        return self.estimate(
+            "classifier-selection",
+            dataset,
+            candidates=candidates,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            tag=tag,
+            label=label,
+            features=features,
+        )
+
     def bounds(
         self,
         dataset: Any,
@@ -699,6 +751,35 @@ class AsyncEstimates(ABC):
             label=label,
             features=features,
             metric=metric,
+        )
+
+    async def classifier_selection(
+        self,
+        dataset: Any,
+        label: str | None = None,
+        features: Sequence[str] | None = None,
+        *,
+        candidates: Any,
+        epsilon: float,
+        delta: float | None = None,
+        key: str | None = None,
+        timeout: float = 600.0,
+        reuse: bool = True,
+        tag: str | None = None,
+    ) -> answers.SelectedClassifier:
+        """See `Client.classifier_selection`."""
+        return await self.estimate(
+            "classifier-selection",
+            dataset,
+            candidates=candidates,
+            epsilon=epsilon,
+            delta=delta,
+            key=key,
+            timeout=timeout,
+            reuse=reuse,
+            tag=tag,
+            label=label,
+            features=features,
         )
 
     async def bounds(

@@ -273,6 +273,107 @@ class Pace(RootModel[float]):
     """
 
 
+class Penalty(RootModel[float]):
+    root: Annotated[float, Field(ge=0.0, le=1000000.0, title='Penalty')]
+    """
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    """
+
+
+class Steps(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
+    """
+    of a descent; with `-opt` the most of them
+    """
+
+
+class StepScale(RootModel[float]):
+    root: Annotated[float, Field(gt=0.0, le=1.0, title='Step Scale')]
+    """
+    c of step lengths c/L
+    """
+
+
+class BatchSize(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Batch Size')]
+    """
+    of a descent's random batches, expected or exact; by default all records
+    """
+
+
+class Feature(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features(RootModel[list[Feature]]):
+    root: Annotated[
+        list[Feature], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    some of the question's: columns of a table, or features of labelled vectors; by default all
+    """
+
+
+class Candidate(Model):
+    """
+    A linear classifier among others: what is left out follows from public facts.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    solver: Annotated[
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Field(title='Solver'),
+    ] = None
+    """
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    """
+    penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
+    """
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    """
+    steps: Annotated[Steps | None, Field(title='Steps')] = None
+    """
+    of a descent; with `-opt` the most of them
+    """
+    step_scale: Annotated[StepScale | None, Field(title='Step Scale')] = None
+    """
+    c of step lengths c/L
+    """
+    batch_size: Annotated[BatchSize | None, Field(title='Batch Size')] = None
+    """
+    of a descent's random batches, expected or exact; by default all records
+    """
+    intercept: Annotated[bool | None, Field(title='Intercept')] = True
+    """
+    whether there is one
+    """
+    standardisation: Annotated[
+        Literal['public', 'private'] | None, Field(title='Standardisation')
+    ] = None
+    """
+    of features, by the schema's `mean` and `scale`; `private` takes these for the middle and half the width of bounds, and a fifth of the budget to find better ones; by default `private` on a table, whose columns may lack `low` and `high`, where the noise allows it, else `public`
+    """
+    sampling_errors: Annotated[bool | None, Field(title='Sampling Errors')] = False
+    """
+    learn what the sampling of rows adds to the errors: with `newton` that is known in any case, of other solvers it takes a fifth of the budget
+    """
+    loss: Annotated[
+        Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] | None,
+        Field(title='Loss'),
+    ] = 'logistic'
+    """
+    `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    features: Annotated[Features | None, Field(title='Features')] = None
+    """
+    some of the question's: columns of a table, or features of labelled vectors; by default all
+    """
+
+
 class CapView(Model):
     """
     The cap on a dataset, which all datasets share that were declared to hold its rows.
@@ -343,21 +444,6 @@ class Label(RootModel[str]):
     """
 
 
-class Feature(RootModel[str]):
-    root: Annotated[
-        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
-    ]
-
-
-class Features(RootModel[list[Feature]]):
-    root: Annotated[
-        list[Feature], Field(max_length=2000, min_length=1, title='Features')
-    ]
-    """
-    of a table: names of the features; by default all other columns
-    """
-
-
 class Features1Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -367,6 +453,51 @@ class Features1Item(RootModel[str]):
 class Features1(RootModel[list[Features1Item]]):
     root: Annotated[
         list[Features1Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
+class Features2Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features2(RootModel[list[Features2Item]]):
+    root: Annotated[
+        list[Features2Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
+class Features3Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features3(RootModel[list[Features3Item]]):
+    root: Annotated[
+        list[Features3Item], Field(max_length=2000, min_length=1, title='Features')
+    ]
+    """
+    of a table: names of the features; by default all other columns
+    """
+
+
+class Features4Item(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
+    ]
+
+
+class Features4(RootModel[list[Features4Item]]):
+    root: Annotated[
+        list[Features4Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
     of a table: names of the features; by default all other columns
@@ -793,7 +924,7 @@ class StepSize(RootModel[float]):
     """
 
 
-class Steps(RootModel[int]):
+class Steps1(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     number of steps; of `rsvrg` in an epoch
@@ -1022,58 +1153,37 @@ class LoadingsView(Model):
     """
 
 
-class Features2Item(RootModel[str]):
+class Features5Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Features2(RootModel[list[Features2Item]]):
+class Features5(RootModel[list[Features5Item]]):
     root: Annotated[
-        list[Features2Item], Field(max_length=2000, min_length=1, title='Features')
+        list[Features5Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
     of a table: names of the features; by default all other columns
     """
 
 
-class Penalty(RootModel[float]):
-    root: Annotated[float, Field(ge=0.0, le=1000000.0, title='Penalty')]
-    """
-    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
-    """
-
-
-class Steps2(RootModel[int]):
+class Steps3(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of a descent; with `-opt` the most of them
     """
 
 
-class StepScale(RootModel[float]):
-    root: Annotated[float, Field(gt=0.0, le=1.0, title='Step Scale')]
-    """
-    c of step lengths c/L
-    """
-
-
-class BatchSize(RootModel[int]):
-    root: Annotated[int, Field(ge=1, le=9007199254740991, title='Batch Size')]
-    """
-    of a descent's random batches, expected or exact; by default all records
-    """
-
-
-class Features3Item(RootModel[str]):
+class Features6Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
     ]
 
 
-class Features3(RootModel[list[Features3Item]]):
+class Features6(RootModel[list[Features6Item]]):
     root: Annotated[
-        list[Features3Item], Field(max_length=2000, min_length=1, title='Features')
+        list[Features6Item], Field(max_length=2000, min_length=1, title='Features')
     ]
     """
     of a table: names of the features; by default all other columns
@@ -1137,7 +1247,7 @@ class Columns4(RootModel[list[Columns4Item]]):
     """
 
 
-class Steps4(RootModel[int]):
+class Steps5(RootModel[int]):
     root: Annotated[int, Field(ge=1, le=9007199254740991, title='Steps')]
     """
     of the descent
@@ -1700,6 +1810,10 @@ class ReleaseView(Model):
     expected records in a random batch
     """
     sampling: Annotated[str | None, Field(title='Sampling')]
+    run: Annotated[int | None, Field(title='Run')] = None
+    """
+    of releases of which a run makes those of one number alone: that number; together they cost what the costliest run does
+    """
 
 
 class Most(RootModel[int]):
@@ -2642,6 +2756,54 @@ class ClassifierScoreEstimate(Model):
     """
 
 
+class ClassifierSelectionEstimate(Model):
+    """
+    The private classifier that was chosen, for features in the units in which they were uploaded.
+
+    Its errors are those of its own fit: that the same records chose it is in none of them.
+    """
+
+    coefficients: Annotated[
+        list[float] | list[list[float]], Field(title='Coefficients')
+    ]
+    """
+    of the features; with more than two classes a list for each class
+    """
+    intercept: Annotated[float | list[float], Field(title='Intercept')]
+    classes: Annotated[list[str], Field(title='Classes')]
+    """
+    a positive score means the second of two, the highest one of more
+    """
+    noise: SpreadView
+    """
+    how far each may be from what `uncertainty.of` names, by the noise and by what else is known
+    """
+    sampling: SpreadView | None
+    """
+    and the sampling of rows, where that is known; the two are independent, and add
+    """
+    features: Annotated[list[str] | None, Field(title='Features')] = None
+    """
+    of a table: the columns and categories that coefficients are for
+    """
+    label: Annotated[str | None, Field(title='Label')] = None
+    """
+    of a table: the column whose classes it tells
+    """
+    winner: Annotated[int, Field(title='Winner')]
+    """
+    place of the chosen one among the candidates, of which the first is 0
+    """
+    scores: Annotated[list[float], Field(title='Scores')]
+    """
+    share of right answers of each candidate's small fit, with noise, among the very records that it was fitted to: good for the choice, and flattering as an estimate; empty without a choice
+    """
+    score_error: Annotated[float | None, Field(title='Score Error')]
+    """
+    standard error of each score, by the noise
+    """
+
+
 class ConnectionList(Model):
     """
     All connections, or those of an owner, by name.
@@ -3461,6 +3623,103 @@ class ClassifierScorePlanView(Model):
     """
 
 
+class ClassifierSelectionJob(Model):
+    """
+    Classifier selection: a job, with its answer once it is committed.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    kind: Annotated[Literal['classifier-selection'], Field(title='Kind')]
+    state: Annotated[
+        Literal['requested', 'reserved', 'claimed', 'committed', 'failed', 'voided', 'denied', 'expired', 'withdrawn'],
+        Field(title='State'),
+    ]
+    estimate: ClassifierSelectionEstimate | None = None
+    uncertainty: CoefficientUncertainty | None = None
+    forecast: CoefficientForecast | None = None
+    """
+    the plan's `expected_error`, to be held against `uncertainty`
+    """
+    warnings: Annotated[list[str] | None, Field(title='Warnings')] = []
+    """
+    of the plan, and of what the run found out, for whoever asked
+    """
+    privacy: Privacy
+    charges: Annotated[list[ChargeView], Field(title='Charges')]
+    receipt: Receipt | None = None
+    """
+    once the job is committed
+    """
+    reused: Annotated[bool, Field(title='Reused')]
+    tag: Annotated[str | None, Field(title='Tag')] = None
+    """
+    words of whoever asked, where the job was first asked for
+    """
+    dummy: Annotated[bool | None, Field(title='Dummy')] = False
+    """
+    answered from synthetic rows, and charged to nobody
+    """
+    approval: ApprovalView | None = None
+    """
+    null where nobody had to approve the question
+    """
+    sites: Annotated[
+        list[SiteView] | None, Field(title='Sites', validate_default=True)
+    ] = []
+    """
+    of datasets that stay at sites, in order
+    """
+
+
+class ClassifierSelectionPlanView(Model):
+    """
+    Classifier selection: a plan.
+    """
+
+    kind: Annotated[Literal['classifier-selection'], Field(title='Kind')]
+    privacy: Privacy
+    steps: Annotated[int, Field(title='Steps')]
+    releases: Annotated[list[ReleaseView], Field(title='Releases')]
+    warnings: Annotated[list[str], Field(title='Warnings')]
+    expected_error: CoefficientForecast
+    finding: FindingView | None = None
+    """
+    null where a run looks for nothing that a schema might declare
+    """
+    parts: Annotated[list[PartView], Field(title='Parts')]
+    """
+    of a question on several, whose `privacy` covers all of them
+    """
+    second_opinion: SecondOpinion | None
+    """
+    null where no worker could be asked for it
+    """
+    room: Room | None = None
+    """
+    null where the caller may know of no limit but its own question's
+    """
+    approval: Annotated[Literal['required'] | None, Field(title='Approval')] = None
+    """
+    whether the question would wait for an owner's approval
+    """
+    chooses: Annotated[bool, Field(title='Chooses')]
+    """
+    whether there is a choice; if not the first candidate has the whole budget
+    """
+    score_error: Annotated[float | None, Field(title='Score Error')]
+    """
+    standard error of each score, by the noise
+    """
+    solvers: Annotated[list[str], Field(title='Solvers')]
+    """
+    that fit the candidates, if they are chosen
+    """
+    each_alone: Annotated[float | None, Field(title='Each Alone')]
+    """
+    ε, at the same δ, of asking for every candidate with as little noise as the chosen one has
+    """
+
+
 class CreatedOwner(Model):
     """
     A new owner; the key is shown this once.
@@ -3904,11 +4163,12 @@ class Job(
         | MatrixCompletionJob
         | LogisticRegressionJob
         | ClassifierScoreJob
+        | ClassifierSelectionJob
         | BoundsJob
     ]
 ):
     root: Annotated[
-        FrechetMeanJob | RobustPCAJob | MatrixCompletionJob | LogisticRegressionJob | ClassifierScoreJob | BoundsJob,
+        FrechetMeanJob | RobustPCAJob | MatrixCompletionJob | LogisticRegressionJob | ClassifierScoreJob | ClassifierSelectionJob | BoundsJob,
         Field(discriminator='kind'),
     ]
 
@@ -3943,7 +4203,7 @@ class LogisticRegressionPlanRequest(Model):
     """
     of a table: a column of categories, or a boolean one
     """
-    features: Annotated[Features2 | None, Field(title='Features')] = None
+    features: Annotated[Features5 | None, Field(title='Features')] = None
     """
     of a table: names of the features; by default all other columns
     """
@@ -3958,7 +4218,7 @@ class LogisticRegressionPlanRequest(Model):
     """
     λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
-    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps3 | None, Field(title='Steps')] = None
     """
     of a descent; with `-opt` the most of them
     """
@@ -4015,7 +4275,7 @@ class LogisticRegressionRequest(Model):
     """
     of a table: a column of categories, or a boolean one
     """
-    features: Annotated[Features3 | None, Field(title='Features')] = None
+    features: Annotated[Features6 | None, Field(title='Features')] = None
     """
     of a table: names of the features; by default all other columns
     """
@@ -4030,7 +4290,7 @@ class LogisticRegressionRequest(Model):
     """
     λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
-    steps: Annotated[Steps2 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps3 | None, Field(title='Steps')] = None
     """
     of a descent; with `-opt` the most of them
     """
@@ -4098,7 +4358,7 @@ class MatrixCompletionPlanRequest(Model):
     """
     dimension of the subspace
     """
-    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
     """
     of the descent
     """
@@ -4147,7 +4407,7 @@ class MatrixCompletionRequest(Model):
     """
     dimension of the subspace
     """
-    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
     """
     of the descent
     """
@@ -4219,7 +4479,7 @@ class RobustPCAPlanRequest(Model):
     """
     estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
-    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
     """
     of the descent
     """
@@ -4313,7 +4573,7 @@ class RobustPCARequest(Model):
     """
     estimate a centre within `norm_bound` and take it off the rows, for 15 % of the budget; by default of tables alone, whose first direction else leads from the bounds' middles to the means
     """
-    steps: Annotated[Steps4 | None, Field(title='Steps')] = None
+    steps: Annotated[Steps5 | None, Field(title='Steps')] = None
     """
     of the descent
     """
@@ -4431,7 +4691,7 @@ class ClassifierScorePlanRequest(Model):
     """
     of a table: a column of categories, or a boolean one
     """
-    features: Annotated[Features | None, Field(title='Features')] = None
+    features: Annotated[Features1 | None, Field(title='Features')] = None
     """
     of a table: names of the features; by default all other columns
     """
@@ -4475,7 +4735,7 @@ class ClassifierScoreRequest(Model):
     """
     of a table: a column of categories, or a boolean one
     """
-    features: Annotated[Features1 | None, Field(title='Features')] = None
+    features: Annotated[Features2 | None, Field(title='Features')] = None
     """
     of a table: names of the features; by default all other columns
     """
@@ -4492,6 +4752,78 @@ class ClassifierScoreRequest(Model):
     )
     """
     share of right answers, or area under the ROC curve of two classes
+    """
+
+
+class ClassifierSelectionPlanRequest(Model):
+    """
+    A linear classifier to be estimated: one of several, which the records decide among.
+
+    The first candidate is the one to beat. Name first what you would ask for if you asked for one alone.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: PlanPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features3 | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
+    """
+    candidates: Annotated[
+        list[Candidate], Field(max_length=20, min_length=2, title='Candidates')
+    ]
+    """
+    from 2 to 20, each like a question for a logistic regression
+    """
+
+
+class ClassifierSelectionRequest(Model):
+    """
+    A linear classifier to be estimated: one of several, which the records decide among.
+
+    The first candidate is the one to beat. Name first what you would ask for if you asked for one alone.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    dataset: Annotated[DatasetRef | Dataset | InlineRef, Field(title='Dataset')]
+    privacy: RequestedPrivacy
+    reuse: Annotated[bool | None, Field(title='Reuse')] = True
+    """
+    give an earlier answer of yours to the same question again, free of charge
+    """
+    tag: Annotated[Tag | None, Field(title='Tag')] = None
+    """
+    words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    label: Annotated[Label | None, Field(title='Label')] = None
+    """
+    of a table: a column of categories, or a boolean one
+    """
+    features: Annotated[Features4 | None, Field(title='Features')] = None
+    """
+    of a table: names of the features; by default all other columns
+    """
+    candidates: Annotated[
+        list[Candidate], Field(max_length=20, min_length=2, title='Candidates')
+    ]
+    """
+    from 2 to 20, each like a question for a logistic regression
     """
 
 
@@ -4529,7 +4861,7 @@ class FrechetMeanPlanRequest(Model):
     """
     η of every step
     """
-    steps: Annotated[Steps | None, Field(title='Steps')] = None
+    steps: Annotated[Steps1 | None, Field(title='Steps')] = None
     """
     number of steps; of `rsvrg` in an epoch
     """
@@ -4613,7 +4945,7 @@ class FrechetMeanRequest(Model):
     """
     η of every step
     """
-    steps: Annotated[Steps | None, Field(title='Steps')] = None
+    steps: Annotated[Steps1 | None, Field(title='Steps')] = None
     """
     number of steps; of `rsvrg` in an epoch
     """
@@ -4783,6 +5115,30 @@ class ClassifierScoreQuestion(Model):
     body: ClassifierScoreRequest
 
 
+class ClassifierSelectionPlanQuestion(Model):
+    """
+    A question of kind classifier-selection, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['classifier-selection'], Field(title='Kind')]
+    body: ClassifierSelectionPlanRequest
+
+
+class ClassifierSelectionQuestion(Model):
+    """
+    A question of kind classifier-selection, one of several.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    kind: Annotated[Literal['classifier-selection'], Field(title='Kind')]
+    body: ClassifierSelectionRequest
+
+
 class FrechetMeanPlanQuestion(Model):
     """
     A question of kind frechet-mean, one of several.
@@ -4814,11 +5170,12 @@ class Questions(
         | MatrixCompletionPlanQuestion
         | LogisticRegressionPlanQuestion
         | ClassifierScorePlanQuestion
+        | ClassifierSelectionPlanQuestion
         | BoundsPlanQuestion
     ]
 ):
     root: Annotated[
-        FrechetMeanPlanQuestion | RobustPCAPlanQuestion | MatrixCompletionPlanQuestion | LogisticRegressionPlanQuestion | ClassifierScorePlanQuestion | BoundsPlanQuestion,
+        FrechetMeanPlanQuestion | RobustPCAPlanQuestion | MatrixCompletionPlanQuestion | LogisticRegressionPlanQuestion | ClassifierScorePlanQuestion | ClassifierSelectionPlanQuestion | BoundsPlanQuestion,
         Field(discriminator='kind'),
     ]
 
@@ -4843,11 +5200,12 @@ class Questions1(
         | MatrixCompletionQuestion
         | LogisticRegressionQuestion
         | ClassifierScoreQuestion
+        | ClassifierSelectionQuestion
         | BoundsQuestion
     ]
 ):
     root: Annotated[
-        FrechetMeanQuestion | RobustPCAQuestion | MatrixCompletionQuestion | LogisticRegressionQuestion | ClassifierScoreQuestion | BoundsQuestion,
+        FrechetMeanQuestion | RobustPCAQuestion | MatrixCompletionQuestion | LogisticRegressionQuestion | ClassifierScoreQuestion | ClassifierSelectionQuestion | BoundsQuestion,
         Field(discriminator='kind'),
     ]
 

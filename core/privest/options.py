@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, cast, get_args, get_origin, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,8 @@ def declared(owner: object) -> Mapping[str, tuple[object, Doc]]:
 class Options:
     """Base of dataclasses whose fields are options. They refuse numbers out of the declared range.
 
+    An option may itself be a list of options.
+
     Raises:
         ValueError: an option is out of range. The message is fit for the analyst who chose it.
     """
@@ -84,3 +86,22 @@ class Options:
         for name, (_, doc) in declared(type(self)).items():
             if isinstance(doc, Option):
                 doc.check(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The options of a JSON object; those that hold other options, or names, are lists there."""
+        types = declared(cls)
+        return cls(**{name: _read(types[name][0], value) for name, value in given.items() if name in types})
+
+
+def _read(hint: object, value: Any) -> Any:
+    """The value of an option in JSON as its type has it."""
+    found = [part for part in (hint, *get_args(hint)) if get_origin(part) is tuple]
+    if not (found and isinstance(value, list)):
+        return value
+    (each, *_) = get_args(found[0])
+    return tuple(_made(each, part) for part in cast("list[Any]", value))
+
+
+def _made(kind: Any, given: Any) -> Any:
+    return kind.of(given) if isinstance(kind, type) and issubclass(kind, Options) else given

@@ -6,13 +6,13 @@ from functools import cache, reduce
 from inspect import Parameter, getdoc, signature
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, create_model
 
 from privest.arrays import Array, NestedList
 from privest.options import Doc, Option, declared, undressed
-from privest_service.inputs import EXACT, Point
+from privest_service.inputs import EXACT, Input, Name, Point
 
 
 def model(
@@ -85,10 +85,43 @@ def _input(hint: Any, doc: Doc) -> Any:
         return _union(_input(part, doc) for part in get_args(hint))
     if hint == NestedList:
         return Point
+    if get_origin(hint) is tuple:
+        (each, *_) = get_args(hint)
+        lengths: dict[str, Any] = (
+            {"min_length": doc.ge, "max_length": doc.le} if isinstance(doc, Option) else {}
+        )
+        return Annotated[list[_part(each)], Field(**lengths)]
     if hint not in (int, float) or not isinstance(doc, Option):
         return hint
     bounds = {"gt": doc.gt, "ge": doc.ge, "le": EXACT if hint is int and doc.le is None else doc.le}
     return Annotated[hint, Field(**{name: bound for name, bound in bounds.items() if bound is not None})]
+
+
+def _part(hint: Any) -> Any:
+    """The type of an option in a list: options of their own, or a name."""
+    if is_dataclass(hint):
+        return _inner(cast("type[Any]", hint))
+    return Name if hint is str else hint
+
+
+def example_of_list(hint: Any) -> list[dict[str, Any]]:
+    """A list of options, as an example: with the defaults, and with the first choice that is among a few."""
+    (owner, *_) = get_args(hint)
+    few = {name: get_args(part) for name, (part, _) in declared(owner).items() for part in _literals(part)}
+    name = next(iter(few))
+    return [{}, {name: few[name][0]}]
+
+
+def _literals(hint: Any) -> list[Any]:
+    if get_origin(hint) is Literal:
+        return [hint]
+    return [each for part in get_args(hint) for each in _literals(part)]
+
+
+@cache
+def _inner(owner: type[Any]) -> type[BaseModel]:
+    """The model of options within a request."""
+    return model(owner.__name__, about(owner), options(owner), Input)
 
 
 def _output(hint: Any, axes: tuple[int, ...] = ()) -> Any:

@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, get_origin
 
 from fastapi import FastAPI
 
-from privest.options import Option, declared
+from privest.options import Doc, Option, declared
+from privest_service.declarations import example_of_list
 from privest_service.estimates.catalogue import KINDS, Kind
 
 _DATASET = "ds_3f9a1c5e7b2d4f60"
@@ -44,7 +45,7 @@ _PARAMETERS: dict[str, Any] = {
 """A value of each parameter, by its name, which means the same in all calls; others have defaults."""
 
 _NUMBERS = [0.4, -0.2]
-"""What stands for an option that has no usual value: those are lists of numbers."""
+"""What stands for an option without a usual value that is no list of options: those are lists of numbers."""
 
 _VECTORS = {"kind": "vectors", "dim": 5, "norm_bound": 2.0}
 _BUDGET = {"epsilon": 3.0, "delta": 1e-5}
@@ -106,11 +107,18 @@ _ANSWERS: dict[str, Any] = {
 def _question(kind: Kind) -> dict[str, Any]:
     """A question of one kind, with what it cannot do without."""
     spec = kind.estimator.spec
-    docs = {name: doc for name, (_, doc) in declared(spec).items()}
+    types = declared(spec)
     needed = [each.name for each in fields(spec) if each.default is MISSING]
-    usual = {name: doc.usual for name in needed if isinstance(doc := docs[name], Option)}
-    chosen = {name: _NUMBERS if value is None else value for name, value in usual.items()}
+    chosen = {name: _value(*types[name]) for name in needed}
     return {"dataset": {"id": _DATASET}, "privacy": {"epsilon": 0.5}, **chosen}
+
+
+def _value(hint: object, doc: Doc) -> Any:
+    """A value of an option that every question of its kind makes."""
+    if get_origin(hint) is tuple:
+        return example_of_list(hint)
+    usual = doc.usual if isinstance(doc, Option) else None
+    return _NUMBERS if usual is None else usual
 
 
 def _bodies() -> dict[str, Any]:

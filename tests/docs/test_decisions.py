@@ -70,9 +70,15 @@ def covers(mu: float, told: Array) -> bool:
     return all(least <= slack + (1 - slack) * gaussian_delta(each, mu) for each, least in pairs)
 
 
-@pytest.mark.parametrize("count", [8, 20])
-def test_what_a_choice_among_candidates_costs(count: int) -> None:
-    text = (DECISIONS / "0014-no-mechanism-for-choosing.md").read_text()
+@pytest.mark.parametrize(
+    ("record", "count"),
+    [
+        *(("0014-no-mechanism-for-choosing", count) for count in (8, 20)),
+        *(("0015-one-question-for-a-choice", count) for count in (2, 4, 8, 20)),
+    ],
+)
+def test_what_a_choice_among_candidates_costs(record: str, count: int) -> None:
+    text = (DECISIONS / f"{record}.md").read_text()
     row = re.search(rf"^\| {count} \| (.*) \|$", text, re.MULTILINE)
     assert row is not None
     whole, mean = mu_for(1, CHOICE), count * log(10)

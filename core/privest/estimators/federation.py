@@ -25,6 +25,7 @@ from privest.privacy.budget import certified, gaussian_budgets, left_of
 from privest.privacy.calibration import epsilon_for, epsilon_within, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.mechanisms import (
+    AlternativeSum,
     NoisySum,
     Release,
     SubsampledRun,
@@ -289,6 +290,8 @@ def _releases(course: BasePlan, n: int, target: PrivacyTarget) -> tuple[Release,
     batches = iter(_batches(course, together, n, target, ratio) if together else ())
     found = list[Release]()
     for release in course.releases:
+        if isinstance(release, AlternativeSum):
+            raise ValueError("a choice among classifiers works on one dataset only: name one")
         if isinstance(release, NoisySum):
             found.append(_full(release, n, ratio * _SAFE))
         elif not isinstance(release, SubsampledSum):

@@ -9,6 +9,7 @@ from privest.estimators.base import Estimator
 from privest.estimators.bounds.bounds import BOUNDS
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN
 from privest.estimators.linear_model.classifier_score import CLASSIFIER_SCORE
+from privest.estimators.linear_model.classifier_selection import CLASSIFIER_SELECTION
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION
 from privest.estimators.subspace.matrix_completion import MATRIX_COMPLETION
 from privest.estimators.subspace.robust_pca import ROBUST_PCA
@@ -21,6 +22,7 @@ ESTIMATORS: dict[str, Estimator[Any, Any, Any, Any]] = {
         MATRIX_COMPLETION,
         LOGISTIC_REGRESSION,
         CLASSIFIER_SCORE,
+        CLASSIFIER_SELECTION,
         BOUNDS,
     )
 }

@@ -1,6 +1,6 @@
 """Numbers of a record that are looked at: some of its coordinates, or its distance from a point."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, Protocol, TypeVar
@@ -124,7 +124,7 @@ class Viewed(Generic[Query]):
     """
 
     statistic: Statistic[Query]
-    view: View
+    view: Callable[[Array], Array]
 
     @property
     def description(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from math import fsum, inf, nextafter, sqrt
 from typing import TypedDict
 
-from privest.privacy.calibration import gaussian_delta, mu_for
+from privest.privacy.calibration import epsilon_within, gaussian_delta, mu_for
 from privest.privacy.cost import Cost, PrivacyTarget
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
 from privest.privacy.mechanisms import (
@@ -15,6 +15,7 @@ from privest.privacy.mechanisms import (
     SubsampledSum,
     apart,
     noisy_sum,
+    parted,
     subsampled_sum,
 )
 from privest.privacy.statistic import AnyStatistic
@@ -169,6 +170,18 @@ class PrivacyBudget:
         return subsampled_sum(run, statistic=name, n=self.n, size=statistic.size, clip=clip)
 
 
+def part_of(target: PrivacyTarget, share: float) -> PrivacyTarget:
+    """The (ε, δ) of a question that takes a share of a target: of its ε if δ is 0, otherwise of its μ².
+
+    Raises:
+        ValueError: so small a share buys nothing.
+    """
+    if target.delta == 0:
+        return PrivacyTarget(target.epsilon * share, 0.0)
+    mu = mu_for(target.epsilon, target.delta) * sqrt(share)
+    return PrivacyTarget(epsilon_within(mu, target.delta), target.delta)
+
+
 def covers(cost: Cost, target: PrivacyTarget) -> bool:
     """Whether a run of this cost is (ε, δ)-private for the target."""
     mu = nextafter(sqrt(cost.mu_squared), inf)
@@ -183,13 +196,19 @@ def cost_of_all(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
     """
     cost = _cost_within(releases, target)
     if target.delta == 0:
-        spent = fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
+        shared, alternatives = parted(releases)
+        spent = max(_epsilon([*shared, *each]) for each in alternatives or [[]])
         affordable = nextafter(spent, inf) <= target.epsilon
     else:
         affordable = covers(cost, target)
     if not affordable:
         raise ValueError("this privacy cannot be certified in float64")
     return cost
+
+
+def _epsilon(releases: Iterable[Release]) -> float:
+    """The pure ε of releases together, but for the rounding of one sum."""
+    return fsum(nextafter(r.epsilon * r.count, inf) for r in releases)
 
 
 def _cost_within(releases: Sequence[Release], target: PrivacyTarget) -> Cost:
@@ -207,7 +226,8 @@ def cost_of_runs(runs: Sequence[Sequence[Release]], slack: float) -> Cost:
     """The cost of all releases of one run or of several, without a promise that it covers.
 
     The costs of full sums, and of batches with Laplace noise, are added. One certificate covers all batches
-    with Gaussian noise. Of a run only the costliest stream counts, as a record enters one leaf of one stream.
+    with Gaussian noise. Of a run only the costliest stream counts, as a record enters one leaf of one stream,
+    and of alternatives the costliest.
 
     Args:
         runs: the releases of each.
@@ -226,7 +246,10 @@ def _apart(runs: Sequence[Sequence[Release]]) -> tuple[Cost, list[SubsampledSum]
     cost, batches = Cost(), list[SubsampledSum]()
     for releases in runs:
         streams = [Cost()]
-        for release in releases:
+        shared, alternatives = parted(releases)
+        costs = (sum((release.cost for release in each), Cost()) for each in alternatives)
+        cost += max(costs, key=lambda each: each.mu_squared, default=Cost())
+        for release in shared:
             if isinstance(release, SubsampledSum) and release.noise == "gaussian":
                 batches.append(release)
             elif isinstance(release, PrefixSums | PrefixProducts):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, is_for
+from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SubsampledSum, is_for, parted
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.privacy.oracle import Oracle, StreamOracle
 from privest.privacy.statistic import AnyStatistic, Statistic
@@ -65,6 +65,7 @@ class ChunkSum(Generic[Query]):
 class Gate(Oracle):
     """Makes the releases of one plan, in order and each as often as planned, and nothing else.
 
+    Of alternatives it makes those of one run: whichever the solver begins with, the others are closed.
     The solver decides when a stream grows (see `matrix_mechanism`), and by how many records. Streams see
     each record at most once in a run, in an order drawn before any row is read.
 
@@ -96,7 +97,10 @@ class Gate(Oracle):
             for name in statistics
         }
         self._answered, self._streamed = 0, 0
-        self._total = sum(r.count for r in sums)
+        shared, alternatives = parted(sums)
+        self._run: int | None = None
+        self._counts = {each[0].run: _count(each) for each in alternatives}
+        self._shared = _count(shared)
         self._last: tuple[object, tuple[str, float, float], NDArray[np.int64]] | None = None
         streams = [r for r in releases if isinstance(r, PrefixSums | PrefixProducts)]
         self._prefixes = {r.statistic: Prefixes(r, self._noise) for r in streams if isinstance(r, PrefixSums)}
@@ -113,7 +117,8 @@ class Gate(Oracle):
     @property
     def remaining(self) -> int:
         """Number of releases that the plan still allows, those of streams excluded."""
-        return self._total - self._answered
+        most = max(self._counts.values(), default=0)
+        return self._shared + (most if self._run is None else self._counts[self._run]) - self._answered
 
     @property
     def streams(self) -> StreamOracle:
@@ -134,6 +139,10 @@ class Gate(Oracle):
         release = next(self._owed[statistic], None)
         if release is None:
             raise GateExhaustedError("the plan allows no further release")
+        if isinstance(release, AlternativeSum):
+            if self._run not in (None, release.run):
+                raise GateExhaustedError("the plan allows one run of several, and another was begun")
+            self._run = release.run
         self._answered += 1
         whole = isinstance(release, NoisySum)
         exact = self._whole(release, point) if whole else self._batch(release, point)
@@ -216,3 +225,7 @@ class Gate(Oracle):
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)
         return self._records.sum_of(indices, self._sum(release, point).of_pieces)
+
+
+def _count(releases: Iterable[Release]) -> int:
+    return sum(release.count for release in releases)

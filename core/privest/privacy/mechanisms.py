@@ -1,10 +1,10 @@
 """The releases that a gate may make. Their noise and their cost are fixed before any row is read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import asinh, exp, expm1, inf, log, log1p, nextafter, sinh, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 from privest.privacy import grid
 from privest.privacy.calibration import mu_of_pure
@@ -105,6 +105,26 @@ class NoisySum(_Sum):
         return repeated(nextafter(self.sensitivity / self.scale, inf), self.count)
 
 
+@dataclass(frozen=True, kw_only=True)
+class AlternativeSum(NoisySum):
+    """A noisy sum of one of several runs, of which the gate makes one: released answers decide which.
+
+    An analyst may choose a question by the answers to others, so these runs cost together what the costliest
+    of them does. Their sums are over all records, without batches.
+
+    Attributes:
+        run: number of the run that it belongs to.
+    """
+
+    run: int
+
+    @classmethod
+    def of(cls, release: NoisySum, run: int, statistic: str) -> "AlternativeSum":
+        """A noisy sum as one of this run, of the statistic that has this name in the plan."""
+        given: dict[str, Any] = {**vars(release), "statistic": statistic, "run": run}
+        return cls(**given)
+
+
 @dataclass(frozen=True)
 class SubsampledRun:
     """`steps` noisy sums, each over a fresh random batch, all with the same noise.
@@ -180,7 +200,18 @@ class SubsampledSum(_Sum):
         return repeated(mu_of_pure(self.epsilon), self.count)
 
 
-Release = NoisySum | SubsampledSum | Stream
+Release = NoisySum | AlternativeSum | SubsampledSum | Stream
+
+
+def parted(releases: Iterable[Release]) -> tuple[list[Release], list[list[AlternativeSum]]]:
+    """The releases that every run of a plan makes, and those of each alternative, one of which it makes."""
+    shared, alternatives = list[Release](), dict[int, list[AlternativeSum]]()
+    for release in releases:
+        if isinstance(release, AlternativeSum):
+            alternatives.setdefault(release.run, []).append(release)
+        else:
+            shared.append(release)
+    return shared, list(alternatives.values())
 
 
 def amplified(epsilon: float, rate: float, scheme: Scheme) -> float:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
-from math import exp, inf, isfinite, log, sqrt
+from math import exp, fsum, inf, isfinite, log, sqrt
 from typing import Any
 
 import numpy as np
 
 from privest.privacy.matrix_mechanism import Stream
-from privest.privacy.mechanisms import NoisySum, Release, SubsampledSum, amplified
+from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SubsampledSum, amplified, parted
 
 _HIGHEST_ORDER = 3000.0
 """Highest order of Rényi divergence tried for Poisson batches. autodp takes a second per thousand orders."""
@@ -67,6 +67,8 @@ def _scheme(release: Release) -> str | None:
 def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
     """All releases as one mechanism of autodp, for one record replaced, or for one added or removed."""
     composition: Any = import_module("autodp.transformer_zoo").Composition()
+    shared, alternatives = parted(releases)
+    releases = [*shared, *max(alternatives, key=_dearness, default=())]
     sums = [r for r in releases if isinstance(r, NoisySum | SubsampledSum)]
     mechanisms, counts = [_mechanism(r, replaced=replaced) for r in sums], [r.count for r in sums]
     streams = [r for r in releases if not isinstance(r, NoisySum | SubsampledSum)]
@@ -75,6 +77,11 @@ def _run(releases: Sequence[Release], *, replaced: bool) -> Any:
         mechanisms.append(_stream(costliest, replaced=replaced))
         counts.append(1)
     return composition(mechanisms, counts)
+
+
+def _dearness(releases: Sequence[AlternativeSum]) -> float:
+    """What tells the costliest of alternatives: all have the same kind of noise."""
+    return fsum(release.cost.mu_squared for release in releases)
 
 
 def _stream(release: Stream, *, replaced: bool) -> Any:

@@ -43,7 +43,7 @@ def answer_tables(
         features: names of a classifier's features.
         fills: what gaps count as, by names of features, where a public value fills them.
     """
-    if kind == "logistic-regression" and features:
+    if kind in ("logistic-regression", "classifier-selection") and features:
         return _coefficients(answer, features)
     if kind == "classifier-score":
         return [_scores(answer)]

@@ -19,6 +19,7 @@ from privest_service.dashboard.session_auth import Visitor
 from privest_service.database import Database
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.schemas import SCHEMA
+from privest_service.declarations import example_of_list
 from privest_service.estimates.catalogue import KINDS, Kind, of_all
 from privest_service.estimates.epsilon_found import to_plan
 from privest_service.estimates.planning import Planner
@@ -229,6 +230,8 @@ def _value_like(hint: Any, default: Any) -> Any:
     """A value of an option, as an example."""
     if default is not MISSING and default is not None:
         return default
+    if get_origin(hint) is tuple:
+        return example_of_list(hint)
     return [1, -1] if get_origin(hint) is list else 20 if hint in (int, int | None) else 0.5
 
 

@@ -116,7 +116,7 @@ class Kind:
         Raises:
             ValueError: a choice is out of range.
         """
-        return self.estimator.is_heavy(self.estimator.spec(**options))
+        return self.estimator.is_heavy(self.estimator.spec.of(options))
 
     def plan_for(self, options: dict[str, Any], about: Subjects) -> Plan:
         """The plan of a question on one dataset or several; see `plans.plan_for`."""

@@ -1,7 +1,7 @@
 """Plans of any estimator, on one dataset or on several: how they are made, stored and run."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from typing import Any, cast
@@ -13,6 +13,7 @@ from privest.arrays import Array
 from privest.estimators import federated_runs, federation
 from privest.estimators.base import BasePlan, Estimator
 from privest.estimators.federation import Federated, Part, Plan
+from privest.estimators.linear_model.classifier_selection import SelectionPlan
 from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
 from privest.optim.joined import Exchange
@@ -77,6 +78,11 @@ def can_run(kind: str, plan: str) -> bool:
         return False
 
 
+def answered_plan(plan: Plan, answer: Mapping[str, Any]) -> Plan:
+    """The plan of what an answer is: of a choice that of the winner."""
+    return plan.fits.large[answer["winner"]] if isinstance(plan, SelectionPlan) else plan
+
+
 def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) -> Plan:
     """The plan of a question on one dataset or several.
 
@@ -84,7 +90,7 @@ def plan_for(estimator: AnyEstimator, options: dict[str, Any], about: Subjects) 
         ValueError: a choice is out of range, or the datasets do not go together.
     """
     try:
-        plan = partial(estimator.plan, estimator.spec(**options))
+        plan = partial(estimator.plan, estimator.spec.of(options))
         if len(about) == 1:
             return plan(*about[0])
         shapes, targets = zip(*about, strict=True)

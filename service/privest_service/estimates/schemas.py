@@ -317,6 +317,14 @@ class ReleaseView(BaseModel):
     ]
     batch: Annotated[float | None, Field(description="expected records in a random batch")]
     sampling: str | None
+    run: Annotated[
+        int | None,
+        Field(
+            description="of releases of which a run makes those of one number alone: that number; together "
+            "they cost what the costliest run does",
+            exclude_if=_is_none,
+        ),
+    ] = None
 
 
 class SecondOpinion(BaseModel):

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part, Plan
-from privest.privacy.mechanisms import Release, SubsampledSum
+from privest.privacy.mechanisms import AlternativeSum, Release, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import plain, stored_plan
 from privest_service.estimates.questions import ResolvedQuery
@@ -246,4 +246,5 @@ def _release_view(release: Release) -> ReleaseView:
         mu_squared=None if sampled else release.cost.mu_squared,
         batch=release.divisor if sampled else None,
         sampling=release.scheme if sampled else None,
+        run=release.run if isinstance(release, AlternativeSum) else None,
     )

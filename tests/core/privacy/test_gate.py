@@ -11,7 +11,14 @@ from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDista
 from privest.privacy.gate import ChunkSum, Gate, GateExhaustedError
 from privest.privacy.grid import batch_sensitivity
 from privest.privacy.grid import sensitivity as grid_sensitivity
-from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum, noisy_sum, subsampled_sum
+from privest.privacy.mechanisms import (
+    AlternativeSum,
+    NoisySum,
+    SubsampledRun,
+    SubsampledSum,
+    noisy_sum,
+    subsampled_sum,
+)
 from privest.records import CHUNK, Records
 from testing.noise import ScriptedNoise
 
@@ -38,6 +45,30 @@ def test_answers_are_counted_and_end():
 def test_a_gate_without_releases_answers_nothing():
     with pytest.raises(GateExhaustedError):
         Gate(Records(ROWS), STATISTICS, []).mean(SPACE.reference)
+
+
+def of_runs(*names):
+    return [AlternativeSum.of(release(), run, name) for run, name in enumerate(names)]
+
+
+def test_of_alternatives_one_run_is_made():
+    names = {name: SquaredDistance(SPACE) for name in ("gradient", "first", "second")}
+    releases = [release(), *of_runs("first", "second"), *of_runs("first", "second")[1:]]
+    gate = Gate(Records(ROWS), names, releases)
+    assert gate.remaining == 3
+    gate.mean(SPACE.reference)
+    gate.mean(SPACE.reference, "second")
+    with pytest.raises(GateExhaustedError, match="another was begun"):
+        gate.mean(SPACE.reference, "first")
+    gate.mean(SPACE.reference, "second")
+    assert (gate.answered, gate.remaining) == (3, 0)
+
+
+def test_runs_are_told_apart_whatever_their_statistic_is_called():
+    gate = Gate(Records(ROWS), STATISTICS, of_runs("gradient", "gradient"))
+    gate.mean(SPACE.reference)
+    with pytest.raises(GateExhaustedError, match="another was begun"):
+        gate.mean(SPACE.reference)
 
 
 def test_an_answer_that_failed_is_spent():

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator
 from privest_service.dashboard.pages import answers
 from testing.browser import Visitor
 from testing.scenes import Hospital, answered, dataset_called, owner_called
-from testing.server import Server
+from testing.server import LABELLED, Server, told_apart
 
 Visit = Callable[..., Visitor]
 
@@ -156,3 +156,22 @@ def test_a_number_is_shown_in_words_and_what_is_none_is_not() -> None:
     )
     assert [told for told, _ in shown] == ["Right answers.", "Count."]
     assert "0.25" in shown[0][1]
+
+
+def test_a_choice_shows_the_winner_and_what_it_was_chosen_by(server: Server, visit: Visit) -> None:
+    owner = server.owner(epsilon=100.0, delta=1e-3)
+    dataset = owner.dataset(told_apart(4000, apart=2.0), LABELLED)
+    candidates = [{"features": ["b"]}, {"solver": "clipped", "features": ["a"]}]
+    job = answered(owner, dataset, kind="classifier-selection", epsilon=8.0, candidates=candidates)
+    visitor = visit(server)
+    visitor.enter(owner.key)
+    visitor.open(f"/dashboard/answers/{job}")
+    for picture in ("class-0", "scores"):
+        assert visitor.page.locator(f"svg#{picture}").is_visible()
+    assert "candidate 1, chosen" in str(visitor.page.locator("svg#scores").text_content())
+    few = owner.dataset(told_apart(200, apart=2.0), LABELLED)
+    job = answered(owner, few, kind="classifier-selection", epsilon=0.5, candidates=candidates)
+    visitor.open(f"/dashboard/answers/{job}")
+    assert visitor.page.locator("svg#class-0").is_visible()
+    assert visitor.page.locator("svg#scores").count() == 0
+    assert "there is no choice" in visitor.page.locator("main").inner_text()

@@ -45,7 +45,7 @@ from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep,
 from privest_service.dashboard.wishes import address_again
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
-from privest_service.estimates.plans import asked_columns, asked_label, stored_plan
+from privest_service.estimates.plans import answered_plan, asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
 from privest_service.estimates.views import approval_of, read_answer, sites_of
@@ -155,7 +155,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         )
     told = read_answer(plan, job.result)
     answer = told.estimate
-    shape = None if plan is None or isinstance(plan, Part) else plan.shape
+    shape = None if plan is None or isinstance(plan, Part) else answered_plan(plan, answer or {}).shape
     picture = _PICTURES.get(job.kind, _arrays)
     found = told.uncertainty if told.uncertainty and "of" in told.uncertainty else None
     planned = as_planned(plan, answer or {}, found, unit(job.kind))
@@ -325,6 +325,23 @@ def _classifier(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictur
     return pictures
 
 
+def _selected(answer: dict[str, Any], shape: DatasetMetadata | None) -> Pictures:
+    pictures = _classifier(answer, shape)
+    if not answer["scores"]:
+        return pictures
+    reach = NORMAL_95 * answer["score_error"]
+    names = [
+        f"candidate {place}" + ", chosen" * (place == answer["winner"])
+        for place in range(len(answer["scores"]))
+    ]
+    told = (
+        "Share of right answers of each candidate’s small fit, with intervals of 95 % by the noise, among "
+        "the records that it was fitted to: good for the choice, and flattering as an estimate."
+    )
+    ends = ([score + way * reach for score in answer["scores"]] for way in (-1, 1))
+    return [*pictures, (told, intervals("scores", names, answer["scores"], *ends))]
+
+
 def _score(answer: dict[str, Any], _: DatasetMetadata | None) -> Pictures:
     names, lows, values, highs = zip(*scores(answer), strict=True)
     told = "The score, with an interval of 95 % by the noise and the sampling of rows."
@@ -354,6 +371,7 @@ _PICTURES = {
     "matrix-completion": _subspace,
     "logistic-regression": _classifier,
     "classifier-score": _score,
+    "classifier-selection": _selected,
     "bounds": _bounds,
 }
 """How answers of some estimators are drawn. All other answers are drawn as plain arrays."""

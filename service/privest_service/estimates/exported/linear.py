@@ -13,7 +13,7 @@ from privest.estimators.federation import Federated
 from privest.estimators.linear_model.logistic_regression import LogisticPlan
 from privest.tables.columns import Column
 from privest.tables.recipe import Recipe
-from privest_service.estimates.plans import stored_plan
+from privest_service.estimates.plans import answered_plan, stored_plan
 from privest_service.jobs.models import Job
 from privest_service.problems import Invalid
 
@@ -67,6 +67,7 @@ def linear_of(job: Job, estimate: dict[str, Any]) -> Linear:
     plan: Any = stored_plan(job.kind, job.plan)
     if isinstance(plan, Federated):
         plan = plan.course
+    plan = answered_plan(plan, estimate)
     if not isinstance(plan, LogisticPlan):
         raise Invalid("onnx and pmml are for classifiers. Ask for json.")
     if plan.spec.loss in _NO_CHANCES:

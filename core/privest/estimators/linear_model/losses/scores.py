@@ -1,5 +1,6 @@
 """Statistics of a public linear classifier on labelled rows: right answers, and scores by class."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
 
@@ -63,6 +64,36 @@ class RightAnswers:
             classes = scores.shape[1]
         right = held & (said == FeatureMap.labels(rows, classes))
         return np.array([min(clip, 1.0) * np.count_nonzero(right)])
+
+
+@dataclass(frozen=True)
+class RightAnswersOfEach:
+    """Σ of vectors with a 1 for every classifier that puts the row in its own class, shortened to the clip.
+
+    Classifiers may all be right of one row and all wrong of another, so that replacing a row moves the counts
+    of k classifiers by √k.
+
+    Attributes:
+        size: number of classifiers, and length of the summed vector.
+    """
+
+    size: int
+
+    description = "the shares of right answers"
+
+    @property
+    def longest(self) -> float:
+        """Length of the longest vector that a row can have."""
+        return sqrt(self.size)
+
+    def diameter(self, clip: float) -> float:
+        """No vector has a negative entry, so that the furthest from the longest is none at all."""
+        return min(clip, self.longest)
+
+    def clipped_sum(self, point: Sequence[LinearScores], rows: Array, clip: float) -> Array:
+        """Σ over rows of vectors of length at most `clip`; see `Statistic`."""
+        right, share = RightAnswers(), min(clip / self.longest, 1.0)
+        return share * np.concatenate([right.clipped_sum(each, rows, 1.0) for each in point])
 
 
 @dataclass(frozen=True, eq=False)
