@@ -74,7 +74,7 @@ def covers(mu: float, told: Array) -> bool:
     ("record", "count"),
     [
         *(("0014-no-mechanism-for-choosing", count) for count in (8, 20)),
-        *(("0015-one-question-for-a-choice", count) for count in (2, 4, 8, 20)),
+        *(("0016-one-question-for-a-choice", count) for count in (2, 4, 8, 20)),
     ],
 )
 def test_what_a_choice_among_candidates_costs(record: str, count: int) -> None:
