@@ -489,26 +489,6 @@ class LinearClassifier(Estimate):
             return None
         return columns_used(self.feature_names, self.schema)
 
-
-@dataclass(frozen=True, repr=False)
-class SelectedClassifier(LinearClassifier):
-    """The classifier that was chosen among several."""
-
-    model = models.ClassifierSelectionJob
-
-    @property
-    def winner(self) -> int:
-        """Its place among the candidates, of which the first is 0."""
-        return self.job.estimate.winner
-
-    @property
-    def candidate_scores(self) -> Array:
-        """(candidates,) noisy shares of right answers of small fits; (0,) where there was no choice.
-
-        They are of the records that the fits saw, and good for the choice alone.
-        """
-        return np.array(self.job.estimate.scores)
-
     def _covered(self) -> Covered:
         sampled = self.job.estimate.sampling is not None
         few = " and having few records" if sampled else " alone"
@@ -536,6 +516,26 @@ class SelectedClassifier(LinearClassifier):
             "low": (values - reach).tolist(),
             "high": (values + reach).tolist(),
         }
+
+
+@dataclass(frozen=True, repr=False)
+class SelectedClassifier(LinearClassifier):
+    """The classifier that was chosen among several."""
+
+    model = models.ClassifierSelectionJob
+
+    @property
+    def winner(self) -> int:
+        """Its place among the candidates, of which the first is 0."""
+        return self.job.estimate.winner
+
+    @property
+    def candidate_scores(self) -> Array:
+        """(candidates,) noisy shares of right answers of small fits; (0,) where there was no choice.
+
+        They are of the records that the fits saw, and good for the choice alone.
+        """
+        return np.array(self.job.estimate.scores)
 
 
 @dataclass(frozen=True, repr=False)

@@ -39,7 +39,7 @@ _TOO_NOISY = 0.01
 on. Small fits are noisy there, too."""
 
 _MARGIN = 3.0
-"""By how many standard errors of the difference a score must exceed the first candidate's."""
+"""A score must exceed the first candidate's by so many standard errors of their difference."""
 
 _MOST_RELEASES = 4_000
 """Most releases of all fits. Each is stored and shown."""

@@ -100,7 +100,7 @@ def test_no_second_large_fit_is_answered():
 
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
 def test_a_clearly_better_candidate_wins_wherever_it_stands(delta):
-    """By more than twenty standard errors."""
+    """The margin is of more than twenty standard errors."""
     for place in range(3):
         candidates = [WORSE, Candidate(features=("noise",), solver="clipped")]
         candidates.insert(place, BETTER)
