@@ -106,6 +106,40 @@ def test_accuracy_is_for_any_records_or_for_usual_ones(
     assert 'name="rows"' not in Desk(site, owner.key).get(f"/what-if?dataset={dataset}").text
 
 
+def test_what_is_too_fast_or_frozen_is_not_called_covered(site: Server, asked: tuple[Caller, str]) -> None:
+    """The pages that speak of what is left say what the pace leaves of it, and that all is frozen."""
+    owner, dataset = asked
+    desk, question = Desk(site, owner.key), f"/what-if?dataset={dataset}&delta=1e-6&epsilon=0.5"
+    assert "The budget covers this" in desk.get(question).text
+    set_pace = site.admin.patch(f"/v1/owners/{owner.id}/budget", json={"pace": 0.001})
+    assert set_pace.status_code == 200, set_pace.text
+    page = desk.get(question).text
+    assert "may not be spent this fast" in page
+    assert "covers this." not in page
+    for path in ("", "/budget"):
+        assert "may be spent at present: seven days may take 0.1 %" in desk.get(path).text, path
+    assert owner.estimate(dataset, epsilon=0.5, delta=1e-6).status_code == 409
+    for path in ("", "/budget", "/analysts"):
+        assert "Your budget is frozen" not in desk.get(path).text, path
+    frozen = owner.patch(f"/v1/owners/{owner.id}/budget", json={"frozen": True})
+    assert frozen.status_code == 200, frozen.text
+    for path in ("", "/budget", "/analysts"):
+        assert "Your budget is frozen" in desk.get(path).text, path
+
+
+def test_what_cannot_be_promised_for_all_records_is_offered_for_usual_ones(
+    site: Server, asked: tuple[Caller, str]
+) -> None:
+    owner, dataset = asked
+    desk = Desk(site, owner.key)
+    asking = f"dataset={dataset}&kind=robust-pca&rank=1&delta=1e-6&within=0.01"
+    page = desk.get(f"/what-if?{asking}")
+    assert page.status_code == 422
+    (link,) = re.findall(r'href="([^"]*)">Plan it for usual records', page.text)
+    assert unescape(link).endswith(f"/what-if?{asking}&rows=usual")
+    assert "Plan it for usual records" not in desk.get(f"/what-if?{asking}&rows=usual").text
+
+
 def test_epsilon_is_said_or_found_once(site: Server, asked: tuple[Caller, str]) -> None:
     owner, dataset = asked
     desk = Desk(site, owner.key)

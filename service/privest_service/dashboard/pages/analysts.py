@@ -106,6 +106,7 @@ def _page(
         request,
         "analysts.html",
         seen=seen,
+        account=account,
         status=problem.status if problem else 200,
         rows=rows[:_PAGE],
         further=page + 1 if len(rows) > _PAGE else None,

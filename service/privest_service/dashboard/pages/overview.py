@@ -53,9 +53,9 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         who, what = by_analyst(session, account, analysts), by_dataset(session, account, own)
         learned = everybody(session, account)
         verified = last_verified(session, visitor.id)
-        renews = promises.windows_of(session, account).next
+        rules = promises.windows_of(session, account)
     ends = now() + stands.lasts if stands.lasts is not None and stands.lasts < LONGEST else None
-    if renews is not None and ends is not None and ends > renews:
+    if rules.next is not None and ends is not None and ends > rules.next:
         ends = None  # a window of its own begins before
     return render(
         request,
@@ -68,7 +68,8 @@ def overview(request: Request, visitor: VisitorDep, database: DatabaseDep) -> Re
         ),
         lasts=None if stands.lasts is None else duration(stands.lasts),
         ends=ends,
-        renews=renews,
+        renews=rules.next,
+        rules=rules,
         basic_ends=_basic_ends(stands),
         by_analyst=bars("by-analyst", [bar(request, part, "analyst") for part in who], "Spent by analyst"),
         by_dataset=bars("by-dataset", [bar(request, part, "dataset") for part in what], "Spent by dataset"),

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 from math import exp, log
 from typing import Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
@@ -45,6 +46,7 @@ from privest_service.inputs import checked
 from privest_service.ledger import entries, views
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
+from privest_service.ledger.pace import require_pace
 from privest_service.ledger.units import Charge
 from privest_service.ledger.views import price, share
 from privest_service.problems import (
@@ -52,6 +54,7 @@ from privest_service.problems import (
     BudgetExceeded,
     GrantRefuses,
     Invalid,
+    PaceExceeded,
     Problem,
     TooManyRequests,
     Unavailable,
@@ -104,6 +107,7 @@ def read(request: Request, visitor: AskerDep, database: DatabaseDep, planner: Pl
         offered=offered,
         picked=picked,
         by_column=asked in KINDS and "columns" in KINDS[asked].estimator.shown,
+        for_usual=urlencode([each for each in request.query_params.multi_items() if each[0] != "rows"]),
         by_case=asked in KINDS and KINDS[asked].estimator.error.WITHIN == "unfavourable",
         epsilon=usual,
         example=example_of(KINDS[asked]) if asked in KINDS else "",
@@ -157,6 +161,8 @@ def _planned(
         allowed = limits_of_grant(session, about.dataset_id, visitor.principal.id)
     plan = planner.plan(question)
     priced = _price(visitor, accounts, Charge.of(plan.target, plan.cost), plan.target.delta)
+    if not (visitor.is_analyst or priced["refused"]):  # of the pace an analyst may not know
+        priced["refused"] = _too_fast(database, accounts, Charge.of(plan.target, plan.cost))
     if allowed and not is_within(Charge.of(plan.target, plan.cost), allowed):
         priced["refused"] = GrantRefuses("", about.dataset_id)
     if allowed:
@@ -177,6 +183,16 @@ def _planned(
         if len(curve) > 1
         else None,
     }
+
+
+def _too_fast(database: Database, accounts: list[Account], charge: Charge) -> PaceExceeded | None:
+    """The refusal of a charge that an owner's own pace does not allow at present."""
+    try:
+        with database.read() as session:
+            require_pace(session, accounts, [charge] * len(accounts))
+    except PaceExceeded as problem:
+        return problem
+    return None
 
 
 def _price(visitor: Visitor, accounts: list[Account], charge: Charge, delta: float) -> dict[str, Any]:
