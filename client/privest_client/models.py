@@ -1812,7 +1812,7 @@ class ReleaseView(Model):
     sampling: Annotated[str | None, Field(title='Sampling')]
     run: Annotated[int | None, Field(title='Run')] = None
     """
-    of releases of which a run makes those of one number alone: that number; together they cost what the costliest run does
+    of alternatives, of which the costliest counts: which one
     """
 
 

@@ -319,11 +319,7 @@ class ReleaseView(BaseModel):
     sampling: str | None
     run: Annotated[
         int | None,
-        Field(
-            description="of releases of which a run makes those of one number alone: that number; together "
-            "they cost what the costliest run does",
-            exclude_if=_is_none,
-        ),
+        Field(description="of alternatives, of which the costliest counts: which one", exclude_if=_is_none),
     ] = None
 
 

@@ -46,6 +46,11 @@ class Report:
     names: dict[int, str] = field(default_factory=dict[int, str])
     """What accounts are of, in words."""
 
+    def begin(self, line: AccountLine) -> None:
+        """Note an account."""
+        self.accounts += 1
+        self.names.setdefault(line.account, _name(line))
+
     def blame(self, account: int, faults: Iterable[str]) -> None:
         """Add what is wrong with an account."""
         name = self.names.get(account, "which is not there")
@@ -76,8 +81,7 @@ def verify(
     jobs = Jobs(receipts)
     for line in _up_to_the_end(lines, known, report):
         if isinstance(line, AccountLine):
-            report.accounts += 1
-            report.names.setdefault(line.account, _name(line))
+            report.begin(line)
             if line.account in chains:
                 report.blame(line.account, ["it is there twice"])
             chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
