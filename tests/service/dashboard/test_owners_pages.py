@@ -50,9 +50,8 @@ def test_one_question_has_one_price_everywhere(site: Server, asked: tuple[Caller
     assert f"ε at your budget's δ {cost} Share of the budget {share}" in entry
     assert "Asked with ε 0.3, δ 1e−6" in entry
     assert f"ε {cost} at your δ, {share} of the budget" in desk.get("").text, "beside its mark in the chart"
-    told = next(
-        row for row in _rows(desk.get("/report").text.partition("Every movement of the budget</h2>")[2]) if "answered" in row
-    )
+    _, _, movements = desk.get("/report").text.partition("Every movement of the budget</h2>")
+    told = next(row for row in _rows(movements) if "answered" in row)
     assert f" {cost} {share} " in told
     assert " 0.3 " not in told
     planned = _text(desk.get(f"/what-if?dataset={dataset}&epsilon=0.3&delta=1e-6&options=").text)
