@@ -1,6 +1,7 @@
 """Shared types and checks of all that callers send."""
 
 import json
+import re
 from collections.abc import Callable
 from sys import float_info
 from typing import Annotated, Any, TypeVar, cast
@@ -9,6 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.encoders import jsonable_encoder
 from pydantic import (
     AfterValidator,
+    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -46,6 +48,16 @@ QuestionTag = Annotated[
 
 Id = Annotated[str, StringConstraints(max_length=40, pattern=r"^[!-~]*$")]
 
+
+def _written_out(text: Any) -> Any:
+    """Refuse a number, which would be taken for seconds since 1970: the interface says nothing of these."""
+    if isinstance(text, str) and not re.match(r"\d{4}-", text):
+        raise ValueError("must be a date with a time and a zone, such as 2026-11-24T12:00:00Z")
+    return text
+
+
+Moment = Annotated[AwareDatetime, BeforeValidator(_written_out)]
+"""A moment in the query of an address."""
 
 EXACT = 2**53 - 1
 """Largest whole number that JSON holds exactly. Keys are bound to the canonical form of JSON."""

@@ -5,14 +5,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from privest_service.database.cursors import CURSOR
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
 from privest_service.estimates.schemas import Privacy, State
 from privest_service.estimates.views import privacy_of
-from privest_service.inputs import Id, QuestionTag
+from privest_service.inputs import Id, Moment, QuestionTag
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.problems import documented
@@ -49,8 +49,8 @@ def list_jobs(
     state: Annotated[list[State] | None, Query(description="one of these states")] = None,
     dataset: Annotated[Id | None, Query(description="about this dataset, alone or with others")] = None,
     tag: Annotated[QuestionTag | None, Query(description="asked with this tag")] = None,
-    since: Annotated[AwareDatetime | None, Query(description="asked then or later")] = None,
-    until: Annotated[AwareDatetime | None, Query(description="asked before then")] = None,
+    since: Annotated[Moment | None, Query(description="asked then or later")] = None,
+    until: Annotated[Moment | None, Query(description="asked before then")] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str, Query(pattern=f"^({CURSOR})?$", description="`next` of the page before")] = "",
 ) -> JobPage:

@@ -4,11 +4,11 @@ import json
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from privest_service.acts.kinds import KINDS
 from privest_service.acts.models import Act
-from privest_service.inputs import Id
+from privest_service.inputs import Id, Moment
 from privest_service.validation import ONE_LINE
 
 
@@ -20,8 +20,8 @@ class ActQuery(BaseModel):
     text: Annotated[
         str, Field(max_length=100, pattern=ONE_LINE, description="in ids, names, details or reasons")
     ] = ""
-    since: Annotated[AwareDatetime | None, Field(description="no earlier than")] = None
-    until: Annotated[AwareDatetime | None, Field(description="earlier than")] = None
+    since: Annotated[Moment | None, Field(description="no earlier than")] = None
+    until: Annotated[Moment | None, Field(description="earlier than")] = None
     limit: Annotated[int, Field(ge=1, le=500)] = 100
     cursor: Annotated[int | None, Field(ge=1, lt=2**63, description="`next` of the page before")] = None
 
