@@ -79,6 +79,15 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
         for metric in ("accuracy", "auc")
         for target in (GAUSSIAN, LAPLACE)
     ],
+    *[
+        (
+            "classifier-selection",
+            LABELLED,
+            target,
+            {"candidates": [{}, {"penalty": 0.1}, {"features": ["a"]}]},
+        )
+        for target in (GAUSSIAN, LAPLACE)
+    ],
     *[("bounds", POINTS, target, {}) for target in (GAUSSIAN, LAPLACE)],
 ]
 

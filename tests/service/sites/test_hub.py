@@ -240,9 +240,10 @@ def test_nobody_answers_for_another_and_nobody_ends_a_run_without_a_receipt(play
         "at": "",
     }
     key = Signer(private_key_pem()).public_key
-    receipt = {"statement": statement, "signature": "c2lnbmVk", "public_key": key}
-    ended = played.owners[0].post(f"/v1/sites/questions/{parts[0]}/end", json={"receipt": receipt})
-    problem(ended, 422, "invalid")
+    for named in (key, "", "no key at all"):
+        receipt = {"statement": statement, "signature": "c2lnbmVk", "public_key": named}
+        ended = played.owners[0].post(f"/v1/sites/questions/{parts[0]}/end", json={"receipt": receipt})
+        problem(ended, 422, "invalid")
     assert played.state()[0] == "claimed"
 
 
