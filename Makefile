@@ -1,7 +1,8 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-sites serve chromium test quick check bench prove openapi docs image
+.PHONY: help install demo demo-sites serve chromium test quick check types facts bench prove openapi docs \
+        image
 
 export OMP_NUM_THREADS ?= 1
 # Else every process that tests start would compile all that it imports: some containers set this.
@@ -57,9 +58,15 @@ quick: install ## laws of the core, and the tests of what changed since BASE (ma
 	@changed=$$($(BIN)/python scripts/changed-tests $(BASE)) && $(PYTEST) --durations=5 $(LAWS) $$changed
 
 check: install ## lint, types, imports, interface, licences, Dockerfile, commits
+	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) types facts
+
+# What is shipped. tests/test_types.py looks at the rest, as both together take longer than one waits for a commit.
+types:
+	$(BIN)/pyright core service client
+
+facts:
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/pyright
 	$(BIN)/lint-imports --no-cache > .import-report || (cat .import-report; rm -f .import-report; exit 1)
 	@rm -f .import-report
 	$(BIN)/privest openapi | diff - openapi.yaml
