@@ -1,16 +1,13 @@
 """A classifier chosen among eight in one question, beside its first candidate asked alone at the same ε."""
 
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from itertools import product
 from statistics import fmean, median
 
 import numpy as np
 
-from benchmarks.coverage_classifiers import facts
 from benchmarks.report import publish, table
-from benchmarks.several_fits import CANDIDATES, DELTA, EPSILONS, MOST_ROWS, fitted, right
-from benchmarks.tables import table as named
+from benchmarks.several_fits import CANDIDATES, DELTA, EPSILONS, MOST_ROWS, fitted, right, split
 from benchmarks.tables import tables
 from privest.estimators.linear_model import classifier_selection
 from privest.estimators.linear_model.candidate import Candidate
@@ -32,17 +29,9 @@ def one_run(asked: tuple[str, float, int]) -> list[tuple[float, float, bool] | N
     By the first candidate; None where there is no choice, so that both are one.
     """
     name, epsilon, seed = asked
-    of, rng = named(name), np.random.default_rng(seed)
-    rows = np.column_stack([of.rows, of.labels.astype(float)])
-    rows = rows[rng.permutation(len(rows))[:MOST_ROWS]]
-    n = round(0.8 * len(rows))
-    rows, others = np.ascontiguousarray(rows[:n]), rows[n:]
-    shape, target = replace(facts(of), n=n), PrivacyTarget(epsilon, DELTA)
-    candidates = {
-        name: Candidate(**vars(spec))
-        for name, spec in CANDIDATES.items()
-        if spec.loss == "logistic" or len(of.classes) == 2
-    }
+    shape, rows, others, specs = split(name, np.random.default_rng(seed))
+    target = PrivacyTarget(epsilon, DELTA)
+    candidates = {name: Candidate(**vars(spec)) for name, spec in specs.items()}
     found = list[tuple[float, float, bool] | None]()
     for first in FIRST:
         order = sorted(candidates, key=lambda each: each != first)

@@ -85,30 +85,42 @@ def right(found: LinearScores, rows: Array) -> float:
     return float(RightAnswers().clipped_sum(found, rows, 1.0)[0]) / len(rows)
 
 
-def one_run(asked: tuple[str, float, int]) -> tuple[Array, Array]:
-    """Right answers among other rows: of each candidate by itself, and of each of the last three ways."""
-    name, epsilon, seed = asked
-    of, rng = named(name), np.random.default_rng(seed)
+def split(
+    name: str, rng: np.random.Generator
+) -> tuple[LabelledMetadata, Array, Array, Mapping[str, LogisticSpec]]:
+    """A table's facts, four fifths of its rows, the others, and the candidates that can learn its classes."""
+    of = named(name)
     rows = np.column_stack([of.rows, of.labels.astype(float)])
     rows = rows[rng.permutation(len(rows))[:MOST_ROWS]]
     n = round(0.8 * len(rows))
-    rows, others = np.ascontiguousarray(rows[:n]), rows[n:]
-    shape, whole = replace(facts(of), n=n), PrivacyTarget(epsilon, DELTA)
-    specs = [spec for spec in CANDIDATES.values() if spec.loss == "logistic" or len(of.classes) == 2]
+    able = {
+        name: spec for name, spec in CANDIDATES.items() if spec.loss == "logistic" or len(of.classes) == 2
+    }
+    return replace(facts(of), n=n), np.ascontiguousarray(rows[:n]), rows[n:], able
+
+
+def one_run(asked: tuple[str, float, int]) -> tuple[Array, Array]:
+    """Right answers among other rows: of each candidate by itself, and of each of the last three ways."""
+    name, epsilon, seed = asked
+    rng = np.random.default_rng(seed)
+    shape, rows, others, specs = split(name, rng)
+    whole = PrivacyTarget(epsilon, DELTA)
     count = len(specs)
 
     def fits(share: float) -> list[LinearScores]:
-        return [fitted(spec, shape, part(epsilon, share), rows) for spec in specs]
+        return [fitted(spec, shape, part(epsilon, share), rows) for spec in specs.values()]
 
     def tested(found: Sequence[LinearScores]) -> Array:
         return np.array([right(each, others) for each in found])
 
-    alone = tested([fitted(spec, shape, whole, rows) for spec in specs])
+    alone = tested([fitted(spec, shape, whole, rows) for spec in specs.values()])
     large = tested(fits(1 - SMALL - SCORES))
     small, equal = fits(SMALL / count), fits((1 - SCORES) / count)
     noise = accuracy_error(shape, part(epsilon, SCORES / count)).standard_deviation
     normal = noise * rng.standard_normal((DRAWS, count))
-    gumbel = least_exponential(mu_for(epsilon, DELTA) * sqrt(SCORES)) / n * rng.gumbel(size=(DRAWS, count))
+    gumbel = (
+        least_exponential(mu_for(epsilon, DELTA) * sqrt(SCORES)) / shape.n * rng.gumbel(size=(DRAWS, count))
+    )
     scores, shares = (np.array([right(each, rows) for each in found]) for found in (small, equal))
     return alone, np.array(
         [

@@ -14,6 +14,10 @@ def test_all_that_is_not_shipped_has_types() -> None:
     assert folders[: len(SHIPPED)] == SHIPPED
     assert f"pyright {' '.join(SHIPPED)}\n" in (ROOT / "Makefile").read_text()
     found = subprocess.run(
-        [sys.executable, "-m", "pyright", *folders[len(SHIPPED) :]], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "pyright", *folders[len(SHIPPED) :]],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, found.stdout

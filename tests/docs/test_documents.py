@@ -20,11 +20,11 @@ from nbclient import NotebookClient
 from privest.privacy.calibration import mu_for
 from privest_client import Client
 from testing import ROOT, generators
-from testing.pages import PAGES_OF_CALLS
+from testing.pages import BIN, PAGES_OF_CALLS
+from testing.pages import shell as printed
 from testing.server import ADMIN_KEY, HANG_GUARD, LABELLED, Server, told_apart
 
 ADDRESS, PASSWORD = "http://127.0.0.1:8000", "choose-a-long-secret"
-BIN = Path(sys.executable).parent
 
 ELSEWHERE = {
     "README.md": "test_readme.py",
@@ -73,18 +73,8 @@ def blocks(page: str, *languages: str) -> list[str]:
 
 def shell(block: str, server: Server, **environment: str) -> str:
     """What a shell block prints; the environment of the tests has what it would install."""
-    script = f"set -euo pipefail; pip() {{ :; }}\n{block}".replace(ADDRESS, server.url)
-    done = subprocess.run(
-        ["bash", "-c", script.replace(PASSWORD, ADMIN_KEY)],
-        cwd=server.directory,
-        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=HANG_GUARD,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    script = f"pip() {{ :; }}\n{block}".replace(ADDRESS, server.url).replace(PASSWORD, ADMIN_KEY)
+    return printed(script, server.directory, **environment)
 
 
 def python(page: str, server: Server, **given: Any) -> dict[str, Any]:
