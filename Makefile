@@ -88,9 +88,9 @@ bench: install ## timings and accuracy, into docs/benchmarks.md
 prove: install ## the long proofs
 	$(PYTEST) -m prove
 
-docs: export NO_MKDOCS_2_WARNING = 1
 docs: install ## the site, into site/; it needs no network and can be read from the disk
-	$(BIN)/mkdocs build
+	$(BIN)/python scripts/site/write_pages.py .pages
+	$(BIN)/zensical build --strict
 
 image: ## the container's image, built, run and proven without a Docker engine, where that can be done
 	@$(PYTHON) scripts/prove-image

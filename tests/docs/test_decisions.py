@@ -107,7 +107,7 @@ def test_every_record_is_listed_in_order_and_complete() -> None:
     listed = re.findall(r"\]\((\S+\.md)\)", (DECISIONS / "index.md").read_text())
     assert listed == [record.name for record in records]
     assert len(records) >= 12
-    navigation = (ROOT / "mkdocs.yml").read_text()
+    navigation = (ROOT / "zensical.toml").read_text()
     for number, record in enumerate(records, 1):
         text = record.read_text()
         assert text.startswith(f"# {number}. ")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -43,14 +44,25 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     """The pages of the site."""
     place = tmp_path_factory.mktemp("site")
-    command = [str(Path(sys.executable).with_name("mkdocs")), "build", "--site-dir", str(place)]
-    environment = os.environ | NOWHERE | {"NO_MKDOCS_2_WARNING": "1"}
-    built = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_GUARD, check=False
-    )
-    assert built.returncode == 0, built.stderr
-    assert "WARNING" not in built.stderr
-    return {path: Page(path) for path in place.rglob("*.html") if path.name != "404.html"}
+    shutil.copy(ROOT / "zensical.toml", place)
+    for source in ("core", "client"):
+        (place / source).symlink_to(ROOT / source)
+    tools = Path(sys.executable).parent
+    for command in (
+        [sys.executable, str(ROOT / "scripts/site/write_pages.py"), ".pages"],
+        [str(tools / "zensical"), "build", "--strict"],
+    ):
+        built = subprocess.run(
+            command,
+            cwd=place,
+            env=os.environ | NOWHERE,
+            capture_output=True,
+            text=True,
+            timeout=HANG_GUARD,
+            check=False,
+        )
+        assert built.returncode == 0, built.stdout + built.stderr
+    return {path: Page(path) for path in (place / "site").rglob("*.html") if path.name != "404.html"}
 
 
 def test_no_link_is_dead(site: dict[Path, Page]) -> None:
