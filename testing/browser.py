@@ -41,9 +41,7 @@ _SCREENS: dict[Viewport, dict[str, Any]] = {
 _STATUS = re.compile(r"Failed to load resource: the server responded with a status of (\d{3})")
 _VIOLATIONS = """async () => {
     const found = await axe.run(document, {resultTypes: ["violations"]});
-    return found.violations
-        .filter(({impact}) => impact === "serious" || impact === "critical")
-        .map(({id, help, nodes}) => ({id, help, targets: nodes.map(({target}) => target.flat().join(" "))}));
+    return found.violations.map(({id, help, nodes}) => ({id, help, targets: nodes.map(({target}) => target.flat().join(" "))}));
 }"""
 
 
@@ -160,7 +158,7 @@ class Visitor:
     # What is looked at
 
     def check_accessibility(self) -> None:
-        """Let axe look at the page as it is now: whatever is serious or critical fails.
+        """Let axe look at the page as it is now: whatever it finds fails.
 
         It comes in by the debugger, so that the page's own policy against foreign scripts can stay.
         """

@@ -35,7 +35,7 @@ class Act(Base):
     """
 
     __tablename__ = "acts"
-    __table_args__ = (Index("ix_acts_subject", "chain", "subject"),)
+    __table_args__ = (Index("ix_acts_subject", "chain", "subject", "seq"),)
 
     chain: Mapped[str] = mapped_column(ForeignKey("act_chains.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)

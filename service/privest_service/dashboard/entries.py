@@ -16,7 +16,7 @@ from privest_service.inputs import Id
 from privest_service.jobs.models import Job
 from privest_service.ledger.chain import entry_hash, to_sign
 from privest_service.ledger.entries import QUERIES, SUMS_AFTER
-from privest_service.ledger.models import Account, Entry, Mechanism
+from privest_service.ledger.models import SETS_LIMIT, Account, Entry, Mechanism
 from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.ledger.units import moved
 from privest_service.problems import NotFound
@@ -183,7 +183,7 @@ def _behind(session: Session, account: Account, entry: Entry) -> tuple[Told | No
     """The act that let an entry be, where one is known, and the limit that a limit replaced."""
     if entry.kind != "limit":
         return behind.approval(session, account.owner_id, entry.job_id) if entry.job_id else None, None
-    earlier = (Entry.account_id == account.id, Entry.kind == "limit", Entry.seq < entry.seq)
+    earlier = (Entry.account_id == account.id, SETS_LIMIT, Entry.seq < entry.seq)
     former = session.scalars(select(Entry).where(*earlier).order_by(Entry.seq)).all()
     act = next(islice(behind.limits_set(session, account), len(former), None), None)
     return act, former[-1] if former else None

@@ -7,11 +7,13 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     ForeignKey,
+    Index,
     Integer,
     String,
     Text,
     UniqueConstraint,
     select,
+    text,
 )
 from sqlalchemy.orm import Mapped, column_property, mapped_column
 
@@ -20,6 +22,9 @@ from privest_service.security.models import Owner
 
 WHOLE = 10**6
 """Millionths of a whole, in which a pace is kept."""
+
+SETS_LIMIT = text("kind = 'limit'")
+"""Entries that set an account's limits: databases have an index of these few, for whoever asks by this very text."""
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 
@@ -140,6 +145,9 @@ class Entry(Base):
     """
 
     __tablename__ = "entries"
+    __table_args__ = (
+        Index("ix_entries_limits", "account_id", "seq", sqlite_where=SETS_LIMIT, postgresql_where=SETS_LIMIT),
+    )
 
     account_id: Mapped[int] = mapped_column(ForeignKey("accounts.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True)

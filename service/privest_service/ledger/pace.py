@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from sqlalchemy import and_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, func, select
+from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now
 from privest_service.ledger.entries import AMOUNTS, limits_of
@@ -34,9 +34,10 @@ def require_pace(session: Session, accounts: Sequence[Account], charges: Sequenc
 
 
 def spent_lately(session: Session, account: Account) -> dict[str, int]:
-    """What the last seven days took of an owner's budget, less what they gave back, whatever the window.
+    """What the last seven days took of an owner's budget, less what they gave back of it, whatever the window.
 
-    Every entry bears the sums after it, so this is the difference to those of the last entry before.
+    Every entry bears the sums after it, so this is the difference to those of the last entry before. What was
+    given back of earlier days is not part of it: it makes room in the budget, and none in these seven days.
     """
     since = now() - SPAN
     taken: dict[str, int] = dict.fromkeys(AMOUNTS, 0)
@@ -50,7 +51,23 @@ def spent_lately(session: Session, account: Account) -> dict[str, int]:
             .limit(1)
         ).first()
         for name in AMOUNTS:
-            taken[name] += getattr(each, f"{name}_spent") - (
-                getattr(before, f"{name}_spent") if before else 0
-            )
+            taken[name] += getattr(each, f"{name}_spent")
+        if before:
+            earlier = _given_back(session, each, before)
+            for name in AMOUNTS:
+                taken[name] += earlier[name] - getattr(before, f"{name}_spent")
     return taken
+
+
+def _given_back(session: Session, account: Account, before: Entry) -> dict[str, int]:
+    """What entries after another one gave back of charges until then."""
+    if account.queries - before.queries == account.seq - before.seq:  # all of them are debits
+        return dict.fromkeys(AMOUNTS, 0)
+    charged = aliased(Entry)
+    theirs = (charged.account_id == Entry.account_id, charged.job_id == Entry.job_id)
+    found = session.execute(
+        select(*(-func.coalesce(func.sum(getattr(Entry, name)), 0) for name in AMOUNTS))
+        .join(charged, and_(*theirs, charged.kind == "debit", charged.seq <= before.seq))
+        .where(Entry.account_id == account.id, Entry.seq > before.seq, Entry.kind == "void")
+    ).one()
+    return dict(zip(AMOUNTS, map(int, found), strict=True))

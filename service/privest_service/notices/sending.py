@@ -9,12 +9,13 @@ import socket
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from email.message import EmailMessage
 from http.client import HTTPConnection, HTTPException
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
-from threading import Timer
+from threading import Thread, Timer
 from time import time
 from urllib.parse import unquote, urlsplit
 
@@ -95,9 +96,9 @@ def _post(to: NewWebhook, headers: dict[str, str], body: str, allowed: Networks)
     """Post to an address that was looked up once and checked; no redirect is followed, no proxy asked."""
     url = urlsplit(to.url)
     host, port = url.hostname or "", url.port or {"https": 443, "http": 80}[url.scheme]
-    found = [each[4][0] for each in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
-    _require_allowed(url.scheme, map(str, found), allowed)
-    way = socket.create_connection((str(found[0]), port), timeout=_SILENCE)
+    found = _looked_up(host, port)
+    _require_allowed(url.scheme, found, allowed)
+    way = socket.create_connection((found[0], port), timeout=_SILENCE)
     if url.scheme == "https":
         context = ssl.create_default_context()
         way = context.wrap_socket(way, server_hostname=host, do_handshake_on_connect=False)
@@ -120,6 +121,24 @@ def _post(to: NewWebhook, headers: dict[str, str], body: str, allowed: Networks)
         raise NotSentError(f"It answered {status}: redirects are not followed.")
     if not 200 <= status < 300:
         raise NotSentError(f"It answered {status}.")
+
+
+def _looked_up(host: str, port: int) -> list[str]:
+    """The addresses of a host, or TimeoutError where nobody tells them in time.
+
+    The system's resolver takes no limit, so it is asked in a thread, which is left to it.
+    """
+    answer = Future[list[str]]()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            answer.set_result([str(each[4][0]) for each in found])
+        except (OSError, ValueError) as error:  # a name that is none is the latter
+            answer.set_exception(error)
+
+    Thread(target=ask, name="look-up", daemon=True).start()
+    return answer.result(_SILENCE)
 
 
 def _cut(connection: socket.socket) -> None:

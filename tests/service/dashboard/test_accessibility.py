@@ -38,7 +38,7 @@ on_both = pytest.mark.parametrize(("scheme", "viewport"), [("light", "desktop"),
 
 
 @on_both
-def test_nothing_serious_keeps_people_out_of_any_page(
+def test_nothing_keeps_people_out_of_any_page(
     anna: Hospital, visit: Visit, scheme: str, viewport: str
 ) -> None:
     visitor = visit(anna.server, scheme=scheme, viewport=viewport)

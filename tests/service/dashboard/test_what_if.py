@@ -12,6 +12,7 @@ from privest_service.datasets.schemas import SCHEMA
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.questions import QueryTarget, ResolvedQuery
+from privest_service.reports.formatting import number
 from testing.scenes import Desk, analyst_called, owner_called
 from testing.server import Caller, Server
 
@@ -79,10 +80,14 @@ def test_epsilon_is_found_as_the_interface_finds_it(
 ) -> None:
     owner, dataset = asked
     body = {"dataset": {"id": dataset}, "privacy": privacy | {"delta": 1e-6}}
-    found = owner.post("/v1/estimates/frechet-mean/plan", json=body).json()["privacy"]["epsilon"]
+    planned = owner.post("/v1/estimates/frechet-mean/plan", json=body).json()
+    found = planned["privacy"]["epsilon"]
     desk = Desk(site, owner.key)
     page = desk.get(f"/what-if?dataset={dataset}&delta=1e-6&epsilon=&{said}").text
     assert f"<strong>{found:g}</strong>." in page
+    for column in planned["columns"]:
+        told = rf"<bdi>{column['name']}</bdi></td><td class=\"n\">± {number(column['radius_95'])}<"
+        assert re.search(told, page), column
     assert _settled(page) == f"dataset={dataset}&delta=1e-6&epsilon={found!r}"
     sent = desk.post("/what-if", {"question": _settled(page), "key": said})
     job = sent.headers["location"].rpartition("/")[2]

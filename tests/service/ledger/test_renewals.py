@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select, update
 
 from privest_service.database import Database, now
-from privest_service.ledger import renewals
+from privest_service.ledger import charges, renewals
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account, Entry, WindowRules
 from privest_service.ledger.renewals import Renewal
@@ -241,6 +241,38 @@ def test_seven_days_slide(database: Database, monkeypatch: pytest.MonkeyPatch) -
         else:
             with pytest.raises(PaceExceeded):
                 books.reserve({number: Charge(amount, 1, 0, 0)})
+    assert not books.faults()
+
+
+def test_what_is_given_back_of_earlier_days_makes_no_room_in_these_seven(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A void of an old charge was subtracted from what the last days took, which then could take more."""
+    books, started = Books(database), now()
+
+    def at(days: float) -> None:
+        for module in ("pace", "entries"):
+            monkeypatch.setattr(
+                f"privest_service.ledger.{module}.now", lambda: started + timedelta(days=days)
+            )
+
+    with database.write() as session:
+        number = ledger.owner_account(session, books.owner).id
+        ledger.raise_limits(session, number, Limits("basic", 1000, 1000, 0, 0))
+        renewals.set_pace(session, books.owner, 0.1)
+    at(0)
+    old = books.reserve({number: Charge(70, 1, 0, 0)})
+    at(8)
+    new = books.reserve({number: Charge(60, 1, 0, 0)})
+    with database.write() as session:
+        assert charges.void(session, old)
+    with pytest.raises(PaceExceeded):
+        books.reserve({number: Charge(41, 1, 0, 0)})
+    with database.write() as session:
+        assert charges.void(session, new)  # this one is of these seven days
+    with pytest.raises(PaceExceeded):
+        books.reserve({number: Charge(101, 1, 0, 0)})
+    books.reserve({number: Charge(100, 1, 0, 0)})
     assert not books.faults()
 
 

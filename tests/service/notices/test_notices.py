@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_network
 from pathlib import Path
 from socketserver import StreamRequestHandler, ThreadingTCPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -31,7 +31,7 @@ from privest_service.settings import Settings
 from testing import ROOT
 from testing.books import Books
 from testing.mailbox import mailbox
-from testing.server import ADMIN_KEY, Server, problem, until
+from testing.server import ADMIN_KEY, HANG_GUARD, Server, problem, until
 
 
 class Receiver(ThreadingHTTPServer):
@@ -252,6 +252,28 @@ def test_an_end_that_hangs_or_drips_is_cut_off(
         assert view(books).failures == 2
         until(lambda: ended)
         server.shutdown()
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])
+def test_a_name_that_nobody_looks_up_holds_nobody_up(
+    database: Database, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    books, asked, ended = Books(database), list[str](), Event()
+
+    def silent(host: str, *_: Any, **__: Any) -> Any:
+        asked.append(host)
+        ended.wait(HANG_GUARD)
+        raise socket.gaierror
+
+    monkeypatch.setattr(sending, "_SILENCE", 0.1)
+    monkeypatch.setattr(sending.socket, "getaddrinfo", silent)
+    channel(books, settings, kind="webhook", url="https://silent.example/")
+    notify(books, 1)
+    try:
+        assert Deliverer(database, settings, nowhere).deliver_one()
+    finally:
+        ended.set()
+    assert (asked, view(books).last_error) == (["silent.example"], "It did not answer in time.")
 
 
 ADDRESSES = [
