@@ -1,6 +1,7 @@
 """What tests share: one PostgreSQL for the whole run, fresh databases on both engines, started servers."""
 
 import fcntl
+import gc
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from testing.server import Server
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+gc.disable()  # until everything is imported: looking for garbage in modules takes as long as half of that
 pytest.register_assert_rewrite("testing")  # whose assertions then tell values, as those of tests do
 
 # How long an example takes says more about the machine than about the code.
@@ -60,6 +62,12 @@ def _start(shared: Path) -> dict[str, str]:
     note = {"data": str(data), "url": url}
     (shared / _NOTE).write_text(json.dumps(note))
     return note
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage again, but never again in what was imported: it stays."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -1,5 +1,6 @@
 """Worker processes of this machine: each does one thing at a time, within bounds of time and memory."""
 
+import gc
 import os
 import resource
 import threading
@@ -19,7 +20,12 @@ from privest_service.workers.memory import keep_freed
 
 T = TypeVar("T")
 
-_PRELOADED = ["privest_service.estimates.worker", "privest_service.estimates.tasks", __name__]
+_PRELOADED = [
+    "privest_service.workers.preloading",
+    "privest_service.estimates.worker",
+    "privest_service.estimates.tasks",
+    __name__,
+]
 """Modules that are loaded once, before workers are forked. A wrong name would be passed over."""
 
 _KEPT = ("HOME", "LANG", "LC_", "LD_", "MALLOC_", "OMP_", "OPENBLAS_", "PATH", "PYTHON", "TMPDIR", "TZ")
@@ -185,6 +191,8 @@ def begin(
     a MemoryError, and others do not meet the kernel. What counts is memory of its own that it may write to:
     rows are mapped to be read only, or shared with their file, and take none of it, however many there are.
     """
+    gc.freeze()  # what was loaded before the fork, and is shared: see `preloading`
+    gc.enable()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(nowhere, stream)

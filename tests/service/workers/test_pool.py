@@ -1,5 +1,6 @@
 """Worker processes of this machine: loaded once, replaced where they break down."""
 
+import gc
 import os
 import time
 from concurrent.futures.process import BrokenProcessPool
@@ -71,3 +72,13 @@ def test_what_is_loaded_before_workers_are_forked_is_there() -> None:
     finally:
         processes.stop()
     assert {*worker_pool._PRELOADED} <= loaded
+
+
+def test_workers_look_for_garbage_in_what_they_load_themselves() -> None:
+    """What they were forked with is shared, as long as nobody looks through it."""
+    processes = Processes(1, 2**31)
+    try:
+        assert processes.call(float(HANG_GUARD), gc.isenabled).result()
+        assert processes.call(float(HANG_GUARD), gc.get_freeze_count).result() > 100_000
+    finally:
+        processes.stop()
