@@ -1,4 +1,4 @@
-"""A release: its wheels are the same bytes each time, it says what is inside, and it installs without a network."""
+"""A release: the same wheels each time, a bill of what is inside, and an installation without a network."""
 
 import hashlib
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from testing import ROOT
 from testing.operators_tools import CHART, DIGEST, helm
@@ -31,7 +32,7 @@ case $1 in
   export) tar --create --directory "$IMAGE" opt var ;;
 esac
 """
-"""A stand-in: there is no Docker engine here. `scripts/prove-image` builds, packs and lists the real image."""
+"""A stand-in, as no Docker engine is here. `scripts/prove-image` builds, packs and lists the real image."""
 
 _spec = spec_from_loader("make_sbom", SourceFileLoader("make_sbom", str(ROOT / "scripts/make-sbom")))
 assert _spec
@@ -133,7 +134,6 @@ def test_every_wheel_is_pinned_by_its_digest_and_one_of_the_locks(release: Path)
     of_ours = {path.name.partition("-")[0] for path, digest in wheels.items() if digest not in locked}
     assert of_ours == {"privest", "privest_client", "autodp"}, "autodp is published as sources alone"
     assert "`autodp` is published as sources alone" in PAGE
-    assert f"{len(wheels) - 2} packages" in PAGE
 
 
 def test_other_bytes_the_second_time_end_it(tmp_path: Path) -> None:
@@ -185,21 +185,15 @@ def test_the_wheels_bill_names_all_that_is_installed_with_digests_licences_and_w
 ) -> None:
     told = components(release / "privest-wheel.cdx.json")
     carried = (release / "wheelhouse/requirements.txt").read_text()
-    installed = {
-        (name.replace("_", "-").lower(), version)
-        for name, version in re.findall(r"^(\S+)==(\S+)", carried, re.MULTILINE)
-    }
-    known = {(name, each["version"]) for name, each in told.items()}
-    assert known <= installed | {(name, version) for name, version in known if "." in name}
-    assert {name for name, _ in installed} - {name for name, _ in known} <= {
-        "privest",
-        "privest-client",
-        *_dotted(told),
-    }
+    wheels = re.findall(r"^(\S+)==(\S+)", carried, re.MULTILINE)
+    installed = {canonicalize_name(name): version for name, version in wheels}
+    assert {name: each["version"] for name, each in told.items()} | {
+        "privest": installed["privest"]
+    } == installed
     for name, each in told.items():
         assert each["licenses"], name
         assert each["purl"] == f"pkg:pypi/{name}@{each['version']}"
-        assert each["hashes"], name
+        assert each.get("hashes") or name == "privest-client", name
     document = json.loads((release / "privest-wheel.cdx.json").read_text())
     needs = {each["ref"]: each.get("dependsOn", []) for each in document["dependencies"]}
     direct = {
@@ -210,11 +204,6 @@ def test_the_wheels_bill_names_all_that_is_installed_with_digests_licences_and_w
     names = {re.split(r"[\[>=; ]", each)[0] for each in asked["dependencies"]}
     assert names <= direct
     assert needs[told["numpy"]["purl"]] == []
-
-
-def _dotted(told: dict[str, Any]) -> set[str]:
-    """Names with a dot, which wheels write with a dash or an underscore."""
-    return {name.replace(".", "-") for name in told if "." in name}
 
 
 def test_the_images_bill_names_pythons_packages_and_debians(release: Path) -> None:
@@ -231,7 +220,7 @@ def test_a_licence_that_does_not_go_with_ours_ends_it(tmp_path: Path) -> None:
     (planted / "METADATA").write_text(
         "Metadata-Version: 2.4\nName: evil\nVersion: 1.0\nLicense-Expression: GPL-3.0-only\n"
     )
-    with pytest.raises(script.UnknownLicence, match="evil: GPL-3.0-only"):
+    with pytest.raises(script.UnknownLicence, match=r"evil: GPL-3\.0-only"):
         script.of_image(root)
 
 
@@ -240,7 +229,7 @@ def test_the_same_parts_give_the_same_bytes_and_others_another_number() -> None:
     first = script.written(script.of_lock(lock))
     assert script.written(script.of_lock(lock)) == first
     more = script.of_lock(lock)
-    more.components.add(script.of_privest("9"))
+    more.components.add(script.own("privest", "9"))
     assert json.loads(script.written(more))["serialNumber"] != json.loads(first)["serialNumber"]
 
 
