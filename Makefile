@@ -1,7 +1,7 @@
 # The commands of the project; each installs what it needs first.
 # uv comes by pip where it is missing, into a folder of its own beside the environment.
 .DEFAULT_GOAL := help
-.PHONY: help install demo demo-sites serve chromium test quick check types facts bench prove openapi docs \
+.PHONY: help install demo demo-sites serve chromium prometheus test quick check types facts bench prove openapi docs \
         image
 
 export OMP_NUM_THREADS ?= 1
@@ -51,7 +51,15 @@ chromium:
 	  || command -v chromium chromium-browser google-chrome > /dev/null \
 	  || echo "no Chromium: the tests of pages are skipped (apt-get install chromium-headless-shell)"
 
-test: install chromium ## all tests, and the slowest of them
+# Debian's, unpacked and not installed: nothing of it is started, and it takes no root. For the tests of alerts and
+# dashboards that run it, which are skipped where it cannot be had.
+prometheus: install
+	@command -v promtool > /dev/null || test -x $(VENV)/prometheus/usr/bin/promtool \
+	  || { apt-get update -qq; rm -rf $(VENV)/prometheus && mkdir $(VENV)/prometheus && cd $(VENV)/prometheus \
+	    && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb; } > /dev/null 2>&1 \
+	  || echo "no Prometheus: the tests that run it are skipped (apt-get install prometheus)"
+
+test: install chromium prometheus ## all tests, and the slowest of them
 	$(PYTEST) --durations=25
 
 quick: install ## laws of the core, and the tests of what changed since BASE (main)

@@ -1,4 +1,4 @@
-"""The command line: `privest serve`, `migrate`, `backup`, `restore`, `verify-ledger` and others."""
+"""The command line: `privest serve`, `migrate`, `doctor`, `backup`, `restore`, `verify-ledger` and others."""
 
 import argparse
 import errno
@@ -28,12 +28,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     # The threads are ours, over chunks of rows; BLAS reads this when numpy is first imported.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    if given.command in ("serve", "migrate", "backup", "restore"):
+    if given.command in ("serve", "migrate", "doctor", "backup", "restore"):
         os.umask(0o077)  # the database, too, and copies of it are for nobody else on this machine
     try:
         run = {
             "serve": lambda: _serve(given.host, given.port),
             "migrate": _migrate,
+            "doctor": _doctor,
             "backup": lambda: _backup(given.directory),
             "restore": lambda: _restore(given.directory, given.key),
             "demo": lambda: _demo(given.sites),
@@ -64,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8000)
     commands.add_parser("migrate", help="bring the database to the present schema")
+    commands.add_parser("doctor", help="look at all that the service needs, and say what to do")
     save = commands.add_parser("backup", help="copy ledger and rows, while the service runs")
     save.add_argument("directory", type=Path, help="new or empty")
     load = commands.add_parser("restore", help="make a service of a backup, where there is none")
@@ -207,6 +209,14 @@ def _migrate() -> int:
     migrate(database, settings.running_role)
     database.close()
     return 0
+
+
+def _doctor() -> int:
+    from privest_service.doctor import examine, report  # noqa: PLC0415
+
+    found = examine(os.environ)
+    print(report(found))
+    return int(any(each.state == "fix" for each in found))
 
 
 def _backup(directory: Path) -> int:

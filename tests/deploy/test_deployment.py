@@ -7,57 +7,23 @@ import subprocess
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, get_args
 
-import kubernetes_validate
 import pytest
 import yaml
 from sqlalchemy import make_url
 
-from privest_service.app import create_app
 from privest_service.database.postgresql import verified
 from privest_service.settings import Settings
-from privest_service.workers.service import Work
 from testing import ROOT
+from testing.container import DATA, DOCKERFILE, PATHS, PORT, SETTINGS, UID, instructions, listed
 from testing.server import shutdown_grace
 
-MANIFESTS = sorted((ROOT / "deploy/kubernetes").glob("*.yaml"))
-TEMPLATE = ROOT / "deploy/kubernetes/secret.yaml.template"
-DOCKERFILE = re.sub(r"\\\n", " ", (ROOT / "Dockerfile").read_text())
-OLDEST = "1.29"
-
-
-def instructions(name: str) -> list[str]:
-    """Arguments of the last stage's instructions of one name."""
-    stage = DOCKERFILE[DOCKERFILE.rindex("\nFROM ") :]
-    return re.findall(rf"^{name} +(.*)$", stage, re.MULTILINE)
-
-
-def listed(name: str) -> list[str]:
-    """The list that the last instruction of this name holds."""
-    return yaml.safe_load(instructions(name)[-1][instructions(name)[-1].index("[") :])
-
-
-UID, GID = map(int, instructions("USER")[-1].split(":"))
-PORT = int(instructions("EXPOSE")[-1])
-DATA = instructions("VOLUME")[-1]
-NAMES = {f"PRIVEST_{name.upper()}" for name in Settings.model_fields} | {"PRIVEST_SECRETS_DIR"}
-PATHS = {route.path for route in create_app(None).routes if hasattr(route, "path")} | set(
-    create_app(None).openapi()["paths"]
-)
 JOB_TIMEOUT = Settings.model_fields["job_timeout"].default
 
 
 def seconds(duration: str) -> int:
     """Seconds of a duration as compose writes it."""
     return sum(int(n) * {"m": 60, "s": 1}[unit] for n, unit in re.findall(r"(\d+)([ms])", duration))
-
-
-def manifest(kind: str) -> dict[str, Any]:
-    """The one manifest of a kind."""
-    found = [one for path in MANIFESTS if (one := yaml.safe_load(path.read_text()))["kind"] == kind]
-    assert len(found) == 1
-    return found[0]
 
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())
@@ -174,7 +140,7 @@ def test_all_containers_are_confined() -> None:
 
 def test_compose_names_settings_ports_and_places_that_there_are() -> None:
     service = OURS["privest"]
-    assert set(service["environment"]) <= NAMES
+    assert set(service["environment"]) <= SETTINGS
     assert service["ports"][0].rpartition(":")[2] == str(PORT)
     assert f"data:{DATA}" in service["volumes"]
     assert f"data:{DATA}" in OURS["worker"]["volumes"]
@@ -253,109 +219,18 @@ def test_secrets_are_files_that_the_script_makes(tmp_path: Path) -> None:
     )
 
 
-# Kubernetes
-
-
-@pytest.mark.parametrize("path", [*MANIFESTS, TEMPLATE], ids=lambda path: path.name)
-@pytest.mark.parametrize("version", [OLDEST, kubernetes_validate.latest_version()])
-def test_manifests_are_what_kubernetes_takes(path: Path, version: str) -> None:
-    kubernetes_validate.validate(yaml.safe_load(path.read_text()), version, strict=True)
-
-
-def test_no_folder_applied_replaces_the_real_secret() -> None:
-    assert not {"Secret"} & {yaml.safe_load(path.read_text())["kind"] for path in MANIFESTS}
-    secret = yaml.safe_load(TEMPLATE.read_text())
-    made = set(COMPOSE["secrets"]) - {"postgres_password", "privest_migration_url"}
-    assert set(secret["stringData"]) == made
-
-
 def test_what_serves_has_no_way_to_make_tables_and_what_makes_them_is_ended_first() -> None:
     name = "privest_migration_url"
     assert [each for each, service in OURS.items() if name in service.get("secrets", ())] == ["migrate"]
     assert OURS["migrate"]["command"] == ["privest", "migrate"]
     assert OURS["migrate"]["restart"] == "no"
     assert OURS["privest"]["depends_on"]["migrate"] == {"condition": "service_completed_successfully"}
-    pod = manifest("Deployment")["spec"]["template"]["spec"]
-    [first], [container] = pod["initContainers"], pod["containers"]
-    assert first["image"] == container["image"]
-    assert first["command"] == ["privest", "migrate"]
-    volumes = {volume["name"]: volume for volume in pod["volumes"]}
-    held = volumes["migration"]["secret"]["secretName"]
-    assert held != volumes["secrets"]["secret"]["secretName"]
-    assert "migration" not in {mount["name"] for mount in container["volumeMounts"]}
-    mounted = {mount["name"]: mount["mountPath"] for mount in first["volumeMounts"]}
-    assert first["env"] == [{"name": "PRIVEST_SECRETS_DIR", "value": mounted["migration"]}]
-    assert first["securityContext"] == container["securityContext"]
-    assert f"secret generic {held} --from-file=deploy/secrets/{name}" in TEMPLATE.read_text()
-
-
-def test_the_deployment_agrees_with_the_image_and_the_settings() -> None:
-    deployment = manifest("Deployment")["spec"]
-    pod = deployment["template"]["spec"]
-    [container] = pod["containers"]
-    assert deployment["replicas"] == 2
-    assert container["image"] == "privest"
-    assert "command" not in container
-    assert "args" not in container
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    assert ports["http"] == PORT
-    assert pod["securityContext"]["runAsNonRoot"]
-    assert {pod["securityContext"][name] for name in ("runAsGroup", "fsGroup")} == {GID}
-    assert pod["securityContext"]["runAsUser"] == UID
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert container[probe]["httpGet"]["port"] == "http"
-        assert container[probe]["httpGet"]["path"] in PATHS
-    mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert mounted["data"] == DATA
-    assert mounted["tmp"] == "/tmp"  # noqa: S108 - its own
-    settings = manifest("ConfigMap")["data"]
-    assert set(settings) <= NAMES
-    # Prometheus is told where metrics are served, and the network lets callers in elsewhere.
-    assert settings["PRIVEST_METRICS_ADDRESS"] == f"0.0.0.0:{ports['metrics']}"
-    told = deployment["template"]["metadata"]["annotations"]
-    assert told["prometheus.io/port"] == str(ports["metrics"])
-    assert told["prometheus.io/path"] in PATHS
-    let_in = [
-        {port["port"] for port in rule["ports"]} for rule in manifest("NetworkPolicy")["spec"]["ingress"]
-    ]
-    assert sorted(map(sorted, let_in)) == [["http"], ["metrics"]]
-    assert mounted["secrets"] == settings["PRIVEST_SECRETS_DIR"]
-    held = {f"{mounted['secrets']}/{name}" for name in yaml.safe_load(TEMPLATE.read_text())["stringData"]}
-    assert {settings["PRIVEST_SECRET_FILE"], settings["PRIVEST_SIGNING_KEY_FILE"]} <= held
-    assert container["envFrom"][0] == {"configMapRef": {"name": manifest("ConfigMap")["metadata"]["name"]}}
-    # All workers at their worst, and the service itself.
-    beside = len(get_args(Work))
-    for place in ("deploy/kubernetes/deployment.yaml", "docs/scaling.md"):
-        assert f"PRIVEST_WORKERS + {beside} " in (ROOT / place).read_text().replace("`", ""), place
-    processes = int(settings["PRIVEST_WORKERS"]) + beside
-    limit = int(container["resources"]["limits"]["memory"].removesuffix("Gi")) * 2**30
-    assert limit >= processes * int(settings["PRIVEST_WORKER_MEMORY"]) + 2**29
 
 
 def test_whatever_stands_in_front_can_be_named() -> None:
     """Without this setting all callers share the proxy's address, and bad keys lock the administrator out."""
     name = "PRIVEST_TRUSTED_PROXIES"
     assert OURS["privest"]["environment"][name] == f"${{{name}:-}}"
-    listed = manifest("ConfigMap")["data"][name]
-    assert Settings(admin_key="0123456789abcdef", trusted_proxies=listed).trusted_proxies == ()  # pyright: ignore
-
-
-def test_all_that_selects_selects_the_pods() -> None:
-    labels = manifest("Deployment")["spec"]["template"]["metadata"]["labels"]
-    assert manifest("Deployment")["spec"]["selector"]["matchLabels"] == labels
-    assert manifest("Service")["spec"]["selector"] == labels
-    assert manifest("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == labels
-    assert manifest("NetworkPolicy")["spec"]["podSelector"]["matchLabels"] == labels
-    volumes = {
-        volume["name"]: volume for volume in manifest("Deployment")["spec"]["template"]["spec"]["volumes"]
-    }
-    claim = manifest("PersistentVolumeClaim")
-    assert volumes["data"]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
-    assert (
-        volumes["secrets"]["secret"]["secretName"] == yaml.safe_load(TEMPLATE.read_text())["metadata"]["name"]
-    )
 
 
 # A site apart from its hub
@@ -369,33 +244,8 @@ def test_what_makes_a_compose_service_a_site_is_what_it_needs_to_know() -> None:
     assert all(re.fullmatch(rf"\$\{{{each}:\?.+\}}", told) for each, told in added["environment"].items())
     (secret,) = added["secrets"]
     assert site["secrets"] == {secret: {"file": f"deploy/secrets/{secret}"}}
-    assert f"{secret.upper()}" in NAMES
+    assert f"{secret.upper()}" in SETTINGS
     assert secret not in COMPOSE["secrets"]
-
-
-def test_what_makes_a_deployment_a_site_is_taken_by_it_and_lets_nobody_in() -> None:
-    text = (ROOT / "deploy/site/kubernetes.yaml").read_text()
-    told, network = yaml.safe_load_all(text)
-    for version in (OLDEST, kubernetes_validate.latest_version()):
-        for each in (told, network):
-            kubernetes_validate.validate(each, version, strict=True)
-    [container] = manifest("Deployment")["spec"]["template"]["spec"]["containers"]
-    given = {"name": told["metadata"]["name"], "optional": True}
-    assert container["envFrom"][1:] == [{"configMapRef": given}]
-    assert set(told["data"]) == {"PRIVEST_HUB_URL", "PRIVEST_HUB_ANALYST"}
-    key = re.findall(r"\b(privest_hub_key)\b", text)[0]  # a file of the secret, as all others are
-    assert {key.upper(), *told["data"]} <= NAMES
-    settings = Settings(
-        admin_key="0123456789abcdef",  # pyright: ignore[reportArgumentType]
-        hub_key="pvo_x",  # pyright: ignore[reportArgumentType]
-        hub_url=told["data"]["PRIVEST_HUB_URL"],
-        hub_analyst=told["data"]["PRIVEST_HUB_ANALYST"],
-        engine=manifest("ConfigMap")["data"]["PRIVEST_ENGINE"],
-    )
-    assert settings.hub_url == told["data"]["PRIVEST_HUB_URL"]
-    open_to_others = manifest("NetworkPolicy")
-    assert network["metadata"] == open_to_others["metadata"], "it takes its place"
-    assert network["spec"] == open_to_others["spec"] | {"ingress": []}
 
 
 # The end
@@ -404,10 +254,6 @@ def test_what_makes_a_deployment_a_site_is_taken_by_it_and_lets_nobody_in() -> N
 def test_there_is_time_for_claimed_jobs_to_end() -> None:
     margin = shutdown_grace()  # of callers who are waited for, at the worst after the last job
     assert seconds(OURS["privest"]["stop_grace_period"]) >= JOB_TIMEOUT + margin
-    pod = manifest("Deployment")["spec"]["template"]["spec"]
-    before = int(pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1])
-    job_timeout = float(manifest("ConfigMap")["data"]["PRIVEST_JOB_TIMEOUT"])
-    assert pod["terminationGracePeriodSeconds"] >= job_timeout + margin + before
 
 
 # All of it, run
