@@ -151,7 +151,9 @@ def test_a_denied_question_that_was_approved_after_all_shows(database: Database)
     job = world.submit(database, "one")
     assert world.decide(database, job, "deny") == "denied"
     with database.write() as session:
-        triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('decisions', 'jobs')"
+        triggers = (
+            "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('decisions', 'jobs')"
+        )
         for trigger in session.scalars(text(triggers)).all():
             session.execute(text(f"DROP TRIGGER {trigger}"))
         session.execute(delete(Decision).where(Decision.job_id == job))
