@@ -366,7 +366,8 @@ def upload(
     if made.same_rows and rows_of is None:
         warnings.warn(
             f"you have these rows already, as {_some(made.same_rows)}: questions about this copy are "
-            "charged anew. To ask about the other, take its id, and delete this one, or upload with once=True",
+            "charged anew. To ask about the other, take its id, and delete this one; or upload with "
+            "once=True",
             stacklevel=2,
         )
     if rows.records not in (None, made.n):
