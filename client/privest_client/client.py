@@ -368,6 +368,7 @@ class Client(Estimates):
         confirm: bool | Callable[[Any], bool] | None = None,
         header: bool | None = None,
         rows_of: Any = None,
+        once: bool = False,
         **declared: Any,
     ) -> Dataset:
         """Register rows under a public schema.
@@ -391,6 +392,8 @@ class Client(Estimates):
                 line holds numbers.
             rows_of: a dataset of yours, or its id, that holds the same rows: both are counted together, and a
                 cap on either holds for both. The answer's `same_rows` names those that could be.
+            once: whether a dataset of yours that has these rows already, under this schema, is taken in place
+                of a copy, about which all questions would be charged anew.
             declared: parts that the schema gets besides, as `unit`, `classes` and `norm_bound`.
 
         Returns:
@@ -419,7 +422,7 @@ class Client(Estimates):
                 confirmed(whole, confirm)
         file = data.opened(rows, whole, header)
         with file.file, progress_of_upload(file, self._progress) as sent:
-            return self.run(operations.upload(file, whole, name, rows_of, sent))
+            return self.run(operations.upload(file, whole, name, rows_of, sent, once=once))
 
     def model(self, job: Any, format: Literal["json", "onnx", "pmml"] = "json") -> bytes:  # noqa: A002
         """The answer of a job as a file for other programs, with a card that the service signs.

@@ -84,6 +84,16 @@ def test_datasets_are_joined_by_what_their_owner_says(client: Client) -> None:
     assert {first.id, apart.id} <= set(joined.same_rows or ())
 
 
+def test_the_same_rows_are_uploaded_once_by_whoever_says_so(client: Client) -> None:
+    first = client.datasets.upload(plane(), VECTORS)
+    assert client.datasets.upload(plane(), VECTORS, once=True).id == first.id
+    assert [each.id for each in client.datasets.list()] == [first.id]
+    other = {"kind": "points", "manifold": {"name": "euclidean", "dim": 4}}
+    with pytest.warns(UserWarning, match="you have these rows already"):
+        assert client.datasets.upload(plane(), other, once=True).id != first.id
+    assert client.datasets.upload(plane() + 1, VECTORS, once=True).same_rows == []
+
+
 def test_every_kind_comes_as_arrays(client: Client) -> None:
     rng = np.random.default_rng(2)
     points = rng.standard_normal((400, 3)) * 0.1 + [1.0, 0, 0]

@@ -26,6 +26,8 @@ class Acts:
     chains: dict[str, Links] = field(default_factory=dict[str, Links])
     approved: dict[str, str] = field(default_factory=dict[str, str])
     """Questions that an owner approved, each with what was told of the decision."""
+    denied: set[str] = field(default_factory=set[str])
+    """Questions that an owner denied, which nothing can approve afterwards."""
     limits: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
     """How often acts of an owner set the limits of its budget in a window, the first time of all left out."""
     divided: set[str] = field(default_factory=set[str])
@@ -40,6 +42,8 @@ class Acts:
         self._places.add((line.chain, line.seq, line.hash))
         if line.kind == "question.approved" and line.subject is not None:
             self.approved[line.subject] = line.details
+        if line.kind == "question.denied" and line.subject is not None:
+            self.denied.add(line.subject)
         if line.kind in ("budget.renewed", "budget.raised"):
             window = _details(line).get("window")
             self.limits[line.chain, window if isinstance(window, int) else 0] += 1

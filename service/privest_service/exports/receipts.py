@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
 from privest_service.exports.chains import Chain
@@ -157,13 +157,20 @@ class Jobs:
         elif line.requested:
             self.unapproved.add(line.job)
 
-    def faults_of(self, chain: Chain) -> Iterator[str]:
-        """Tell where a job's state does not fit its charge: a voided job is not charged, and any other is."""
+    def faults_of(self, chain: Chain, denied: Set[str]) -> Iterator[str]:
+        """Tell where a job's state does not fit its charge: a voided job is not charged, and any other is.
+
+        Args:
+            chain: of charges.
+            denied: jobs that acts of their owners denied.
+        """
         for job in chain.open:
             if (state := self.states.get(job)) in (None, "voided", *_UNCHARGED):
                 yield f"job {job} is charged and {state or 'is not there'}"
             if job in self.unapproved:
                 yield f"job {job} is charged without the approval that it needed"
+            if job in denied:
+                yield f"job {job} is charged, and an act of its owner denied it"
         for job in chain.voided:
             if (state := self.states.get(job)) != "voided" or job in self.receipts.statements:
                 yield f"what job {job} cost was given back, and it is {state or 'not there'}"

@@ -108,7 +108,7 @@ def verify(
             report.faults.extend(receipts.faults_of(line.receipt))
     for number, chain in chains.items():
         report.blame(number, faults_of_end(chain))
-        report.blame(number, jobs.faults_of(chain))
+        report.blame(number, jobs.faults_of(chain, acts.denied))
     report.faults.extend((*jobs.faults(), *receipts.faults_of_wholes()))
     report.faults.extend(_ends(ends, chains))
     report.faults.extend(acts.faults_of_ends(ends, {chain.stated.owner for chain in chains.values()}))

@@ -24,7 +24,7 @@ WHOLE = 10**6
 """Millionths of a whole, in which a pace is kept."""
 
 SETS_LIMIT = text("kind = 'limit'")
-"""Entries that set an account's limits: databases have an index of these few, for whoever asks by this very text."""
+"""Entries that set limits. Databases have an index of these few, for whoever asks by this very text."""
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
 

@@ -34,7 +34,7 @@ def require_pace(session: Session, accounts: Sequence[Account], charges: Sequenc
 
 
 def spent_lately(session: Session, account: Account) -> dict[str, int]:
-    """What the last seven days took of an owner's budget, less what they gave back of it, whatever the window.
+    """What the last seven days took of an owner's budget, less what was given back of it, in any window.
 
     Every entry bears the sums after it, so this is the difference to those of the last entry before. What was
     given back of earlier days is not part of it: it makes room in the budget, and none in these seven days.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import delete, select, text, update
 
 from privest_service import acts
 from privest_service.acts.chain import act_hash, to_sign
@@ -13,6 +13,7 @@ from privest_service.exports.export import chains_of, ended, heads, lines
 from privest_service.exports.lines import ACT_FIELDS, ActLine, Heads, Line
 from privest_service.exports.lines import to_sign as heads_to_sign
 from privest_service.exports.verify import verify
+from privest_service.jobs.models import Decision, Job
 from privest_service.ledger import renewals
 from privest_service.ledger import service as ledger
 from privest_service.ledger.models import Account
@@ -141,6 +142,27 @@ def test_an_act_that_was_cut_shows_in_the_money(database: Database, what: str) -
     short = [end if isinstance(line, Heads) else line for line in whole if line is not last]
     (fault,) = verify(ended(short, SIGNER), [KEY]).faults
     assert f"acts of {world.owner} do not tell of the limits" in fault
+
+
+@pytest.mark.parametrize("backend", ["sqlite"])  # whose triggers whoever has the file can take away
+def test_a_denied_question_that_was_approved_after_all_shows(database: Database) -> None:
+    """Whoever owns the database forgets a denial, and has the service sign for another decision."""
+    world = World.make(database, approval=True)
+    job = world.submit(database, "one")
+    assert world.decide(database, job, "deny") == "denied"
+    with database.write() as session:
+        triggers = (
+            "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ('decisions', 'jobs')"
+        )
+        for trigger in session.scalars(text(triggers)).all():
+            session.execute(text(f"DROP TRIGGER {trigger}"))
+        session.execute(delete(Decision).where(Decision.job_id == job))
+        session.execute(update(Job).where(Job.id == job).values(state="requested"))
+    assert world.decide(database, job, "approve") == "reserved"
+    with database.read(snapshot=True) as session:
+        found = verify(lines(session, world.owner), [KEY]).faults
+    assert found
+    assert all("denied it" in fault for fault in found), found
 
 
 def test_a_record_that_was_cut_and_made_whole_again_shows_in_heads_kept_elsewhere(

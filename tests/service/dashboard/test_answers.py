@@ -126,7 +126,7 @@ def test_bounds_are_a_picture_and_tables_with_dates_too(site: Server, visit: Vis
     phone = visit(site, viewport="phone")
     phone.enter(owner.key)
     phone.open(f"/dashboard/answers/{job}")
-    table = phone.page.locator(".scroll[aria-label=Quantiles]")
+    table = phone.page.get_by_role("region", name="Table: Quantiles")
     first = edges(table)
     table.evaluate("each => { each.scrollLeft = each.scrollWidth; }")
     last = edges(table)

@@ -51,7 +51,9 @@ def test_what_is_behind_a_ledger_is_found_without_reading_all_of_it(
         steps = [
             step
             for statement, parameters in asked
-            for *_, step in session.connection().exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters)
+            for *_, step in session.connection().exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", parameters
+            )
         ]
     assert any(index in step for step in steps), steps
     assert not any("acts" in step and "ix_acts_subject" not in step for step in steps), steps
