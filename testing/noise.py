@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from flint import arb
 from numpy.typing import NDArray
 
 from privest.arrays import Array
-from privest.privacy.exact_noise import Bracket, Normals
+from privest.privacy.exact_noise import Normals
 from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import SystemNoise
@@ -91,9 +92,9 @@ class KnownNormals(Normals):
     def __init__(self, values: Array) -> None:
         self.scale, self.values, self.largest_error = 1.0, values, 0.0
 
-    def bracket(self, place: int, words: int) -> Bracket:  # noqa: ARG002 - as in `Normals`
-        """The value, twice."""
-        return self.values[place], self.values[place]
+    def interval(self, place: int, words: int) -> arb:  # noqa: ARG002 - as in `Normals`
+        """The value alone."""
+        return arb(float(self.values[place]))
 
 
 class ScriptedNoise:

@@ -1,20 +1,18 @@
 """Noise rounded to a grid with its exact law, given ideal random bits.
 
 A variate is a function of a uniform number of which 63 bits are drawn at first. Float64 then says in which
-cell it lies, with a stated bound on its error. Where the bound reaches an edge of the cell, the bracket is
-computed with more digits, and more bits are drawn, until it lies in one cell. docs/privacy.md has the
-argument, under "The noise that is drawn".
+cell it lies, with a stated bound on its error. Where the bound reaches an edge of the cell, interval
+arithmetic (Arb) encloses the variate, and more bits are drawn, until the interval lies in one cell.
+docs/privacy.md has the argument, under "The noise that is drawn".
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import count
 from math import cos, fsum, pi, prod, sqrt
-from typing import Any
 
-import mpmath  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
+from flint import arb, ctx
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
@@ -26,9 +24,6 @@ Words = Callable[[int], NDArray[np.uint64]]
 Places = NDArray[np.int64]
 """Where some of the variates are."""
 
-Bracket = tuple[Any, Any]
-"""Two numbers of mpmath between which a variate lies."""
-
 _RELATIVE, _ABSOLUTE = 2.0**-48, 2.0**-52
 """A normal variate x is off by _RELATIVE·|x| + _ABSOLUTE at most. Half of the former is the bound on `ndtri`,
 16 units of roundoff, of which tests find a third used. Half is for a few operations behind it. An error of u
@@ -37,20 +32,9 @@ moves x by Φ(−x)/φ(x) times its share of u: 1.26 times 0.75·2⁻⁵² at mo
 _LOGARITHM = 2.0**-50
 """Relative error of `log`, 8 units of roundoff; half of it bounds what an error of u by 2⁻⁵² of it adds."""
 
-
 _MORE = 96
-"""Binary digits of brackets beyond 64 for each word. A deviation may be 2³² cells, and what rounding does to
-a variate counts as often as variates are added up: 4,096 of them need 12 digits again."""
-
-
-class _Digits(threading.local):
-    """A context of mpmath for each thread, as its precision is a state."""
-
-    def __init__(self) -> None:
-        self.mp: Any = mpmath.MPContext()
-
-
-_digits = _Digits()
+"""Binary digits that intervals are computed with, beyond 64 for each word. A deviation may be 2³² cells. With
+too few digits intervals are wider, and more bits are drawn than are needed; no cell is another one."""
 
 
 class Uniforms:
@@ -110,32 +94,18 @@ class Normals:
             bounds[np.isin(np.arange(len(self.values))[places], unknown)] = np.inf
         return bounds
 
-    def bracket(self, place: int, words: int) -> Bracket:
-        """What one of the variates over `scale` lies between, by so many words of its bits."""
+    def interval(self, place: int, words: int) -> arb:
+        """What one of the variates over `scale` lies in, by so many words of its bits."""
         m, n = self._uniform.bits(place, words)
-        near = _normal(m + 1, n, words)
-        far = _normal(m, n, words, near)
-        return (-far, -near) if self._uniform.signs[place] < 0 else (near, far)
+        # erfc keeps the digits of numbers next to 0, and erf those of numbers next to 1.
+        small = m >> n - 1 == 0
+        x = _interval(m, n).erfcinv() if small else _interval((1 << n) - 1 - m, n).erfinv()
+        return x * arb(2).sqrt() * float(np.sign(self._uniform.signs[place]))
 
 
-def _normal(m: int, n: int, words: int, start: Any = None) -> Any:
-    """The x for which 2Φ(−x) is m·2⁻ⁿ, by Halley's steps for the logarithm of Φ(−x)."""
-    mp = _digits.mp
-    if m == 0:
-        return mp.inf
-    if m == 1 << n:
-        return mp.zero
-    target = mp.log(m) - n * mp.ln2
-    x = start or mp.sqrt(-2 * target)
-    if not start and x < 30:
-        x = mp.mpf(-float(ndtri(float(mp.exp(target)) / 2)))
-    while True:
-        tail = mp.erfc(x / mp.sqrt(2))
-        slope = mp.exp(-x * x / 2) * mp.sqrt(2 / mp.pi) / tail
-        step = (mp.log(tail) - target) / slope
-        x += step - step * step * (slope - x) / 2
-        if abs(step) < mp.ldexp(1, -22 * words - 24):  # what is left is about its cube
-            return x
+def _interval(m: int, n: int) -> arb:
+    """The numbers from m to m + 1, times 2⁻ⁿ."""
+    return arb((2 * m + 1, -n - 1), (1, -n - 1))
 
 
 class Radius:
@@ -151,7 +121,7 @@ class Radius:
     def __init__(self, words: Words, size: int) -> None:
         self._half, self._even = (size + 1) // 2, size % 2 == 0
         self._uniform = Uniforms(words, self._half + 2 * self._even)
-        self._brackets: dict[int, Bracket] = {}
+        self._intervals: dict[int, arb] = {}
         terms = -np.log(self._uniform.values)
         within = 2 * fsum(terms[: self._half].tolist())
         whole = within
@@ -162,40 +132,16 @@ class Radius:
         off = _LOGARITHM * (2 * whole + self._half + 1)
         self.error = off / self.value if self.value and not len(self._uniform.unknown) else np.inf
 
-    def bracket(self, words: int) -> Bracket:
-        """What it lies between, by so many words of every uniform number's bits."""
-        if words not in self._brackets:
-            ends = [self._uniform.bits(place, words) for place in range(self._half + 2 * self._even)]
-            near, far = self._end(ends, 1), self._end(ends, 0)
-            self._brackets[words] = near, far
-        return self._brackets[words]
-
-    def _end(self, ends: Sequence[tuple[int, int]], more: int) -> Any:
-        """The radius where each number is at the lower end of its interval, or `more` above."""
-        mp = _digits.mp
-        numbers = [(m + more, n) for m, n in ends]
-        if not all(m for m, _ in numbers):
-            return mp.inf
-        square = -2 * _log_product(numbers[: self._half])
-        if self._even:
-            square -= (
-                2
-                * _log_product([numbers[-2]])
-                * mp.cos(mp.pi / 2 * mp.ldexp(numbers[-1][0], -numbers[-1][1])) ** 2
-            )
-        return mp.sqrt(square)
-
-
-def _log_product(numbers: Sequence[tuple[int, int]]) -> Any:
-    """The logarithm of the product of m·2⁻ⁿ <= 1, by one product of integers, as mpmath's are slow.
-
-    It is of the quotient and not a difference of two: so it is never above 0, and next to it loses no digits.
-    """
-    factors = [m for m, _ in numbers]
-    while len(factors) > 1:
-        factors = [prod(factors[i : i + 8]) for i in range(0, len(factors), 8)]
-    mp = _digits.mp
-    return mp.log(mp.ldexp(factors[0], -sum(n for _, n in numbers)))
+    def interval(self, words: int) -> arb:
+        """What it lies in, by so many words of every uniform number's bits."""
+        if words not in self._intervals:
+            places = range(self._half + 2 * self._even)
+            u = [_interval(*self._uniform.bits(place, words)) for place in places]
+            square = -2 * prod(u[: self._half], start=arb(1)).log()
+            if self._even:
+                square -= 2 * u[-2].log() * (u[-1] / 2).cos_pi() ** 2
+            self._intervals[words] = square.nonnegative_part().sqrt()
+        return self._intervals[words]
 
 
 def gaussian_cells(
@@ -219,12 +165,11 @@ def gaussian_cells(
         ends = [weight * scale * each.errors(first + places) for weight, scale, each in parts]
         return more * reduce(np.add, ends)
 
-    def bracket(place: int, words: int) -> Bracket:
-        ends = [(weight, scale, each.bracket(first + place, words)) for weight, scale, each in parts]
-        low = sum(weight * (scale * near) for weight, scale, (near, _) in ends)
-        return low, sum(weight * (scale * far) for weight, scale, (_, far) in ends)
+    def interval(place: int, words: int) -> arb:
+        terms = [weight * (scale * each.interval(first + place, words)) for weight, scale, each in parts]
+        return reduce(arb.__add__, terms)
 
-    return _cells(steps, largest, doubt, bracket)
+    return _cells(steps, largest, doubt, interval)
 
 
 def laplace_cells(normals: Normals, radius: Radius, spacing: float) -> NDArray[np.int64]:
@@ -234,18 +179,17 @@ def laplace_cells(normals: Normals, radius: Radius, spacing: float) -> NDArray[n
     off = normals.errors(slice(None))
     doubt = factor * (radius.value * off + radius.error * np.abs(normals.values)) * (1 + 2.0**-10)
 
-    def bracket(place: int, words: int) -> Bracket:
-        (low, high), (near, far) = normals.bracket(place, words), radius.bracket(words)
-        return factor * min(low * near, low * far), factor * max(high * near, high * far)
+    def interval(place: int, words: int) -> arb:
+        return factor * normals.interval(place, words) * radius.interval(words)
 
-    return _cells(steps, doubt.max(initial=0.0), doubt.__getitem__, bracket)
+    return _cells(steps, doubt.max(initial=0.0), doubt.__getitem__, interval)
 
 
 def _cells(
     steps: Array,
     largest: float,
     doubt: Callable[[Places], Array],
-    bracket: Callable[[int, int], Bracket],
+    interval: Callable[[int, int], arb],
 ) -> NDArray[np.int64]:
     """The integers nearest to variates of which `steps` are float64 values.
 
@@ -253,7 +197,7 @@ def _cells(
         steps: the values; they are overwritten.
         largest: bound on how far any of them is off.
         doubt: bounds on how far those at some places are off.
-        bracket: of a place, by so many words. It is asked for where an edge is within doubt.
+        interval: of a place, by so many words. It is asked for where an edge is within doubt.
     """
     nearest = np.rint(steps)
     steps -= nearest
@@ -263,19 +207,17 @@ def _cells(
     nearest[near] = 0.0
     cells = nearest.astype(np.int64)
     for place in near.tolist():
-        cell = _settled(lambda words, place=place: bracket(place, words))
+        cell = _settled(lambda words, place=place: interval(place, words))
         cells[place] = (cell + 2**63) % 2**64 - 2**63
     return cells
 
 
-def _settled(bracket: Callable[[int], Bracket]) -> int:
-    """The integer nearest to both ends of a bracket, with as many words of random bits as that takes."""
-    mp = _digits.mp
+def _settled(interval: Callable[[int], arb]) -> int:
+    """The integer nearest to all of an interval, with as many words of random bits as that takes."""
     for words in count(1):
-        with mp.workprec(64 * words + _MORE):
-            low, high = bracket(words)
-            # Far more than what rounding does to a bracket at this precision.
-            wider = mp.ldexp(abs(low) + abs(high) + 1, -64 * words - 16)
-            if mp.isfinite(wider) and mp.floor(low - wider + 0.5) == mp.floor(high + wider + 0.5):
-                return int(mp.floor(low + 0.5))
+        # Other threads may change these digits, which all share: that makes intervals wider, and none wrong.
+        with ctx.workprec(64 * words + _MORE):
+            cell = (interval(words) + 0.5).floor().unique_fmpz()
+        if cell is not None:  # it is where the interval has an edge in it, or no end
+            return int(cell)
     raise AssertionError

@@ -11,6 +11,7 @@ from privest.privacy.calibration import mu_of_pure
 from privest.privacy.cost import Cost, repeated
 from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.matrix_mechanism import Stream
+from privest.privacy.pure_cost import MOST_FAR, MOST_SIZE, InSpace, OnALine, cost_of_pure
 from privest.privacy.statistic import AnyStatistic
 
 Noise = Literal["gaussian", "laplace"]
@@ -101,7 +102,11 @@ class NoisySum(_Sum):
     def cost(self) -> Cost:
         """The cost of all `count` releases, rounded up."""
         if self.noise == "laplace":
-            return repeated(mu_of_laplace(self.epsilon, self.size), self.count)
+            epsilon, size, mu = self.epsilon, self.size, mu_of_laplace(self.epsilon, self.size)
+            if self.count == 1 or size > MOST_SIZE:
+                return repeated(mu, self.count)
+            law = OnALine(epsilon, epsilon / 2) if size == 1 else InSpace(epsilon, size)
+            return cost_of_pure(law, mu, self.count)
         return repeated(nextafter(self.sensitivity / self.scale, inf), self.count)
 
 
@@ -197,7 +202,10 @@ class SubsampledSum(_Sum):
         """
         if self.noise == "gaussian":
             raise ValueError("batches with Gaussian noise are certified as a whole run")
-        return repeated(mu_of_pure(self.epsilon), self.count)
+        mu, far = mu_of_pure(self.epsilon), nextafter(self.sensitivity / self.scale, inf)
+        if far > MOST_FAR:
+            return repeated(mu, self.count)
+        return cost_of_pure(OnALine(self.epsilon, far, self.rate, self.scheme == "fixed"), mu, self.count)
 
 
 Release = NoisySum | AlternativeSum | SubsampledSum | Stream
