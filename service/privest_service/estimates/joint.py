@@ -41,11 +41,13 @@ class Asked:
         options: of the estimator, as they were resolved.
         choice: of columns of a table.
         parts: of all datasets, in order.
+        may_leave: sites that may stay away once the run has begun.
     """
 
     options: dict[str, Any]
     choice: dict[str, Any]
     parts: tuple[AskedPart, ...]
+    may_leave: int = 0
 
 
 ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
@@ -55,5 +57,5 @@ ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
 def joint_at_hub(question: ResolvedQuery) -> Joint:
     """Return what a hub notes of a question on datasets of sites."""
     parts = tuple(AskedPart(subject.shape.n, subject.target) for subject in question.about)
-    asked = Asked(question.options, dict(question.choice), parts)
+    asked = Asked(question.options, dict(question.choice), parts, question.may_leave)
     return Joint(json.dumps(asdict(asked), allow_nan=False))
