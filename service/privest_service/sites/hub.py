@@ -183,7 +183,7 @@ def refuse(session: Session, caller: Principal, job_id: str, reason: str | None)
     own, whole = _held(session, caller, job_id)
     part = session.get(SitePart, own.id)
     if part is None:
-        part = SitePart(job_id=own.id, weight=0.0, answers=0)
+        part = SitePart(job_id=own.id, state="asked", weight=0.0, answers=0)
         session.add(part)
     if part.state in _OVER or whole.state not in ("reserved", "claimed"):
         return whole.id
@@ -201,10 +201,11 @@ def _go_on_without(session: Session, whole: Job, leaving: Sequence[SitePart], re
     What they gave counts up to the first answer that one of them did not give: it is noted in `answers`, as
     all that a site gets must be the same bits whenever it asks.
     """
-    parts = jobs.site_parts(session, *(part.id for part in jobs.parts_of(session, whole)))
-    left = sum(part.state == "left" for part in parts) + len(leaving)
     allowed = json.loads(session.get_one(JointRun, whole.id).terms).get("may_leave", 0)
-    if whole.state != "claimed" or left > allowed:
+    if whole.state != "claimed" or not allowed:
+        return False
+    parts = jobs.site_parts(session, *(part.id for part in jobs.parts_of(session, whole)))
+    if sum(part.state == "left" for part in parts) + len(leaving) > allowed:
         return False
     for part in leaving:
         given = select(func.count()).where(SiteAnswer.job_id == part.job_id)
@@ -224,7 +225,8 @@ def leave_behind(session: Session, whole_id: str, number: int) -> bool:
         for part in parts
         if part.state == "accepted" and session.get(SiteAnswer, (part.job_id, number)) is None
     ]
-    return bool(missing) and _go_on_without(session, whole, missing, "It stayed away.")
+    staying = sum(part.state == "accepted" for part in parts) - len(missing)
+    return bool(missing and staying) and _go_on_without(session, whole, missing, "It stayed away.")
 
 
 def take_answer(

@@ -253,7 +253,7 @@ def test_a_run_goes_on_without_a_site_if_the_question_says_so(played: Played) ->
         pooled = played.send(1, parts[1], 0, other)
         assert first.result().content == pooled.content
     with ThreadPoolExecutor(1) as alone:
-        second = alone.submit(played.send, 0, parts[0], 1, label="step 2")
+        second = alone.submit(played.send, 0, parts[0], 1, label="curvature")
         until(lambda: _stay_away(played, 1))
         assert np.array_equal(np.frombuffer(second.result().content, "<f8"), ANSWER)
     # What was given before it left is the same as ever, and it has no further say.
