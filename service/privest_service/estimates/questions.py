@@ -142,7 +142,7 @@ def resolve(
 
 
 def _refuse_leaving(kind: Kind, about: Sequence[QueryTarget], may_leave: int, *, at_sites: bool) -> None:
-    """Refuse to go on without sites where none would be left, or the answer would state errors all the same."""
+    """Refuse to go on without sites where none would be left, or the answer would state errors still."""
     if not at_sites or may_leave >= len(about):
         raise Invalid("may_leave is for datasets at sites, of which at least one has to stay.")
     if not kind.estimator.errors_apart or about[0].shape.recipe is not None:

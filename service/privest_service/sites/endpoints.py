@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from privest_service.datasets.answers import DatasetView
 from privest_service.datasets.endpoints import dataset_view
 from privest_service.estimates.dependencies import EngineDep
+from privest_service.estimates.joint import MOST_NUMBERS
 from privest_service.inputs import Id
 from privest_service.limits import in_thread
 from privest_service.parts import running
@@ -28,6 +29,12 @@ from privest_service.sites.schemas import (
 )
 
 router = APIRouter(prefix="/v1/sites", tags=["sites"], route_class=Route)
+
+answers = APIRouter(prefix="/v1/sites", tags=["sites"], route_class=Route)
+"""Calls that bring answers: their bodies are longer than those of other calls."""
+
+LARGEST_ANSWER = 32 * MOST_NUMBERS
+"""Most bytes of such a body, which has these numbers as bytes, or as text."""
 
 BellsDep = Annotated[Bells, running(Bells)]
 
@@ -111,7 +118,7 @@ async def decide_at_site(
     return decided
 
 
-@router.post(
+@answers.post(
     "/questions/{job_id}/answers/{number}",
     response_class=Response,
     responses=documented(NotFound, SessionOver)
@@ -159,7 +166,7 @@ async def exchange_answer(
     return Response(answer, media_type=_NUMBERS)
 
 
-@router.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))
+@answers.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))
 async def end_at_site(
     job_id: Annotated[Id, Path()], body: SiteEnd, caller: DataDep, database: DatabaseDep, engine: EngineDep
 ) -> None:

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from privest.arrays import Array
 from privest.optim.pooled import weighted
+from privest_service.estimates.joint import MOST_NUMBERS
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, SiteAnswer, SitePart
 from privest_service.problems import SessionOver
@@ -19,13 +20,10 @@ _BYTES = np.dtype("<f8")
 _FURTHEST = 1e100
 """Largest number in an answer."""
 
-_LARGEST = 1_000_000
-"""Most numbers of one answer, and so of what a hub keeps of it."""
-
 
 def is_answer(numbers: bytes) -> bool:
     """Whether bytes are numbers that an answer may have."""
-    if not numbers or len(numbers) % 8 or len(numbers) > 8 * _LARGEST:
+    if not numbers or len(numbers) % 8 or len(numbers) > 8 * MOST_NUMBERS:
         return False
     return bool((np.abs(np.frombuffer(numbers, _BYTES)) <= _FURTHEST).all())
 

@@ -333,3 +333,32 @@ def test_analysts_are_no_sites(played: Played) -> None:
     problem(played.analyst.get("/v1/sites/questions"), 403, "forbidden")
     offered = {"n": 5, "schema": SPD3}
     problem(played.analyst.put("/v1/sites/datasets/ds_there", json=offered), 403, "forbidden")
+
+
+def test_an_answer_may_be_longer_than_other_bodies(hub: Server) -> None:
+    """Of ten thousand columns, and two records at each site: an answer has 160,000 numbers."""
+    owners, analyst = [hub.owner(**BUDGET) for _ in range(2)], hub.analyst()
+    wide, datasets = {"kind": "vectors", "dim": 10_000}, list[str]()
+    for owner in owners:
+        offered = owner.put("/v1/sites/datasets/ds_there", json={"n": 2, "schema": wide})
+        assert offered.status_code == 200, offered.text
+        datasets.append(offered.json()["id"])
+        assert owner.grant(datasets[-1], analyst).status_code == 200
+    played = Played(owners, datasets, analyst)
+    body = {"dataset": [{"id": each} for each in datasets], "privacy": {"epsilon": 1.0, "delta": 1e-7}}
+    asked = analyst.post(
+        "/v1/estimates/robust-pca", headers={"Idempotency-Key": "wide"}, json=body | {"rank": 2}
+    )
+    assert asked.status_code == 202, asked.text
+    (part, _) = [played.question(place)["job"] for place in range(2)]
+    assert [played.decide(place).json()["state"] for place in range(2)] == ["accepted", "begun"]
+    answer = np.zeros(160_000)
+    with ThreadPoolExecutor(1) as other:
+        waits = other.submit(played.send, 0, part, 0, answer)
+        found = played.send(1, played.question(1)["job"], 0, answer)
+        assert [found.status_code, waits.result().status_code] == [200, 200], found.text
+
+
+def test_one_record_is_no_dataset(hub: Server) -> None:
+    owner = hub.owner(**BUDGET)
+    problem(owner.put("/v1/sites/datasets/ds_there", json={"n": 1, "schema": SPD3}), 422, "invalid")
