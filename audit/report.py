@@ -22,6 +22,7 @@ from audit import (
     retold,
     samplers,
     sensitivity,
+    sites,
     transcripts,
 )
 from audit.bounds import CONFIDENCE
@@ -37,6 +38,7 @@ SECTIONS: tuple[Section, ...] = (
     books.SECTION,
     durations.SECTION,
     access.SECTION,
+    sites.SECTION,
     fuzzing.SECTION,
     retold.SECTION,
     sensitivity.SECTION,

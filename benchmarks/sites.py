@@ -80,8 +80,9 @@ def main() -> None:
         for local_steps in LOCAL_STEPS:
             question = QUESTION | {"local_steps": local_steps, "steps": STEPS // local_steps}
             asked(lambda question=question: them.ask("robust-pca", about=about, **question))  # warms up
-            alone = asked(lambda question=question: them.ask("robust-pca", about=about, **question))
             for delay in DELAYS:
+                # once more for each: what else the machine does changes
+                alone = asked(lambda question=question: them.ask("robust-pca", about=about, **question))
                 rounds, sent, took = measured(them, wires, delay, question)
                 beside = 1e3 * (took - 3 * alone) / rounds
                 lines.append(

@@ -81,6 +81,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -107,6 +108,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             columns: of a table: names of the columns; by default all; a list; optional.
             start: first iterate, as nested lists; the public centre by default; a list; optional.
             clip: C₀, the distance by which one record pulls at most; by default `rgd` finds one in
@@ -139,6 +143,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             start=start,
             clip=clip,
@@ -167,6 +172,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -193,6 +199,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             loss: of a row's distance d: `absolute` d, `squared` d² (PCA), `bounded` d²/(c²+d²),
@@ -233,6 +242,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             loss=loss,
             solver=solver,
@@ -261,6 +271,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -277,6 +288,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             columns: of a table: names of the columns; by default all; a list; optional.
             rank: dimension of the subspace; a whole number at least 1.
             steps: of the descent; a whole number at least 1; optional.
@@ -294,6 +308,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             steps=steps,
             step_size=step_size,
@@ -312,6 +327,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -334,6 +350,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
             features: of a table: names of the features; by default all other columns; a list;
                 optional.
@@ -376,6 +395,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
             solver=solver,
@@ -403,6 +423,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """The private accuracy, or area under the ROC curve, of a submitted linear classifier; see `estimate` for the arguments of all.
@@ -417,6 +438,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
             features: of a table: names of the features; by default all other columns; a list;
                 optional.
@@ -437,6 +461,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
             metric=metric,
@@ -455,6 +480,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
     ) -> answers.SelectedClassifier:
         """The best of several linear classifiers, chosen and fitted privately; see `estimate` for the arguments of all.
 
@@ -468,6 +494,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             label: of a table: a column of categories, or a boolean one; a text; optional.
             features: of a table: names of the features; by default all other columns; a list;
                 optional.
@@ -483,6 +512,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
         )
@@ -498,6 +528,7 @@ class Estimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         point: Any = None,
     ) -> answers.Bounds:
         """Private bounds: where most values of each column are, or most distances from a point; see `estimate` for the arguments of all.
@@ -512,6 +543,9 @@ class Estimates(ABC):
                 or False; by default True.
             tag: words of yours, by which lists find the question again; owners of the data read
                 them, and they change nothing else; a text; optional.
+            may_leave: of several datasets at sites: so many sites may stay away once the run has
+                begun. The answer then goes on without their records, and states no error; a whole
+                number at least 0 and at most 99; by default 0.
             columns: of a table: names of the columns; by default all; a list; optional.
             point: of distances on a curved space: from where, as nested lists; by default the
                 public centre. Of flat space and of tables each column is told of, and there is no
@@ -526,6 +560,7 @@ class Estimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             point=point,
         )
@@ -549,6 +584,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         start: Any = None,
         clip: float | None = None,
         step_size: float | None = None,
@@ -573,6 +609,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             start=start,
             clip=clip,
@@ -601,6 +638,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
         start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
@@ -626,6 +664,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             loss=loss,
             solver=solver,
@@ -654,6 +693,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
@@ -669,6 +709,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             steps=steps,
             step_size=step_size,
@@ -687,6 +728,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
@@ -707,6 +749,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
             solver=solver,
@@ -734,6 +777,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         metric: Literal['accuracy', 'auc'] = 'accuracy',
     ) -> answers.Score:
         """See `Client.classifier_score`."""
@@ -748,6 +792,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
             metric=metric,
@@ -766,6 +811,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
     ) -> answers.SelectedClassifier:
         """See `Client.classifier_selection`."""
         return await self.estimate(
@@ -778,6 +824,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             label=label,
             features=features,
         )
@@ -793,6 +840,7 @@ class AsyncEstimates(ABC):
         timeout: float = 600.0,
         reuse: bool = True,
         tag: str | None = None,
+        may_leave: int = 0,
         point: Any = None,
     ) -> answers.Bounds:
         """See `Client.bounds`."""
@@ -805,6 +853,7 @@ class AsyncEstimates(ABC):
             timeout=timeout,
             reuse=reuse,
             tag=tag,
+            may_leave=may_leave,
             columns=columns,
             point=point,
         )

@@ -3279,14 +3279,14 @@ class SiteView(Model):
 
     dataset: Annotated[str, Field(title='Dataset')]
     state: Annotated[
-        Literal['asked', 'accepted', 'ended', 'refused'], Field(title='State')
+        Literal['asked', 'accepted', 'ended', 'refused', 'left'], Field(title='State')
     ]
     """
-    a site that accepted has charged its own ledger
+    a site that accepted has charged its own ledger; one that left stayed away, and the answer went on without it
     """
     reason: Annotated[str | None, Field(title='Reason')] = None
     """
-    why it refused, in its own words
+    why it refused or left, in its own words
     """
     receipt: Receipt | None = None
     """
@@ -4199,6 +4199,10 @@ class LogisticRegressionPlanRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -4270,6 +4274,10 @@ class LogisticRegressionRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
@@ -4350,6 +4358,10 @@ class MatrixCompletionPlanRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     columns: Annotated[Columns4 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4399,6 +4411,10 @@ class MatrixCompletionRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     columns: Annotated[Columns5 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4442,6 +4458,10 @@ class RobustPCAPlanRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     columns: Annotated[Columns6 | None, Field(title='Columns')] = None
     """
@@ -4537,6 +4557,10 @@ class RobustPCARequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     columns: Annotated[Columns7 | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4629,6 +4653,10 @@ class BoundsPlanRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     columns: Annotated[Columns | None, Field(title='Columns')] = None
     """
     of a table: names of the columns; by default all
@@ -4656,6 +4684,10 @@ class BoundsRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     columns: Annotated[Columns1 | None, Field(title='Columns')] = None
     """
@@ -4686,6 +4718,10 @@ class ClassifierScorePlanRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
@@ -4731,6 +4767,10 @@ class ClassifierScoreRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -4775,6 +4815,10 @@ class ClassifierSelectionPlanRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -4811,6 +4855,10 @@ class ClassifierSelectionRequest(Model):
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     label: Annotated[Label | None, Field(title='Label')] = None
     """
     of a table: a column of categories, or a boolean one
@@ -4844,6 +4892,10 @@ class FrechetMeanPlanRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     columns: Annotated[Columns2 | None, Field(title='Columns')] = None
     """
@@ -4928,6 +4980,10 @@ class FrechetMeanRequest(Model):
     tag: Annotated[Tag | None, Field(title='Tag')] = None
     """
     words of yours, by which lists find the question again; owners of the data read them, and they change nothing else
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     columns: Annotated[Columns3 | None, Field(title='Columns')] = None
     """

@@ -286,6 +286,7 @@ def create_app(settings: Settings | None) -> FastAPI:
     ):
         app.include_router(router, max_body_size=settings.max_request_bytes if settings else None)
     app.include_router(datasets.uploads, max_body_size=settings.max_upload_bytes if settings else None)
+    app.include_router(sites.answers, max_body_size=sites.LARGEST_ANSWER)
     if settings:
         dashboard.install(app, settings.max_upload_bytes, settings.max_request_bytes)
     return app

@@ -141,6 +141,8 @@ class Estimator(Generic[S, M, P, A]):
         defaults: values of the options that depend on the kind of data where a request leaves them None.
         unset: what digests of requests have for such an option that is left None, by its name: the default of
             before it depended on the data, so that keys of before are found.
+        errors_apart: whether all errors that its answer states are in its `uncertainty`, if the records are
+            no rows of a table.
         is_heavy: whether planning with a spec is slow, or imports libraries that a web process avoids.
     """
 
@@ -162,4 +164,5 @@ class Estimator(Generic[S, M, P, A]):
     unit: str = ""
     defaults: Callable[[M], Mapping[str, object]] = _no_defaults
     unset: Mapping[str, object] = field(default_factory=dict[str, object], hash=False)
+    errors_apart: bool = False
     is_heavy: Callable[[S], bool] = _never

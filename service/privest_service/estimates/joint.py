@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.orm import Session
 
+from privest.estimators.federation import Federated, Plan
 from privest.privacy.cost import PrivacyTarget
 from privest_service.estimates.questions import ResolvedQuery
 from privest_service.jobs.models import Job, JointRun
+from privest_service.problems import Invalid
 
 
 @dataclass(frozen=True)
@@ -41,19 +43,35 @@ class Asked:
         options: of the estimator, as they were resolved.
         choice: of columns of a table.
         parts: of all datasets, in order.
+        may_leave: sites that may stay away once the run has begun.
     """
 
     options: dict[str, Any]
     choice: dict[str, Any]
     parts: tuple[AskedPart, ...]
+    may_leave: int = 0
 
 
 ASKED: TypeAdapter[Asked] = TypeAdapter(Asked)
 """Reads and writes what was asked."""
 
 
-def joint_at_hub(question: ResolvedQuery) -> Joint:
-    """Return what a hub notes of a question on datasets of sites."""
+MOST_NUMBERS = 1_000_000
+"""Most numbers of one answer that sites exchange, and so of what a hub keeps of it."""
+
+
+def joint_at_hub(question: ResolvedQuery, planned: Plan) -> Joint:
+    """Return what a hub notes of a question on datasets of sites.
+
+    Raises:
+        Invalid: a noisy sum is too long to be exchanged.
+    """
+    largest = max((release.size for release in planned.releases), default=0)
+    if isinstance(planned, Federated) and largest > MOST_NUMBERS:
+        raise Invalid(
+            f"A noisy sum of this plan has {largest:,} numbers, and sites exchange at most {MOST_NUMBERS:,}: "
+            "ask about fewer columns, or about one dataset."
+        )
     parts = tuple(AskedPart(subject.shape.n, subject.target) for subject in question.about)
-    asked = Asked(question.options, dict(question.choice), parts)
+    asked = Asked(question.options, dict(question.choice), parts, question.may_leave)
     return Joint(json.dumps(asdict(asked), allow_nan=False))

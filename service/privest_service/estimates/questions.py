@@ -71,6 +71,8 @@ class ResolvedQuery:
     """Whether the rows are at sites of their owners, which run it together."""
     choice: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The columns that it chooses of tables, by the names of the request."""
+    may_leave: int = 0
+    """Sites that may stay away once all have begun."""
 
     @property
     def target(self) -> PrivacyTarget:
@@ -83,8 +85,9 @@ class ResolvedQuery:
         """Digest of the datasets and the resolved choices. It does not depend on who asks."""
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])
         about = facts[0] if len(facts) == 1 else {"datasets": facts}
-        dummy = {"dummy": True} if self.dummy else {}
-        return digest_of({"kind": self.kind.name, "options": self.options} | about | dummy)
+        further: dict[str, Any] = {"dummy": True} if self.dummy else {}
+        further |= {"may_leave": self.may_leave} if self.may_leave else {}
+        return digest_of({"kind": self.kind.name, "options": self.options} | about | further)
 
     @property
     def name(self) -> str:
@@ -123,9 +126,30 @@ def resolve(
     if len(elsewhere) > 1:
         raise Invalid("Some of these datasets are at sites and some are here. Ask about either alone.")
     options, (at_sites,) = kind.resolved(request, about[0].shape), elsewhere
+    if request.may_leave:
+        _refuse_leaving(kind, about, request.may_leave, at_sites=at_sites)
     return ResolvedQuery(
-        caller.id, kind, tuple(about), options, named[0].dummy, approval, at_sites, kind.choice(request)
+        caller.id,
+        kind,
+        tuple(about),
+        options,
+        named[0].dummy,
+        approval,
+        at_sites,
+        kind.choice(request),
+        request.may_leave,
     )
+
+
+def _refuse_leaving(kind: Kind, about: Sequence[QueryTarget], may_leave: int, *, at_sites: bool) -> None:
+    """Refuse to go on without sites where none would be left, or the answer would state errors still."""
+    if not at_sites or may_leave >= len(about):
+        raise Invalid("may_leave is for datasets at sites, of which at least one has to stay.")
+    if not kind.estimator.errors_apart or about[0].shape.recipe is not None:
+        raise Invalid(
+            "may_leave is for means, robust PCA and matrix completion of records that are no rows of a "
+            "table: other answers state errors for each number, which would not be true any more."
+        )
 
 
 def _refuse_unlike(schemas: Sequence[DatasetSchema]) -> None:

@@ -181,6 +181,10 @@ def _is_none(given: object) -> bool:
     return given is None
 
 
+def _is_zero(given: object) -> bool:
+    return given == 0
+
+
 class EstimateRequest(Input):
     """A request for an estimate, with the fields that all estimators share.
 
@@ -201,6 +205,16 @@ class EstimateRequest(Input):
             exclude_if=_is_none,
         ),
     ] = None
+    may_leave: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=99,
+            exclude_if=_is_zero,
+            description="of several datasets at sites: so many sites may stay away once the run has begun. "
+            "The answer then goes on without their records, and states no error",
+        ),
+    ] = 0
 
 
 _Columns = Annotated[list[Name], Field(min_length=1, max_length=2_000)]

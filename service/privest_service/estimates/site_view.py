@@ -12,10 +12,13 @@ class SiteView(BaseModel):
 
     dataset: str
     state: Annotated[
-        Literal["asked", "accepted", "ended", "refused"],
-        Field(description="a site that accepted has charged its own ledger"),
+        Literal["asked", "accepted", "ended", "refused", "left"],
+        Field(
+            description="a site that accepted has charged its own ledger; one that left stayed away, and the "
+            "answer went on without it"
+        ),
     ]
-    reason: Annotated[str | None, Field(description="why it refused, in its own words")] = None
+    reason: Annotated[str | None, Field(description="why it refused or left, in its own words")] = None
     receipt: Annotated[
         Receipt | None, Field(description="of the charge at the site, signed with the site's own key")
     ] = None

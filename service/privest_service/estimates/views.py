@@ -38,6 +38,9 @@ from privest_service.security.principals import Principal
 _SURPRISE = 2.0
 """An answer tells where it may be off by more than this many times the forecast."""
 
+WITHOUT = "without"
+"""In a stored answer: the places of the datasets whose sites left before the end, if any did."""
+
 _Charged = tuple[Account, str | None, Entry | Charge]
 """An account, for which dataset it was charged, and how much."""
 
@@ -145,7 +148,8 @@ class Answered:
 
     Attributes:
         estimate: without its uncertainty.
-        uncertainty: that the run found out; the plan's forecast for an answer that has none.
+        uncertainty: that the run found out; the plan's forecast for an answer that has none; None where a
+            site stayed away, of which neither tells.
         forecast: the plan's; None where nobody can read the plan any more.
         warnings: of the plan, and of what the run found out.
     """
@@ -165,6 +169,9 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
     """
     estimate: dict[str, Any] = json.loads(result)
     found: dict[str, Any] | None = estimate.pop("uncertainty", None)
+    if left := estimate.pop(WITHOUT, None):
+        warnings = () if plan is None else plan.warnings
+        return Answered(estimate, warnings=(*warnings, _without(left)))
     if plan is None or isinstance(plan, Part):
         return Answered(estimate, found, warnings=tuple((found or {}).get("warnings", ())))
     foretold = asdict(plan.expected_error)
@@ -179,6 +186,15 @@ def read_answer(plan: Plan | Part | None, result: str) -> Answered:
         )
         warnings += (surprise,)
     return Answered(estimate, foretold | found, foretold, warnings)
+
+
+def _without(left: Sequence[int]) -> str:
+    """The warning that sites stayed away, of which no error that the plan knows tells."""
+    which = ", ".join(str(place + 1) for place in left)
+    return (
+        f"the sites of these datasets left before the end: number {which}. From there on the answer is of "
+        "the others' records, with other noise than was planned, so that no error is stated"
+    )
 
 
 def _in_order(given: Sequence[_Charged]) -> list[_Charged]:

@@ -1,9 +1,13 @@
 """Bells: requests that wait for the same thing, and are woken when it may be there."""
 
 import asyncio
-from collections import defaultdict
+import time
+from collections import OrderedDict, defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+
+_REMEMBERED = 10_000
+"""Most numbers that are waited for of which it is known since when."""
 
 
 class Bells:
@@ -11,6 +15,18 @@ class Bells:
 
     def __init__(self) -> None:
         self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._since = OrderedDict[tuple[str, int], float]()
+
+    def waited(self, name: str, number: int) -> float:
+        """Seconds since somebody here first waited for a number under a name; from now on it is known."""
+        since = self._since.setdefault((name, number), time.monotonic())
+        while len(self._since) > _REMEMBERED:
+            self._since.popitem(last=False)
+        return time.monotonic() - since
+
+    def forget(self, name: str, number: int) -> None:
+        """Forget since when somebody waited."""
+        self._since.pop((name, number), None)
 
     def ring(self, name: str) -> None:
         """Wake all who wait under a name."""

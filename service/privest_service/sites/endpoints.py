@@ -11,13 +11,14 @@ from sqlalchemy.orm import Session
 from privest_service.datasets.answers import DatasetView
 from privest_service.datasets.endpoints import dataset_view
 from privest_service.estimates.dependencies import EngineDep
+from privest_service.estimates.joint import MOST_NUMBERS
 from privest_service.inputs import Id
 from privest_service.limits import in_thread
 from privest_service.parts import running
 from privest_service.problems import NotFound, SessionOver, documented
 from privest_service.security.admission import Route
 from privest_service.security.dependencies import DatabaseDep, DataDep
-from privest_service.sites import hub
+from privest_service.sites import hub, pooling
 from privest_service.sites.bells import Bells
 from privest_service.sites.schemas import (
     OfferedDataset,
@@ -29,6 +30,12 @@ from privest_service.sites.schemas import (
 
 router = APIRouter(prefix="/v1/sites", tags=["sites"], route_class=Route)
 
+answers = APIRouter(prefix="/v1/sites", tags=["sites"], route_class=Route)
+"""Calls that bring answers: their bodies are longer than those of other calls."""
+
+LARGEST_ANSWER = 32 * MOST_NUMBERS
+"""Most bytes of such a body, which has these numbers as bytes, or as text."""
+
 BellsDep = Annotated[Bells, running(Bells)]
 
 _LONGEST_WAIT = 20.0
@@ -36,6 +43,9 @@ _LONGEST_WAIT = 20.0
 
 _LOOK = 0.05
 """Seconds between two looks for what another process may have been told."""
+
+_STAYS_AWAY = 60.0
+"""Seconds after which a site that has not given an answer, which others have, is one that stays away."""
 
 _NUMBERS = "application/octet-stream"
 
@@ -84,6 +94,7 @@ async def decide_at_site(
     body: SiteDecision,
     caller: DataDep,
     database: DatabaseDep,
+    bells: BellsDep,
     engine: EngineDep,
 ) -> SiteDecided:
     """Accept a question, once the site's own ledger is charged for it, or refuse it.
@@ -95,14 +106,19 @@ async def decide_at_site(
 
     def decide(session: Session) -> SiteDecided:
         if body.decision == "refuse":
-            hub.refuse(session, caller, job_id, body.reason)
+            whole.append(hub.refuse(session, caller, job_id, body.reason))
             return SiteDecided(state="over")
         return SiteDecided(state=hub.accept(session, caller, job_id, engine.lease))
 
-    return await in_thread(database.run, decide)
+    whole = list[str]()
+    decided = await in_thread(database.run, decide)
+    for each in whole:  # the others may go on without it
+        bells.ring(each)
+        engine.notify()
+    return decided
 
 
-@router.post(
+@answers.post(
     "/questions/{job_id}/answers/{number}",
     response_class=Response,
     responses=documented(NotFound, SessionOver)
@@ -134,18 +150,23 @@ async def exchange_answer(
 
     def found() -> bytes | None:
         with database.read() as session:
-            return hub.pooled(session, whole, number)
+            return pooling.pooled(session, whole, number)
 
     latest = time.monotonic() + _LONGEST_WAIT
+    bells.waited(whole, number)
     with bells.listening(whole) as heard:
         while (answer := await in_thread(found)) is None:
             if time.monotonic() > latest:
+                if bells.waited(whole, number) > _STAYS_AWAY:
+                    await in_thread(database.run, lambda session: hub.leave_behind(session, whole, number))
+                    bells.ring(whole)
                 return Response(status_code=202)
-            await heard(_LOOK)
+            await heard(min(_LOOK, max(0.0, latest - time.monotonic())))
+    bells.forget(whole, number)
     return Response(answer, media_type=_NUMBERS)
 
 
-@router.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))
+@answers.post("/questions/{job_id}/end", status_code=204, responses=documented(NotFound, SessionOver))
 async def end_at_site(
     job_id: Annotated[Id, Path()], body: SiteEnd, caller: DataDep, database: DatabaseDep, engine: EngineDep
 ) -> None:

@@ -6,24 +6,21 @@ question by the job, or the part of one, that is on its dataset.
 
 import hashlib
 import json
-from base64 import b64encode
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
-from privest.arrays import Array
 from privest.estimators.federation import Federated, Part
-from privest.optim.pooled import weighted
 from privest_service import acts
 from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import stored_plan
-from privest_service.estimates.views import read_answer
+from privest_service.estimates.views import WITHOUT, read_answer
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job, JointRun, SiteAnswer, SitePart
 from privest_service.ledger import charges
@@ -33,16 +30,11 @@ from privest_service.ledger.receipts import Receipt, signed_by
 from privest_service.problems import Invalid, NotFound, SessionOver
 from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
+from privest_service.sites import pooling
 from privest_service.sites.schemas import OfferedDataset, SiteEnd, SiteQuestion, SiteState
 
-_BYTES = np.dtype("<f8")
-"""Numbers on the wire: float64, the lowest byte first."""
-
-_FURTHEST = 1e100
-"""Largest number in an answer."""
-
-_LARGEST = 1_000_000
-"""Most numbers of one answer, and so of what a hub keeps of it."""
+_OVER = ("ended", "left")
+"""States of sites that have nothing more to do with a run that goes on."""
 
 
 def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDataset) -> Dataset:
@@ -82,7 +74,10 @@ def offer(session: Session, caller: Principal, at_site: str, offered: OfferedDat
 
 
 def questions(session: Session, owner_id: str) -> list[SiteQuestion]:
-    """The questions that wait for an owner's site, or are run there, oldest first."""
+    """The questions that wait for an owner's site, or are run there, oldest first.
+
+    One that all have accepted while another run was under way is asked about once more when that is over.
+    """
     whole = aliased(Job)
     found = session.execute(
         select(Job, whole, JointRun, Dataset, SitePart)
@@ -95,7 +90,7 @@ def questions(session: Session, owner_id: str) -> list[SiteQuestion]:
             Job.state.in_(("reserved", "claimed")),
             Dataset.at_site.is_not(None),
             JointRun.hub_job.is_(None),
-            SitePart.state.is_distinct_from("ended"),
+            func.coalesce(SitePart.state, "").not_in(_OVER),
         )
         .order_by(Job.created_at, Job.id)
     )
@@ -105,7 +100,7 @@ def questions(session: Session, owner_id: str) -> list[SiteQuestion]:
             dataset=str(dataset.at_site),
             kind=own.kind,
             place=own.place or 0,
-            state=_state(asked, part),
+            state=_state(asked, part) if part is None or not _may_begin(session, asked) else "asked",
             asked=json.loads(joint.terms),
             plan=hashlib.sha256(asked.plan.encode()).hexdigest(),
             seed=seed_of(asked),
@@ -142,25 +137,96 @@ def accept(session: Session, caller: Principal, job_id: str, lease: timedelta) -
         session.add(SitePart(job_id=own.id, state="accepted", weight=weight, answers=answers))
         session.flush()
     if whole.state == "reserved":
-        accepted = jobs.site_parts(session, *(part.id for part in parts))
-        if len(accepted) == len(parts) and not jobs.frozen_meanwhile(session, whole):
+        _hold_owners(session, parts)
+        if _may_begin(session, whole) and not jobs.frozen_meanwhile(session, whole):
             jobs.claim(session, whole, lease)
     return _state(whole, session.get(SitePart, own.id))
 
 
-def refuse(session: Session, caller: Principal, job_id: str, reason: str | None) -> None:
-    """A site does not take part, or not any more: what was not begun is given back, all else is over."""
+def _hold_owners(session: Session, parts: Sequence[Job]) -> None:
+    """Hold the owners of these jobs until the transaction ends, so that no other run of theirs begins."""
+    owners = select(Owner.id).where(Owner.id.in_({part.owner_id for part in parts})).order_by(Owner.id)
+    session.execute(owners.with_for_update())
+
+
+def _may_begin(session: Session, whole: Job) -> bool:
+    """Whether all sites have accepted a question and none of them is in another run.
+
+    Two runs that sites take up in another order would wait for each other.
+    """
+    parts = jobs.parts_of(session, whole) or [whole]
+    if whole.state != "reserved" or len(jobs.site_parts(session, *(part.id for part in parts))) < len(parts):
+        return False
+    other = aliased(Job)
+    under_way = (
+        select(Job.id)
+        .join(other, other.id == func.coalesce(Job.part_of, Job.id))
+        .join(JointRun, JointRun.job_id == other.id)
+        .where(
+            Job.owner_id.in_({part.owner_id for part in parts}),
+            other.state == "claimed",
+            JointRun.state == "waiting",
+            JointRun.hub_job.is_(None),
+        )
+    )
+    return session.scalar(under_way.limit(1)) is None
+
+
+def refuse(session: Session, caller: Principal, job_id: str, reason: str | None) -> str:
+    """A site does not take part, or not any more: what was not begun is given back, all else is over.
+
+    A run of which sites may stay away goes on without it.
+
+    Returns:
+        the id of the whole job.
+    """
     own, whole = _held(session, caller, job_id)
     part = session.get(SitePart, own.id)
     if part is None:
-        part = SitePart(job_id=own.id, weight=0.0, answers=0)
+        part = SitePart(job_id=own.id, state="asked", weight=0.0, answers=0)
         session.add(part)
-    if part.state == "ended" or whole.state not in ("reserved", "claimed"):
-        return
-    part.state, part.reason = "refused", reason
+    if part.state in _OVER or whole.state not in ("reserved", "claimed"):
+        return whole.id
+    if not _go_on_without(session, whole, [part], reason or "It did not go on."):
+        part.state, part.reason = "refused", reason
+        session.flush()
+        if not charges.void(session, whole.id):
+            jobs.fail(session, whole.id)
+    return whole.id
+
+
+def _go_on_without(session: Session, whole: Job, leaving: Sequence[SitePart], reason: str) -> bool:
+    """Have a run go on without sites, if the question allows that so many stay away.
+
+    What they gave counts up to the first answer that one of them did not give: it is noted in `answers`, as
+    all that a site gets must be the same bits whenever it asks.
+    """
+    allowed = json.loads(session.get_one(JointRun, whole.id).terms).get("may_leave", 0)
+    if whole.state != "claimed" or not allowed:
+        return False
+    parts = jobs.site_parts(session, *(part.id for part in jobs.parts_of(session, whole)))
+    if sum(part.state == "left" for part in parts) + len(leaving) > allowed:
+        return False
+    for part in leaving:
+        given = select(func.count()).where(SiteAnswer.job_id == part.job_id)
+        part.state, part.reason, part.answers = "left", reason, session.scalar(given) or 0
     session.flush()
-    if not charges.void(session, whole.id):
-        jobs.fail(session, whole.id)
+    _note_end(session, whole)
+    return True
+
+
+def leave_behind(session: Session, whole_id: str, number: int) -> bool:
+    """Go on without the sites that have not given an answer which others have, if so many may stay away."""
+    held = select(Job).where(Job.id == whole_id).with_for_update()
+    whole = session.scalars(held.execution_options(populate_existing=True)).one()
+    parts = jobs.site_parts(session, *(part.id for part in jobs.parts_of(session, whole)))
+    missing = [
+        part
+        for part in parts
+        if part.state == "accepted" and session.get(SiteAnswer, (part.job_id, number)) is None
+    ]
+    staying = sum(part.state == "accepted" for part in parts) - len(missing)
+    return bool(missing and staying) and _go_on_without(session, whole, missing, "It stayed away.")
 
 
 def take_answer(
@@ -194,50 +260,16 @@ def take_answer(
         known is not None
         or number >= part.answers
         or (number and before is None)
-        or not _is_answer(numbers)
+        or not pooling.is_answer(numbers)
         or any((other.label, len(other.numbers)) != (label, len(numbers)) for other in others)
     ):
+        # Whoever is wrong, and whatever the question says of sites that stay away: this one is not away.
         part.state, part.reason = "refused", "It sent what is no answer of this run."
         jobs.fail(session, whole.id)
         return ""
     session.add(SiteAnswer(job_id=own.id, number=number, label=label, numbers=numbers))
     session.flush()
     return whole.id
-
-
-def _is_answer(numbers: bytes) -> bool:
-    if not numbers or len(numbers) % 8 or len(numbers) > 8 * _LARGEST:
-        return False
-    return bool((np.abs(np.frombuffer(numbers, _BYTES)) <= _FURTHEST).all())
-
-
-def pooled(session: Session, whole_id: str, number: int) -> bytes | None:
-    """The weighted sum of all sites' answers of a number; None until all are there.
-
-    Raises:
-        SessionOver: the run is over.
-    """
-    state = session.scalar(select(Job.state).where(Job.id == whole_id))
-    found = _weighted(session, whole_id, number)
-    if found is None and state != "claimed":
-        raise SessionOver
-    return found and found[1].astype(_BYTES).tobytes()
-
-
-def _weighted(session: Session, whole_id: str, number: int) -> tuple[str, Array] | None:
-    """What was asked for a number, and the weighted sum of the answers, in the order of the datasets."""
-    found = session.execute(
-        select(SitePart.weight, SiteAnswer.label, SiteAnswer.numbers)
-        .select_from(Job)
-        .join(SitePart, SitePart.job_id == Job.id)
-        .outerjoin(SiteAnswer, (SiteAnswer.job_id == Job.id) & (SiteAnswer.number == number))
-        .where(Job.part_of == whole_id)
-        .order_by(Job.place)
-    ).all()
-    if not found or any(numbers is None for _, _, numbers in found):
-        return None
-    answers = [np.frombuffer(numbers, _BYTES).astype(np.float64) for _, _, numbers in found]
-    return found[0].label, weighted(answers, [weight for weight, _, _ in found])
 
 
 def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> None:
@@ -249,7 +281,7 @@ def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> Non
     """
     own, whole = _held(session, caller, job_id)
     part = session.get(SitePart, own.id)
-    if part is None or part.state == "refused" or whole.state not in ("claimed", "committed"):
+    if part is None or part.state in ("refused", "left") or whole.state not in ("claimed", "committed"):
         raise SessionOver
     if part.state == "ended":
         return
@@ -259,8 +291,13 @@ def end(session: Session, caller: Principal, job_id: str, ended: SiteEnd) -> Non
     if own is whole:
         part.result = _result(whole, ended.result)
     session.flush()
+    _note_end(session, whole)
+
+
+def _note_end(session: Session, whole: Job) -> None:
+    """Have a run's answer computed, if all sites that stayed have ended theirs."""
     ids = [each.id for each in jobs.parts_of(session, whole) or [whole]]
-    if all(each.state == "ended" for each in jobs.site_parts(session, *ids)):
+    if all(each.state in _OVER for each in jobs.site_parts(session, *ids)):
         session.get_one(JointRun, whole.id).state = "ready"
         session.flush()
 
@@ -281,6 +318,8 @@ def _result(job: Job, result: Any) -> str:
     """
     fields = KINDS[job.kind].job.model_fields
     try:
+        if WITHOUT in result:
+            raise Invalid("A question on one dataset is not answered without it.")
         text = json.dumps(result, allow_nan=False, separators=(",", ":"))
         told = read_answer(stored_plan(job.kind, job.plan), text)
         for name in ("estimate", "uncertainty"):
@@ -290,14 +329,6 @@ def _result(job: Job, result: Any) -> str:
     except (ValueError, TypeError, AttributeError, KeyError):
         raise Invalid("This is no answer to the question.") from None
     return text
-
-
-def record_of(session: Session, whole: Job) -> str:
-    """The pooled answers of a run, as JSON: what was asked and the numbers, in order."""
-    found = list[tuple[str, str]]()
-    while (answer := _weighted(session, whole.id, len(found))) is not None:
-        found.append((answer[0], b64encode(answer[1].astype(_BYTES).tobytes()).decode()))
-    return json.dumps(found)
 
 
 def _held(session: Session, caller: Principal, job_id: str) -> tuple[Job, Job]:

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from privest_service.estimates.tasks import run_job
 from privest_service.jobs.models import Job, JointRun, SitePart
-from privest_service.sites import hub
+from privest_service.sites import hub, pooling
 from privest_service.sites.link import Hub
 from privest_service.sites.tasks import join_job, replay_job, result_job
 
@@ -26,7 +26,8 @@ def joint_runs(
     if joint.hub_job is None:
         if job.dataset_id is not None:
             return result_job, [str(session.get_one(SitePart, job.id).result)]
-        return replay_job, [job.kind, job.plan, hub.record_of(session, job), str(hub.seed_of(job))]
+        record, left = pooling.record_of(session, job), pooling.left_of(session, job)
+        return replay_job, [job.kind, job.plan, record, str(hub.seed_of(job)), left]
     if job.dataset_id is not None or to is None:
         return run_job, [job.kind, job.plan, *given]
     return join_job, [job.kind, job.plan, joint.terms, to.as_json(), *given]

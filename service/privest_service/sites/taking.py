@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session, aliased
 
 from privest.estimators.federation import Federated, Plan
 from privest_service.database import Database
@@ -35,6 +35,7 @@ from privest_service.ledger.mechanisms import mechanism, versions
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Charge
 from privest_service.problems import Invalid, Problem
+from privest_service.security.models import Owner
 from privest_service.security.principals import Principal
 from privest_service.sites.schemas import SiteQuestion
 
@@ -141,11 +142,17 @@ class Taking:
         return ResolvedQuery(self.analyst, kind, about, kind.resolved(request, shape)), request
 
     def begin(self, job: Job) -> None:
-        """Let a worker have a job, as all sites have accepted its question."""
+        """Let a worker have a job, as all sites have accepted its question: one of an owner's at a time.
+
+        A hub that begins several has them run one after the other, so that what it asks in one run follows
+        from answers of runs that are over, and of this run.
+        """
 
         def ready(session: Session) -> None:
+            owner = str((jobs.parts_of(session, job) or [job])[0].owner_id)
+            session.get_one(Owner, owner, with_for_update=True)
             joint = jobs.joint_run(session, job.id)
-            if joint is not None and joint.state == "waiting":
+            if joint is not None and joint.state == "waiting" and not _in_session(session, owner):
                 joint.state = "ready"
 
         self.database.run(ready)
@@ -173,6 +180,23 @@ class Taking:
             receipt = charges.receipt_for(session, job, self.analyst)
         assert receipt is not None  # noqa: S101 - committed jobs have one
         return receipt, None if job.dataset_id is None else json.loads(str(job.result))
+
+
+def _in_session(session: Session, owner_id: str) -> bool:
+    """Whether a run of the hub on an owner's rows is under way here, or is about to be."""
+    whole = aliased(Job)
+    under_way = (
+        select(Job.id)
+        .join(whole, whole.id == func.coalesce(Job.part_of, Job.id))
+        .join(JointRun, JointRun.job_id == whole.id)
+        .where(
+            Job.owner_id == owner_id,
+            JointRun.hub_job.is_not(None),
+            JointRun.state == "ready",
+            whole.state.in_(("reserved", "claimed")),
+        )
+    )
+    return session.scalar(under_way.limit(1)) is not None
 
 
 def _draft(asked: SiteQuestion, own: ResolvedQuery, planned: Plan) -> Draft:

@@ -10,6 +10,7 @@ import numpy as np
 from privest.estimators.federation import Federated
 from privest.estimators.registry import ESTIMATORS
 from privest_service.estimates.plans import join_plan, replay_plan, stored_plans
+from privest_service.estimates.views import WITHOUT
 
 
 def join_job(kind: str, plan: str, terms: str, hub: str, run_token: str, path: str) -> str:
@@ -47,7 +48,7 @@ def join_job(kind: str, plan: str, terms: str, hub: str, run_token: str, path: s
     return _text(answer)
 
 
-def replay_job(kind: str, plan: str, record: str, seed: str) -> str:
+def replay_job(kind: str, plan: str, record: str, seed: str, left: str) -> str:
     """The hub's answer, computed of the answers that the sites exchanged: no row is anywhere near.
 
     Args:
@@ -55,11 +56,13 @@ def replay_job(kind: str, plan: str, record: str, seed: str) -> str:
         plan: the whole plan as JSON.
         record: what was asked and the pooled answers, in order, as JSON.
         seed: of choices that the sites made alike.
+        left: places of the sites that left before the end, as JSON.
     """
     estimator = ESTIMATORS[kind]
     planned: Any = stored_plans(estimator).validate_json(plan)
     answers = [(label, np.frombuffer(b64decode(numbers), "<f8")) for label, numbers in json.loads(record)]
-    return _text(replay_plan(estimator, planned, answers, int(seed)))
+    places = json.loads(left)
+    return _text(replay_plan(estimator, planned, answers, int(seed)) | ({WITHOUT: places} if places else {}))
 
 
 def result_job(result: str) -> str:

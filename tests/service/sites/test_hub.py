@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from privest import manifolds
+from privest_service.database import Database
 from privest_service.signing import Signer
+from privest_service.sites import hub as hub_of_sites
 from testing.scenes import Desk
-from testing.server import SPD3, Caller, Server, private_key_pem, problem
+from testing.server import SPD3, Caller, Server, private_key_pem, problem, until
 from testing.sites import BUDGET
 
 SIZE = manifolds.get("spd", dim=3).dim
@@ -42,17 +44,21 @@ class Played:
         assert asked.status_code == 202, asked.text
         return asked.json()["id"]
 
+    def questions(self, place: int) -> list[dict[str, Any]]:
+        """The questions that a site is asked, oldest first."""
+        return self.owners[place].get("/v1/sites/questions").json()["questions"]
+
     def question(self, place: int) -> dict[str, Any]:
-        """The newest question that a site is asked."""
-        return self.owners[place].get("/v1/sites/questions").json()["questions"][-1]
+        """The newest of them."""
+        return self.questions(place)[-1]
 
     def decide(self, place: int, decision: str = "accept", **why: Any) -> httpx.Response:
         path = f"/v1/sites/questions/{self.question(place)['job']}/decision"
         return self.owners[place].post(path, json={"decision": decision} | why)
 
-    def begun(self) -> list[str]:
+    def begun(self, **body: Any) -> list[str]:
         """Ask, and have both sites accept; return what they call the question."""
-        self.ask()
+        self.ask(**body)
         parts = [self.question(place)["job"] for place in range(2)]
         assert [self.decide(place).json()["state"] for place in range(2)] == ["accepted", "begun"]
         return parts
@@ -189,7 +195,7 @@ def _plan(played: Played) -> dict[str, Any]:
 )
 def test_what_is_no_answer_of_the_run_ends_it(played: Played, sent: dict[str, Any]) -> None:
     parts = played.begun()
-    refused = played.send(0, parts[0], **{"number": 0} | sent)
+    refused = played.send(0, parts[0], sent.get("number", 0), sent.get("answer", ANSWER))
     assert refused.status_code in (409, 422), refused.text
     if refused.status_code == 409:
         assert played.state()[0] == "failed"
@@ -209,6 +215,82 @@ def test_sites_that_part_company_end_the_run(played: Played, second: dict[str, A
     for each in told:
         problem(each.result(), 409, "session-over")
     assert played.state()[0] == "failed"
+
+
+def test_an_owner_is_in_one_run_at_a_time(played: Played) -> None:
+    """Else two sites that take up two runs in another order would wait for each other."""
+    first = played.begun()
+    later = played.ask()
+    assert [played.decide(place).json()["state"] for place in range(2)] == ["accepted", "accepted"]
+    assert played.state()[0] == "reserved"
+    states = [[each["state"] for each in played.questions(place)] for place in range(2)]
+    assert states == [["begun", "accepted"]] * 2
+    path = f"/v1/sites/questions/{first[0]}/decision"
+    assert played.owners[0].post(path, json={"decision": "refuse"}).status_code == 200
+    # That run is over: the sites are asked once more, and the first to answer begins the next.
+    assert [[each["state"] for each in played.questions(place)] for place in range(2)] == [["asked"]] * 2
+    assert played.decide(1).json()["state"] == "begun"
+    assert [each["state"] for each in played.questions(0)] == ["begun"]
+    assert played.analyst.get(f"/v1/jobs/{later}").json()["state"] == "claimed"
+
+
+def _stay_away(played: Played, number: int) -> bool:
+    """What the hub does once it has waited long for a number."""
+    server = played.analyst.server
+    database = Database(server.database_url, signer=Signer(server.signing_key.read_bytes()))
+    whole = played.analyst.get("/v1/jobs").json()["jobs"][0]["id"]
+    done = database.run(lambda session: hub_of_sites.leave_behind(session, whole, number))
+    database.close()
+    return done
+
+
+def test_a_run_goes_on_without_a_site_if_the_question_says_so(played: Played) -> None:
+    """What it gave counts, and from there on the others' weights add up to one; no error is stated."""
+    parts = played.begun(may_leave=1)
+    other = ANSWER[::-1].copy()
+    with ThreadPoolExecutor(1) as both:
+        first = both.submit(played.send, 0, parts[0], 0)
+        pooled = played.send(1, parts[1], 0, other)
+        assert first.result().content == pooled.content
+    with ThreadPoolExecutor(1) as alone:
+        second = alone.submit(played.send, 0, parts[0], 1, label="curvature")
+        until(lambda: _stay_away(played, 1))
+        assert np.array_equal(np.frombuffer(second.result().content, "<f8"), ANSWER)
+    # What was given before it left is the same as ever, and it has no further say.
+    assert played.send(0, parts[0], 0).content == pooled.content
+    problem(played.send(1, parts[1], 1, other), 409, "session-over")
+    assert played.questions(1) == []
+    assert played.state() == ("claimed", [("accepted", None), ("left", "It stayed away.")])
+    assert all(owner.budget()["spent"]["epsilon"] > 0 for owner in played.owners)
+    # The last one stays, or there is no answer.
+    assert not _stay_away(played, 2)
+
+
+def test_a_site_that_gives_up_leaves_too(played: Played) -> None:
+    played.begun(may_leave=1)
+    assert played.decide(1, "refuse", reason="The run failed at the site.").json()["state"] == "over"
+    assert played.state() == ("claimed", [("accepted", None), ("left", "The run failed at the site.")])
+    played.decide(0, "refuse")
+    assert played.state()[0] == "failed"
+
+
+def test_no_run_goes_on_without_a_site_unasked_nor_with_a_liar(played: Played) -> None:
+    parts = played.begun()
+    with ThreadPoolExecutor(1) as alone:
+        waits = alone.submit(played.send, 0, parts[0], 0)
+        until(lambda: not _stay_away(played, 0))
+        assert played.send(1, parts[1], 0).status_code == waits.result().status_code == 200
+    played.decide(0, "refuse")
+    parts = played.begun(may_leave=1)
+    problem(played.send(1, parts[1], 0, np.full(SIZE, np.nan)), 409, "session-over")
+    assert played.state()[0] == "failed"
+
+
+@pytest.mark.parametrize("may_leave", [2, 100, -1])
+def test_somebody_stays(played: Played, may_leave: int) -> None:
+    body = {"dataset": [{"id": each} for each in played.datasets], "privacy": {"epsilon": 0.01}}
+    asked = played.analyst.post("/v1/estimates/frechet-mean/plan", json=body | {"may_leave": may_leave})
+    problem(asked, 422, "invalid")
 
 
 def test_other_bits_for_the_same_answer_end_the_run(played: Played) -> None:
@@ -251,3 +333,32 @@ def test_analysts_are_no_sites(played: Played) -> None:
     problem(played.analyst.get("/v1/sites/questions"), 403, "forbidden")
     offered = {"n": 5, "schema": SPD3}
     problem(played.analyst.put("/v1/sites/datasets/ds_there", json=offered), 403, "forbidden")
+
+
+def test_an_answer_may_be_longer_than_other_bodies(hub: Server) -> None:
+    """Of ten thousand columns, and two records at each site: an answer has 160,000 numbers."""
+    owners, analyst = [hub.owner(**BUDGET) for _ in range(2)], hub.analyst()
+    wide, datasets = {"kind": "vectors", "dim": 10_000}, list[str]()
+    for owner in owners:
+        offered = owner.put("/v1/sites/datasets/ds_there", json={"n": 2, "schema": wide})
+        assert offered.status_code == 200, offered.text
+        datasets.append(offered.json()["id"])
+        assert owner.grant(datasets[-1], analyst).status_code == 200
+    played = Played(owners, datasets, analyst)
+    body = {"dataset": [{"id": each} for each in datasets], "privacy": {"epsilon": 1.0, "delta": 1e-7}}
+    asked = analyst.post(
+        "/v1/estimates/robust-pca", headers={"Idempotency-Key": "wide"}, json=body | {"rank": 2}
+    )
+    assert asked.status_code == 202, asked.text
+    (part, _) = [played.question(place)["job"] for place in range(2)]
+    assert [played.decide(place).json()["state"] for place in range(2)] == ["accepted", "begun"]
+    answer = np.zeros(160_000)
+    with ThreadPoolExecutor(1) as other:
+        waits = other.submit(played.send, 0, part, 0, answer)
+        found = played.send(1, played.question(1)["job"], 0, answer)
+        assert [found.status_code, waits.result().status_code] == [200, 200], found.text
+
+
+def test_one_record_is_no_dataset(hub: Server) -> None:
+    owner = hub.owner(**BUDGET)
+    problem(owner.put("/v1/sites/datasets/ds_there", json={"n": 1, "schema": SPD3}), 422, "invalid")

@@ -13,12 +13,18 @@ from testing.server import LABELLED, books_balance, problem, spd, told_apart, un
 from testing.sites import Sites, sites
 
 COUNTS = (400, 700)
-VECTORS = {"kind": "vectors", "dim": 5}
+VECTORS, GAPS = {"kind": "vectors", "dim": 5}, {"kind": "partial-vectors", "dim": 5}
 
 
 def near_a_plane(n: int, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return rng.standard_normal((n, 5)) * [1.0, 0.8, 0.05, 0.05, 0.05]
+
+
+def with_gaps(n: int) -> np.ndarray:
+    rows = near_a_plane(n, seed=n)
+    rows[np.random.default_rng(n).random(rows.shape) < 0.3] = np.nan
+    return rows
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +37,7 @@ def two(
             "points": them.offering([spd(n, seed=n) for n in COUNTS]),
             "vectors": them.offering([near_a_plane(n, n) for n in COUNTS], VECTORS),
             "labelled": them.offering([told_apart(n, apart=3.0) for n in COUNTS], LABELLED),
+            "gaps": them.offering([with_gaps(n) for n in COUNTS], GAPS),
         }
 
 
@@ -41,6 +48,9 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("robust-pca", "vectors", {"rank": 2}),
     ("robust-pca", "vectors", {"rank": 2, "local_steps": 3}),
     ("logistic-regression", "labelled", {}),
+    ("classifier-score", "labelled", {"coefficients": [1.0, 0.0], "intercept": 0.0}),
+    ("matrix-completion", "gaps", {"rank": 2}),
+    ("bounds", "vectors", {}),
 ]
 
 

@@ -4,19 +4,20 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from sqlalchemy import case, func, select
+from sqlalchemy import case, func, select, update
 from sqlalchemy.orm import aliased
 
 from privest.privacy.calibration import epsilon_for, mu_for
-from privest_service.database import Database
+from privest_service.database import Database, now
 from privest_service.jobs.models import Job, JointRun
 from privest_service.ledger.models import Entry
 from privest_service.ledger.units import Limits
 from privest_service.signing import Signer
-from testing.server import books_balance, spd, until
+from testing.server import Server, books_balance, spd, until
 from testing.sites import Site, Sites, sites
 from testing.wire import Wire, wired
 
@@ -55,17 +56,18 @@ class Storm:
         if target == "connection":
             self.wires[place].cut()
         elif target == "site":
+            begun = self._begun(job)
             self.them.sites[place].server.kill()
+            time_passes(self.them.sites[place].server)
             self.them.sites[place].restart()
+            if begun:
+                time_passes(self.them.hub)
         else:
             self.them.hub.kill()
             self.them.restart_hub()
             for wire in self.wires:
                 wire.lead_to(self.them.hub.url)
-        # A run whose worker was killed is over when the time is that it may take: the next need not wait.
-        until(
-            lambda: self._state(job) not in ("reserved", "claimed") or (target == "site" and self._begun(job))
-        )
+        until(lambda: self._state(job) not in ("reserved", "claimed"))
         self.ended[target, self._state(job)] += 1
 
     def _answered(self) -> int:
@@ -79,6 +81,14 @@ class Storm:
 
     def _begun(self, job: str) -> bool:
         return self._state(job) in BEGUN
+
+
+def time_passes(server: Server) -> None:
+    """Have the leases of all runs end: that of one whose worker was killed, and of nothing else."""
+    database = Database(server.database_url, signer=Signer(server.signing_key.read_bytes()))
+    with database.write() as session:
+        session.execute(update(Job).where(Job.state == "claimed").values(lease_until=now()))
+    database.close()
 
 
 def charged(site: Site) -> dict[str, tuple[str, str, int]]:
@@ -118,7 +128,7 @@ def test_whoever_is_killed_nothing_is_overspent_and_nothing_is_answered_free_or_
         made = sites(tmp_path, lambda: new_database("sqlite"), through=through, workers=4, job_timeout=150)
         # The sites' caps are reached before the end, while the hub's budget would allow all.
         admitted = mu_for(EPSILON, DELTA) * (0.75 * kills) ** 0.5
-        cap = {"epsilon": epsilon_for(admitted, 0.9 * CAP_DELTA), "delta": CAP_DELTA}
+        cap: dict[str, Any] = {"epsilon": epsilon_for(admitted, 0.9 * CAP_DELTA), "delta": CAP_DELTA}
         them = stack.enter_context(made).offering([spd(n, seed=n) for n in COUNTS], **cap)
         storm = Storm(them, wires, seed=kills)
         stack.callback(lambda: them.hub.kill())  # noqa: PLW0108 - the one that was started last

@@ -383,6 +383,7 @@ FRECHET_MEAN = Estimator(
     plan=plan,
     run=_answer,
     shown=("solver", "why", "step_size", "radius", "columns"),
+    errors_apart=True,
     error_meaning="distance by which the noise alone moves the mean, root mean square",
     is_heavy=lambda spec: spec.solver in ("rsgd", "rsvrg"),
 )

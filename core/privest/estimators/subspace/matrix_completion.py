@@ -267,6 +267,7 @@ MATRIX_COMPLETION = Estimator(
     plan=plan,
     run=run,
     shown=("why", "step_sizes"),
+    errors_apart=True,
     error_meaning="angles between the answer and the subspace, root mean square",
     unit="rad",
 )

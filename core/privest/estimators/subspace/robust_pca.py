@@ -189,6 +189,7 @@ ROBUST_PCA = Estimator(
     plan=plan,
     run=run,
     shown=("solver", "start", "consensus", "why", "step_sizes"),
+    errors_apart=True,
     error_meaning="angles by which the noise turns the subspace, root mean square",
     unit="rad",
     is_heavy=lambda spec: spec.solver in STOCHASTIC,
