@@ -140,7 +140,7 @@ def _ask_route(kind: Kind) -> None:
                 ask = await in_thread(submissions.command, caller, kind, body, key)
                 answer = await submissions.submit_inline(ask, registrar)
         else:
-            answer = await in_thread(lambda: submissions.submit(submissions.command(caller, kind, body, key)))
+            answer = await submissions.submit_together(caller, kind, body, key)
             stop_clock()
         database = submissions.database
 
