@@ -84,6 +84,7 @@ facts:
 	$(BIN)/python scripts/check-licences
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/python scripts/check-commits
+	@$(BIN)/python -m benchmarks.freshness
 
 openapi: install ## write openapi.yaml anew, and what the client has of it
 	$(BIN)/privest openapi > openapi.yaml

@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.exc import StaleDataError
 
+from privest_service.database.rows import QueueingSession
 from privest_service.problems import WHEN_FULL, DatabaseUnavailable
 
 T = TypeVar("T")
@@ -151,8 +152,10 @@ class Database:
         with self._session(self._writer) as session:
             with session.begin():
                 yield session
+                session.flush()
                 for work in session.info.get(_BEFORE_COMMIT, ()):
                     work(session)
+                session.flush()
             for act in session.info.get(_ONCE_COMMITTED, ()):
                 act()
 
@@ -203,7 +206,7 @@ class Database:
             return connection.execute(statement, values).first()
 
     def _session(self, engine: Engine) -> Session:
-        return Session(engine, expire_on_commit=False, info=self._info)
+        return QueueingSession(engine, expire_on_commit=False, info=self._info)
 
     def revision(self) -> str:
         """Return the revision of the tables by a statement that fails on a database that takes no writes.

@@ -17,8 +17,9 @@ from privest_service.estimates import exported, requests, room, service, views
 from privest_service.estimates.catalogue import KINDS, Job, Kind
 from privest_service.estimates.dependencies import EngineDep, PlannerDep, SubmissionsDep
 from privest_service.estimates.epsilon_found import to_plan
+from privest_service.estimates.remembered import versions
 from privest_service.estimates.request_views import RequestList, Verdict, request_view
-from privest_service.estimates.schemas import FINAL, About, InlineRef, JobView
+from privest_service.estimates.schemas import FINAL, About, DatasetRef, InlineRef, JobView
 from privest_service.jobs import service as jobs
 from privest_service.ledger import charges
 from privest_service.ledger.receipts import Receipt
@@ -140,7 +141,7 @@ def _ask_route(kind: Kind) -> None:
                 ask = await in_thread(submissions.command, caller, kind, body, key)
                 answer = await submissions.submit_inline(ask, registrar)
         else:
-            answer = await in_thread(lambda: submissions.submit(submissions.command(caller, kind, body, key)))
+            answer = await submissions.submit_together(caller, kind, body, key)
             stop_clock()
         database = submissions.database
 
@@ -193,15 +194,32 @@ def _plan_route(kind: Kind) -> None:
         about: About = body.dataset
 
         def look() -> str:
+            if not isinstance(about, DatasetRef):
+                return made()[0]
+            at = versions(database, caller.id, about.id)
+            if at is None:
+                return made()[0]
+            name = f"{caller.id} {kind.name} {body.model_dump_json()}"
+            if (text := planner.told.recall(name, at)) is None:
+                text, whole = made()
+                # What changed while it was made may be in it or not.
+                if whole and at == versions(database, caller.id, about.id):
+                    planner.told.keep(name, at, text)
+            stop_clock()
+            return text
+
+        def made() -> tuple[str, bool]:
+            """The plan as it is told, and whether all of it is there."""
             question = to_plan(database, planner, caller, kind, body)
-            name = f"view {question.name}"
+            name, whole = f"view {question.name}", True
             if (text := planner.kept(name)) is None:
                 with traces.step("plan"):
                     planned = planner.plan(question)
                 opinion = planner.second_opinion(question, planned)
                 view = views.plan_view(question, planned, opinion).model_dump_json()
                 text = _WITH_CHARGES.dump_json((view, room.charges_of(planned))).decode()
-                if opinion is not None:
+                whole = opinion is not None
+                if whole:
                     planner.keep(name, text)
             view, charged = _WITH_CHARGES.validate_json(text)
             told = json.loads(view)
@@ -212,7 +230,7 @@ def _plan_route(kind: Kind) -> None:
             told["approval"] = "required" if question.approval else None
             if not isinstance(about, InlineRef):
                 stop_clock()
-            return json.dumps(told)
+            return json.dumps(told), whole
 
         return Response(await in_thread(look), media_type="application/json")
 

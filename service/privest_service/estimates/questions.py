@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import rfc8785
@@ -80,7 +81,7 @@ class ResolvedQuery:
         targets = [subject.target for subject in self.about]
         return PrivacyTarget(max(each.epsilon for each in targets), max(each.delta for each in targets))
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of the datasets and the resolved choices. It does not depend on who asks."""
         facts = sorted((subject.facts for subject in self.about), key=lambda each: each["dataset"])

@@ -5,22 +5,22 @@ import hmac
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Lock
 from typing import Any, TypeVar
 
 import structlog
-from pydantic import JsonValue
+from cachetools import FIFOCache
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from privest.estimators.federation import Plan
-from privest_service import acts
 from privest_service.database import Database
 from privest_service.datasets import registration
-from privest_service.datasets.models import Dataset
 from privest_service.datasets.registration import Registrar
+from privest_service.estimates import refusals
 from privest_service.estimates.catalogue import Kind
+from privest_service.estimates.charging import reserve_all, reserve_each, reserve_free
+from privest_service.estimates.groups import Groups
 from privest_service.estimates.planning import Planner
-from privest_service.estimates.plans import asked_columns, asked_label
 from privest_service.estimates.questions import (
     ResolvedQuery,
     digest_of,
@@ -30,14 +30,12 @@ from privest_service.estimates.questions import (
 )
 from privest_service.estimates.reservation import (
     Answer,
+    Asked,
     Draft,
     EstimateCommand,
     replay,
-    reserve,
-    reserve_all,
-    reserve_free,
 )
-from privest_service.estimates.room import charges_of, in_words, room_of
+from privest_service.estimates.room import charges_of
 from privest_service.estimates.schemas import (
     FINAL,
     EstimateRequest,
@@ -47,7 +45,7 @@ from privest_service.jobs import service as jobs
 from privest_service.jobs.models import Job
 from privest_service.ledger import entries
 from privest_service.ledger import service as ledger
-from privest_service.ledger.units import EPSILON, PROBABILITY, Charge, as_number
+from privest_service.ledger.units import Charge
 from privest_service.limits import in_thread
 from privest_service.problems import (
     AccountFrozen,
@@ -56,20 +54,14 @@ from privest_service.problems import (
     GrantRefuses,
     Invalid,
     NotFound,
-    PaceExceeded,
     Problem,
     Unavailable,
 )
 from privest_service.security.principals import Principal
 from privest_service.telemetry import traces
 
-_SOMEBODY_ELSES = (
-    "Your own caps allow this. An owner's budget, another cap or a freeze does not. Ask the owner."
-)
-"""Told to an analyst for every refusal that the analyst's own caps did not make."""
-
-_COLUMNS = 20
-"""Most columns of a refused question that its act names."""
+_ROOM = 2**25
+"""Most characters of all drafts that are remembered."""
 
 T = TypeVar("T")
 
@@ -95,6 +87,11 @@ class Submissions:
     secret: bytes = field(repr=False)
     max_waiting: int
     decide_within: int = 168
+    groups: Groups[Asked, Answer] = field(default_factory=Groups[Asked, Answer], repr=False)
+    _drafts: FIFOCache[str, Draft] = field(
+        default_factory=lambda: FIFOCache[str, Draft](_ROOM, getsizeof=lambda draft: draft.length), repr=False
+    )
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def command(self, caller: Principal, kind: Kind, request: EstimateRequest, key: str) -> EstimateCommand:
         """A request with what its key is bound to."""
@@ -114,6 +111,37 @@ class Submissions:
         Raises:
             Problem: whatever refuses the request; nothing is then charged and the key stays free.
         """
+        found = self._prepared(ask, rows)
+        return found if isinstance(found, Answer) else self.charge(*found)
+
+    async def submit_together(
+        self, caller: Principal, kind: Kind, request: EstimateRequest, key: str
+    ) -> Answer:
+        """Do what `submit` does, in one transaction with others that wait for the same owners.
+
+        Raises:
+            Problem: whatever refuses the request; nothing is then charged and the key stays free.
+        """
+        found = await in_thread(lambda: self._prepared(self.command(caller, kind, request, key)))
+        if isinstance(found, Answer):
+            return found
+        ask, question, draft = found
+        if question.dummy:
+            return await in_thread(self.charge, *found)
+        owners = tuple(sorted({subject.owner_id for subject in question.about}))
+        try:
+            with traces.step("charge"):
+                answer = await self.groups.do(owners, found, self._charge_each)
+        except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
+            raise await in_thread(refusals.as_known, self.database, refused, ask, question, draft) from None
+        return self._charged(answer)
+
+    def _prepared(self, ask: EstimateCommand, rows: str | None = None) -> Answer | Asked:
+        """Plan a request that is to be charged, or find the job that answers it already.
+
+        Raises:
+            Problem: whatever refuses the request.
+        """
         try:
             with self.database.read() as session:
                 if known := replay(session, ask):
@@ -121,11 +149,24 @@ class Submissions:
                 question = resolve(session, ask.caller, ask.kind, ask.request, rows)
                 self._refuse_if_full(session, question, ask.caller)
         except GrantRefuses as refused:
-            self._record(refused, ask)
+            refusals.record(self.database, refused, ask)
             raise
-        with traces.step("plan"):
-            planned = self.planner.plan(question, free=False)
-        return self.charge(ask, question, Draft.of(question, planned))  # which takes a while, and no lock
+        return ask, question, self._draft(question)  # which takes a while, and no lock
+
+    def _draft(self, question: ResolvedQuery) -> Draft:
+        """What will be written about a question: planned once, as long as it is remembered."""
+        # All that a draft follows from, and whose it is: time would tell what others asked.
+        name = f"{question.name} {[subject.target for subject in question.about]}"
+        with self._lock:
+            draft = self._drafts.get(name)
+        if draft is None:
+            with traces.step("plan"):
+                planned = self.planner.plan(question, free=False)
+            draft = Draft.of(question, planned)
+            if draft.length <= _ROOM:
+                with self._lock:
+                    self._drafts[name] = draft
+        return draft
 
     def charge(self, ask: EstimateCommand, question: ResolvedQuery, draft: Draft) -> Answer:
         """Charge a planned question and put its job in the queue.
@@ -135,15 +176,33 @@ class Submissions:
         """
         try:
             with traces.step("charge"):
-                answer = self.database.run(
-                    lambda session: (
-                        reserve_free(session, ask, question, draft)
-                        if question.dummy
-                        else reserve(session, ask, question, draft, self.decide_within)
-                    )
-                )
+                if question.dummy:
+                    answer = self.database.run(lambda session: reserve_free(session, ask, question, draft))
+                else:
+                    (outcome,) = self._charge_each([(ask, question, draft)])
+                    if isinstance(outcome, Exception):
+                        raise outcome
+                    answer = outcome
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
-            raise self._refused(refused, ask, question, draft) from None
+            raise refusals.as_known(self.database, refused, ask, question, draft) from None
+        return self._charged(answer)
+
+    def _charge_each(self, asked: Sequence[Asked]) -> Sequence[Answer | Exception]:
+        """Charge planned questions in their order, in one transaction, but for those that are refused.
+
+        What none of them expected stops the one whose fault it is, and no other: each is charged alone then.
+        """
+        try:
+            return self.database.run(lambda session: reserve_each(session, asked, self.decide_within))
+        except Problem:
+            raise
+        except Exception as error:
+            if len(asked) == 1:
+                return [error]
+            return [outcome for each in asked for outcome in self._charge_each([each])]
+
+    def _charged(self, answer: Answer) -> Answer:
+        """Tell the engine and the log what became of a request."""
         self.notify()
         log.info(f"job {answer.fresh.job.state}" if answer.fresh else "job known", job=answer.job_id)
         return answer
@@ -171,7 +230,7 @@ class Submissions:
                 ]
                 self._refuse_if_full(session, questions[0], caller, len(asks))
         except GrantRefuses as refused:
-            self._record(refused, asks[refused.place or 0])
+            refusals.record(self.database, refused, asks[refused.place or 0])
             raise
         drafts = [in_place(place, self._drafted, question) for place, question in enumerate(questions)]
         drafted = list(zip(asks, questions, drafts, strict=True))
@@ -179,9 +238,9 @@ class Submissions:
             answers = self.database.run(lambda session: reserve_all(session, drafted, self.decide_within))
         except (GrantRefuses, BudgetExceeded, AccountFrozen) as refused:
             if refused.place is None:  # a grant that ended since they were resolved, before any was charged
-                self._record(refused, asks[0])
+                refusals.record(self.database, refused, asks[0])
                 raise
-            told = self._refused(refused, *drafted[refused.place])
+            told = refusals.as_known(self.database, refused, *drafted[refused.place])
             if told is refused:
                 told.detail = f"Question {refused.place + 1}: {told.detail or told.title}"
             raise told from None
@@ -195,7 +254,7 @@ class Submissions:
             raise Invalid("It is about synthetic rows, and free. Ask it by itself.")
         if question.approval:
             raise Invalid("It waits for an owner's approval. Ask it by itself.")
-        return Draft.of(question, self.planner.plan(question, free=False))
+        return self._draft(question)
 
     async def submit_inline(self, ask: EstimateCommand, registrar: Registrar) -> Answer:
         """Charge a request on rows that came with it: a dataset of the caller's until it is answered.
@@ -239,71 +298,8 @@ class Submissions:
             try:
                 entries.require_room([account], [Charge.of(planned.target, planned.cost)])
             except BudgetExceeded as refused:
-                raise self._told(refused, ask, question, charges_of(planned)) from None
+                raise refusals.told(self.database, refused, ask, question, charges_of(planned)) from None
         return None
-
-    def _record(
-        self,
-        refused: BudgetExceeded | AccountFrozen | GrantRefuses,
-        ask: EstimateCommand,
-        question: ResolvedQuery | None = None,
-        draft: Draft | None = None,
-    ) -> None:
-        """Tell the owner whose budget or grant refuses who was refused what: by its plan, and so of no row.
-
-        Without a plan, because the grant forbids even that, nothing is told of a price.
-        """
-        details: dict[str, JsonValue] = {"estimate": ask.kind.name, "by": _refuses(refused)}
-        details["several"] = isinstance(ask.request.dataset, list) and len(ask.request.dataset) > 1
-        if question is not None and draft is not None:
-            place = [subject.dataset_id for subject in question.about].index(str(refused.dataset))
-            charge, _ = draft.charges[place]
-            details["epsilon"] = as_number(charge.epsilon, EPSILON)
-            details["delta"] = as_number(charge.delta, PROBABILITY)
-            details |= _of_columns(draft.planned)
-            if isinstance(refused, BudgetExceeded) and refused.room and refused.room["epsilon"] is not None:
-                details["room"] = refused.room["epsilon"]
-
-        def record(session: Session) -> None:
-            dataset = session.get_one(Dataset, refused.dataset)
-            acts.record_few(
-                session, dataset.owner_id, "question.refused", subject=dataset.id, details=details
-            )
-
-        self.database.run(record)
-
-    def _refused(
-        self,
-        refused: BudgetExceeded | AccountFrozen | GrantRefuses,
-        ask: EstimateCommand,
-        question: ResolvedQuery,
-        draft: Draft,
-    ) -> BudgetExceeded | AccountFrozen | GrantRefuses:
-        """A refusal, recorded for the owner, as its caller may know it.
-
-        An analyst knows its own grant and cap alone: all else is one answer, whoever and whatever refused.
-        """
-        knows = isinstance(refused, GrantRefuses) or refused.scope == "analyst" or ask.caller.role == "owner"
-        if knows and not isinstance(refused, GrantRefuses):
-            self._told(refused, ask, question, [charge for charge, _ in draft.charges])
-        self._record(refused, ask, question, draft)
-        return refused if knows else BudgetExceeded(_SOMEBODY_ELSES)
-
-    def _told(
-        self,
-        refused: BudgetExceeded | AccountFrozen,
-        ask: EstimateCommand,
-        question: ResolvedQuery,
-        asked: Sequence[Charge],
-    ) -> BudgetExceeded | AccountFrozen:
-        """A refusal by an account that the caller may look at, with what was asked and what is left."""
-        if isinstance(refused, BudgetExceeded):
-            with self.database.read() as session:
-                room = room_of(session, ask.caller, question, asked)
-            if room is not None:
-                refused.room = room.model_dump()
-                refused.detail = " ".join(filter(None, (refused.detail, in_words(room, question.target))))
-        return refused
 
     def _refuse_if_full(
         self, session: Session, question: ResolvedQuery, caller: Principal, more: int = 1
@@ -335,28 +331,6 @@ def in_place(place: int, act: Callable[..., T], *given: Any) -> T:
         refused.place = place
         refused.detail = f"Question {place + 1}: {refused.detail or refused.title}"
         raise
-
-
-def _of_columns(planned: Plan) -> dict[str, JsonValue]:
-    """Which columns of a table a question is about, for the record: of very many the number."""
-    names, label = asked_columns(planned), asked_label(planned)
-    if names is None:
-        return {}
-    told: JsonValue = [*names] if len(names) <= _COLUMNS else len(names)
-    return {"columns": told} if label is None else {"columns": told, "label": label}
-
-
-def _refuses(refused: BudgetExceeded | AccountFrozen | GrantRefuses) -> str | None:
-    """What refuses a question, in a word."""
-    match refused:
-        case GrantRefuses():
-            return "grant"
-        case AccountFrozen():
-            return "freeze"
-        case PaceExceeded():
-            return "pace"
-        case _:
-            return refused.scope
 
 
 def is_over(database: Database, job_id: str) -> bool:

@@ -8,11 +8,13 @@ A job that has to be approved comes before that: requested → reserved | denied
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, and_, bindparam, exists, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from privest_service.database import now, once_committed
+from privest_service.database import queue as queue_rows
 from privest_service.database.cursors import behind, cursor_at
 from privest_service.jobs.models import Decision, IdempotencyKey, Job, JointRun, SitePart, Transition
 from privest_service.notices import service as notices
@@ -49,21 +51,33 @@ _ENDED_AT_SITES = (
 """Selects the jobs at a hub that have to be computed from what the sites gave."""
 
 
+_THEIRS = Job.submitter_id == bindparam("submitter")
+_COUNTED = (
+    select(func.count(), func.count().filter(_THEIRS), func.count().filter(_THEIRS, Job.dummy))
+    .select_from(Job)
+    .where(_RESERVED)
+)
+"""Counts the jobs that wait to be run: made once, as it takes longer to make than to run."""
+
+
+class Answering(NamedTuple):
+    """A job that answers a question, or is about to."""
+
+    id: str
+    submitter_id: str
+    spec_digest: str
+    created_at: datetime
+
+
 def add(session: Session, job: Job, key: IdempotencyKey, parts: Sequence[Job] = ()) -> None:
     """Write a job with its parts, and the key under which it was asked for. Nobody is charged here."""
-    session.add(job)
-    session.flush()
-    session.add_all(parts)
-    session.flush()
-    session.add_all([key, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts))])
-    session.flush()
+    queue_rows(session, job, *parts, key)
+    queue_rows(session, *(Transition(job_id=each.id, state=job.state) for each in (job, *parts)))
 
 
 def waiting_for(session: Session, submitter_id: str) -> tuple[int, int, int]:
     """Count the jobs that wait to be run, those of them of a submitter, and its dummies among these."""
-    theirs = Job.submitter_id == submitter_id
-    counts = func.count(), func.count().filter(theirs), func.count().filter(theirs, Job.dummy)
-    return session.execute(select(*counts).select_from(Job).where(_RESERVED)).one()
+    return session.execute(_COUNTED, {"submitter": submitter_id}).one()
 
 
 def submitted(
@@ -314,3 +328,32 @@ def bound_to(session: Session, principal_id: str, key: str, body_digest: str) ->
     if bound is not None and bound.body_digest != body_digest:
         raise IdempotencyKeyReused
     return bound
+
+
+def all_bound(session: Session, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], IdempotencyKey]:
+    """Those of these idempotency keys, each with its principal, that are bound already."""
+    found = dict[tuple[str, str], IdempotencyKey]()
+    for principal_id in sorted({principal_id for principal_id, _ in keys}):
+        theirs = sorted(key for whose, key in keys if whose == principal_id)
+        bound = select(IdempotencyKey).where(
+            IdempotencyKey.principal_id == principal_id, IdempotencyKey.key.in_(theirs)
+        )
+        found |= {(principal_id, each.key): each for each in session.scalars(bound)}
+    return found
+
+
+def answers_to(session: Session, asked: Collection[tuple[str, str]]) -> list[Answering]:
+    """Jobs of these submitters that answer these questions, or are about to, the oldest first."""
+    if not asked:
+        return []
+    columns = (Job.id, Job.submitter_id, Job.spec_digest, Job.created_at)
+    found = session.execute(
+        select(*columns)
+        .where(
+            Job.submitter_id.in_({submitter_id for submitter_id, _ in asked}),
+            Job.spec_digest.in_({digest for _, digest in asked}),
+            Job.state.in_(("requested", "reserved", "claimed", "committed")),
+        )
+        .order_by(Job.created_at, Job.id)
+    )
+    return [Answering(*row) for row in found]

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 
 from sqlalchemy import or_, select
-from sqlalchemy.dialects.postgresql import insert as postgresql_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.orm import Session
 
-from privest_service.database import once_committed
+from privest_service.database import once_committed, queue
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job
 from privest_service.ledger import alerts, entries, receipts, tallies
@@ -25,12 +23,6 @@ from privest_service.ledger.units import Charge
 from privest_service.problems import AccountFrozen, BudgetExceeded
 from privest_service.signing import signer_of
 from privest_service.telemetry import metrics
-
-_KEEP = {
-    "sqlite": sqlite_insert(Mechanism).on_conflict_do_nothing(),
-    "postgresql": postgresql_insert(Mechanism).on_conflict_do_nothing(),
-}
-"""Statements that store a mechanism unless it is there already, by database."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +138,7 @@ def _named(which: Debits, among: Sequence[Debits]) -> Iterator[None]:
 
 def _keep(session: Session, mechanism: Mechanism) -> None:
     """Store a mechanism unless it is there, which it is whenever the same was asked before."""
-    values = {"digest": mechanism.digest, "content": mechanism.content}
-    session.connection().execute(_KEEP[session.get_bind().dialect.name], values)
+    queue(session, mechanism, unless_there=True)
 
 
 def commit(session: Session, job_id: str, result: str) -> bool:

@@ -13,6 +13,8 @@ from privest_service.ledger.entries import AMOUNTS, QUERIES
 from privest_service.ledger.models import Account, Entry, Tally
 from privest_service.ledger.units import moved
 
+_COUNTED = "tallies"
+
 
 def count(session: Session, job: Job, accounts: Sequence[Account], written: Sequence[Entry]) -> None:
     """Count a charge of a job, or what is given back, in the tally of whoever asked.
@@ -37,11 +39,26 @@ def count(session: Session, job: Job, accounts: Sequence[Account], written: Sequ
 
 def _of(session: Session, job: Job, lineage: str, entry: Entry) -> Tally:
     """The tally that an entry counts in; one of nothing where it is the first."""
-    key = {"account_id": entry.account_id, "submitter_id": job.submitter_id}
-    key |= {"lineage": lineage, "kind": job.kind}
-    found = session.get(Tally, key, populate_existing=True)
-    if found is None:
-        nothing = dict.fromkeys(("queries", *AMOUNTS), 0)
-        found = Tally(**key, **nothing, first_at=entry.at, last_at=entry.at)
-        session.add(found)
-    return found
+    key = (entry.account_id, job.submitter_id, lineage, job.kind)
+    # Read once in a transaction, which holds the account: further entries count in what is not written yet.
+    known: dict[tuple[int, str, str, str], Tally] = session.info.setdefault(_COUNTED, {})
+    if key not in known:
+        with session.no_autoflush:  # what is queued tells nothing of tallies
+            found = session.get(Tally, key, populate_existing=True)
+        known[key] = found or _first(session, entry, job, lineage)
+    return known[key]
+
+
+def _first(session: Session, entry: Entry, job: Job, lineage: str) -> Tally:
+    nothing = dict.fromkeys(("queries", *AMOUNTS), 0)
+    tally = Tally(
+        account_id=entry.account_id,
+        submitter_id=job.submitter_id,
+        lineage=lineage,
+        kind=job.kind,
+        first_at=entry.at,
+        last_at=entry.at,
+        **nothing,
+    )
+    session.add(tally)
+    return tally

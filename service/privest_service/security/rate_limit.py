@@ -2,7 +2,9 @@
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from typing import TypeVar
 
 import structlog
@@ -20,7 +22,56 @@ _FAILURES = RateLimitItemPerMinute(60, namespace="failures")
 _SILENCE = 60.0
 """Fewest seconds between two log messages about a counter that fails."""
 
+_SWEEP = 60.0
+"""Seconds after which counters of those who did not come again are forgotten."""
+
 log = structlog.get_logger()
+
+
+class _Moments(MemoryStorage):
+    """The moments that moving windows are counted by, forgotten as they grow old.
+
+    The library's own storage starts a thread for nearly every request, which copies all moments.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._moments = dict[str, tuple[int, deque[float]]]()
+        self._guard, self._swept = Lock(), 0.0
+
+    def acquire_entry(self, key: str, limit: int, expiry: int, amount: int = 1) -> bool:
+        """Count so many under a key, unless it would be more than `limit` in `expiry` seconds."""
+        moment = time.time()
+        with self._guard:
+            if moment - self._swept >= _SWEEP:
+                self._swept = moment
+                for each in list(self._moments):
+                    self._forget(each, moment)
+            _, found = self._moments.setdefault(key, (expiry, deque()))
+            self._since(found, moment - expiry)
+            if len(found) + amount > limit:
+                return False
+            found.extend([moment] * amount)
+            return True
+
+    def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:  # noqa: ARG002
+        """When the first was counted of those that count yet, and their number."""
+        moment = time.time()
+        with self._guard:
+            found = self._moments.get(key, (expiry, deque[float]()))[1]
+            self._since(found, moment - expiry)
+            return (found[0] if found else moment), len(found)
+
+    def _forget(self, key: str, moment: float) -> None:
+        expiry, found = self._moments[key]
+        self._since(found, moment - expiry)
+        if not found:
+            del self._moments[key]
+
+    @staticmethod
+    def _since(found: deque[float], oldest: float) -> None:
+        while found and found[0] < oldest:
+            found.popleft()
 
 
 class RateLimiter:
@@ -31,7 +82,7 @@ class RateLimiter:
 
     def __init__(self, limit: str) -> None:
         self._limit = parse(limit)
-        self._limiter = MovingWindowRateLimiter(MemoryStorage())
+        self._limiter = MovingWindowRateLimiter(_Moments())
         self._told = float("-inf")
 
     def count(self, principal: Principal) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy.orm.exc import StaleDataError
 from privest_service import backup
 from privest_service.database import Database, now
 from privest_service.datasets import store
-from privest_service.estimates import reservation
+from privest_service.estimates import charging
 from privest_service.exports import chains, keys, verify
 from privest_service.exports import receipts as checks
 from privest_service.exports.export import chains_of, ended, heads, lines
@@ -432,6 +432,7 @@ def _debit_apart(patch: pytest.MonkeyPatch, database: Database) -> None:
         parts = [[Charge(c.epsilon, 0, c.mu_squared, 0) for c in charges]]
         parts.append([Charge(0, c.delta, 0, c.slack) for c in charges])
         _debit(session, accounts, job_id, why, parts[0])
+        session.flush()
         session.connection().exec_driver_sql("COMMIT")
         if database.is_sqlite:
             session.connection().exec_driver_sql("BEGIN IMMEDIATE")
@@ -587,7 +588,7 @@ def _analysts_without_receipts(patch: pytest.MonkeyPatch, _: Database) -> None:
 
 
 def _nobody_approves(patch: pytest.MonkeyPatch, _: Database) -> None:
-    patch.setattr(reservation, "decide_by", lambda *_: {})
+    patch.setattr(charging, "decide_by", lambda *_: {})
 
 
 def _charges_unapproved(patch: pytest.MonkeyPatch, _: Database) -> None:
