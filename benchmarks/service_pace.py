@@ -1,5 +1,7 @@
 """How soon the service is ready, what it takes when idle, and how fast it plans."""
 
+import subprocess
+import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from os import getloadavg
@@ -14,6 +16,35 @@ from benchmarks.report import publish, spread, table
 from testing.server import Caller, Server
 
 STARTS, PLANS, CALLERS = 5, 1000, 4
+
+_NAMES = """
+import sys
+import privest_service.app
+import uvicorn
+ours = {"privest", "privest_service", "__main__"} | sys.stdlib_module_names
+print(*(name for name in sys.modules if name.partition(".")[0] not in ours))
+"""
+
+_IMPORTED = """
+import sys, time
+from contextlib import suppress
+from importlib import import_module
+for name in sys.argv[1:]:
+    with suppress(ImportError):  # some are made by others, and cannot be found by their names
+        import_module(name)
+print(time.process_time())
+"""
+
+
+def libraries() -> float:
+    """Processor time of a process that imports what the web process does of others, and nothing else."""
+    names = _said(_NAMES).split()
+    return float(_said(_IMPORTED, *names))
+
+
+def _said(program: str, *arguments: str) -> str:
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout  # noqa: S603
 
 
 def one_by_one(owner: Caller, dataset: str, epsilons: Iterable[float]) -> float:
@@ -37,6 +68,7 @@ def at_once(owner: Caller, dataset: str) -> float:
 def main() -> None:
     measured = list[tuple[float, ...]]()
     for _ in range(STARTS):
+        alone = libraries()
         with TemporaryDirectory() as directory:
             begun = perf_counter()
             server = Server(Path(directory), f"sqlite:///{directory}/privest.db")
@@ -50,13 +82,14 @@ def main() -> None:
                 one, many = one_by_one(owner, dataset, [0.1] * PLANS), at_once(owner, dataset)
                 each = 1e3 * (sum(process.cpu_times()[:2]) - before) / (2 * PLANS)
                 new = one_by_one(owner, dataset, (0.1 + k / 1e3 for k in range(1, 201)))
-                measured.append((ready, start, idle, one, new, many, each))
+                measured.append((ready, start, start / alone, idle, one, new, many, each))
             finally:
                 server.stop()
-    ready, start, idle, one, new, many, each = map(list, zip(*measured, strict=True))
+    ready, start, ratio, idle, one, new, many, each = map(list, zip(*measured, strict=True))
     lines = [
         ["from nothing to ready, the database made, s", spread(ready, ".1f"), "3"],
         ["of it, processor time of the web process, s", spread(start, ".1f"), ""],
+        ["that over the processor time of importing its libraries alone", spread(ratio, ".1f"), "3"],
         ["web process, idle, MB", spread(idle), "200"],
         ["plan of what was asked before, median of one caller, ms", spread(one, ".1f"), "5"],
         ["plan of what nobody asked before, likewise, ms", spread(new, ".1f"), ""],

@@ -1,5 +1,6 @@
 """A hub and sites as processes of their own, and an analyst who may ask about all of their datasets."""
 
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,7 +10,13 @@ from typing import Any
 import httpx
 import numpy as np
 
-from testing.server import Caller, Server, until
+from privest_service.database import Database
+from privest_service.database.migrate import migrate
+from privest_service.ledger.units import Limits
+from privest_service.owners.service import create_owner
+from privest_service.security.service import create_analyst
+from privest_service.signing import Signer
+from testing.server import Caller, Server, private_key_pem, until
 
 BUDGET: dict[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
 
@@ -88,6 +95,22 @@ class Sites:
             yield site.server
 
 
+def _people(directory: Path, database_url: str) -> tuple[tuple[str, str], tuple[str, str]]:
+    """A new owner and a new analyst of a service, each by id and key: a site knows both when it starts."""
+    key = private_key_pem()
+    (directory / "signing.pem").write_bytes(key)
+    (directory / "secret").write_bytes(secrets.token_bytes(32))
+    database = Database(database_url, signer=Signer(key))
+    migrate(database)
+    limits = Limits.of(BUDGET["epsilon"], BUDGET["delta"], "gdp")
+    with database.write() as session:
+        owner, owners_key = create_owner(session, "An owner", limits)
+        analyst, analysts_key = create_analyst(session, "The hub")
+        found = (owner.id, owners_key), (analyst.id, analysts_key)
+    database.close()
+    return found
+
+
 @contextmanager
 def sites(
     directory: Path,
@@ -107,27 +130,25 @@ def sites(
     """
     started, them = list[Server](), None
 
-    def made(name: str) -> Server:
-        (directory / name).mkdir()
-        started.append(Server(directory / name, database()))
+    def made(name: str, url: str, **settings: Any) -> Server:
+        started.append(Server(directory / name, url, **settings))
         return started[-1]
 
     try:
-        hub = made("hub")
+        (directory / "hub").mkdir()
+        hub = made("hub", database())
         them = Sites(hub, [], hub.analyst())
         for place in range(count):
-            server, at_hub = made(f"site{place}"), hub.owner(**BUDGET)
-            owner, analyst = server.owner(**BUDGET), server.analyst()
-            server.stop()
+            folder, url, at_hub = directory / f"site{place}", database(), hub.owner(**BUDGET)
+            folder.mkdir()
+            owner, analyst = _people(folder, url)
             given: dict[str, Any] = {
                 "hub_url": through(hub.url),
                 "hub_key": at_hub.key,
-                "hub_analyst": analyst.id,
+                "hub_analyst": analyst[0],
             } | settings
-            again = Server(server.directory, server.database_url, **given)
-            started[-1] = again
-            owner, analyst = (Caller(again, c.id, c.key) for c in (owner, analyst))
-            them.sites.append(Site(again, owner, analyst, at_hub, given))
+            server = made(folder.name, url, **given)
+            them.sites.append(Site(server, Caller(server, *owner), Caller(server, *analyst), at_hub, given))
         yield them
     finally:
         for server in [*started, *(them.servers() if them else ())]:

@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -189,26 +190,33 @@ def _running(server: "Server") -> "Iterator[Server]":
 @pytest.fixture(scope="session")
 def _servers(
     tmp_path_factory: pytest.TempPathFactory, new_database: Callable[[str], str]
-) -> "Iterator[Callable[[str], Server]]":
+) -> "Iterator[Callable[..., Server]]":
     from testing.server import Server
 
-    started: dict[str, Server] = {}
+    started = dict[tuple[Hashable, ...], Server]()
     with ExitStack() as stack:
 
-        def get(backend: str) -> Server:
-            if backend not in started:
+        def get(backend: str, **settings: Hashable) -> Server:
+            asked = backend, *sorted(settings.items())
+            if asked not in started:
                 directory = tmp_path_factory.mktemp(f"server-{backend}")
-                server = Server(directory, new_database(backend))
-                started[backend] = stack.enter_context(_running(server))
-            return started[backend]
+                server = Server(directory, new_database(backend), **settings)
+                started[asked] = stack.enter_context(_running(server))
+            return started[asked]
 
         yield get
 
 
 @pytest.fixture
-def server(backend: str, _servers: "Callable[[str], Server]") -> "Server":
-    """A running service on each database, shared by the tests of one worker."""
-    return _servers(backend)
+def shared_server(backend: str, _servers: "Callable[..., Server]") -> "Callable[..., Server]":
+    """Finds a running service on each database, shared by tests of one worker that name these settings."""
+    return partial(_servers, backend)
+
+
+@pytest.fixture
+def server(shared_server: "Callable[..., Server]") -> "Server":
+    """A running service with the usual settings."""
+    return shared_server()
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ LAB = "https://lab.example.org"
 
 
 @pytest.fixture
-def open_server(start_server: Callable[..., Server]) -> Server:
+def open_server(shared_server: Callable[..., Server]) -> Server:
     """A service that pages of one origin may call."""
-    return start_server(cors_origins=f"{LAB}, http://localhost:3000")
+    return shared_server(cors_origins=f"{LAB}, http://localhost:3000")
 
 
 def test_the_callers_id_of_a_request_is_told_and_logged(server: Server) -> None:

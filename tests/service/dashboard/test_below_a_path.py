@@ -21,9 +21,9 @@ def backend() -> str:
 
 
 def test_every_link_of_every_page_leads_on(
-    start_server: Callable[..., Server], visit: Callable[..., Visitor]
+    shared_server: Callable[..., Server], visit: Callable[..., Visitor]
 ) -> None:
-    server = start_server(root_path="/apps/privest", trusted_proxies="127.0.0.1")
+    server = shared_server(root_path="/apps/privest", trusted_proxies="127.0.0.1")
     owner = owner_called(server, "Below")
     answered(owner, dataset_called(owner, "Rows"))
     with proxied(server.url, "/apps/privest") as url:

@@ -50,8 +50,8 @@ def test_the_interface_is_read_and_tried_without_another_host(site: Server, visi
     assert page.evaluate("localStorage.length + sessionStorage.length") == 0
 
 
-def test_the_interface_below_a_path(start_server: Callable[..., Server], visit: Visit) -> None:
-    server = start_server(root_path="/apps/privest", trusted_proxies="127.0.0.1")
+def test_the_interface_below_a_path(shared_server: Callable[..., Server], visit: Visit) -> None:
+    server = shared_server(root_path="/apps/privest", trusted_proxies="127.0.0.1")
     with proxied(server.url, "/apps/privest") as url:
         visitor = visit(SimpleNamespace(url=url))
         visitor.open("/docs")
