@@ -10,6 +10,7 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.column_ranges import ColumnCounts, ColumnRanges, FoundColumns, Truths
 from privest.estimators.frechet_mean.distances import NODES, RATIOS, Distances
+from privest.estimators.frechet_mean.tails import Tail
 from privest.estimators.views import Coordinates, Viewed
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.clipping import any_floats
@@ -140,11 +141,13 @@ class FoundScales:
         places: of most records.
         distances: of each column, from its centre, as they most likely are.
         possible: the same, by laws of which a crowd far off is as likely as none.
+        tails: of each column, what noise may hide beyond the values that are seen.
     """
 
     places: FoundColumns
     distances: tuple[Distances, ...]
     possible: tuple[Distances, ...]
+    tails: tuple[Tail, ...]
 
     def clips(self, noise: float) -> Columns:
         """For each column the clip that balances noise, so much for each unit of it, and what it cuts off."""
@@ -176,8 +179,14 @@ class FoundScales:
 
     def cut(self, columns: Columns) -> Array:
         """(columns,) root mean square of what drawing in moves the means by at most, in their units."""
-        told = zip(self.possible, columns.scale.tolist(), strict=True)
-        return np.array([np.sqrt(np.mean(each.excess(columns.most * one) ** 2)) / one for each, one in told])
+        scales, most = columns.scale.tolist(), columns.most
+        told = zip(self.possible, self.tails, scales, strict=True)
+        return np.array(
+            [
+                max(sqrt(float(np.mean(laws.excess(most * one) ** 2))), tail.excess(most * one)) / one
+                for laws, tail, one in told
+            ]
+        )
 
 
 @dataclass(frozen=True)
@@ -328,7 +337,8 @@ class ColumnScales:
         likely, possible = (
             tuple(_read(*column, deviation, crowds) for column in asked) for crowds in (_RARE, 1.0)
         )
-        return FoundScales(places, likely, possible)
+        tails = tuple(Tail.read(own, deviation, far) for own, far, _ in asked)
+        return FoundScales(places, likely, possible, tails)
 
     def enough(self, budget: PrivacyBudget) -> float:
         """The share of a budget by which looks are sure to tell where columns are within their bounds."""

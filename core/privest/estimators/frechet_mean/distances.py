@@ -17,13 +17,13 @@ _PER_OCTAVE = 3
 NODES = 16 * _PER_OCTAVE
 """Distances at which the histogram has a node."""
 
-_SPACING = log(2) / _PER_OCTAVE
+SPACING = log(2) / _PER_OCTAVE
 """Logarithm of the ratio of neighbouring nodes."""
 
-RATIOS = np.exp(-_SPACING * np.arange(NODES))
+RATIOS = np.exp(-SPACING * np.arange(NODES))
 """(NODES,) distances of the nodes over the reach, falling."""
 
-_CLIPS = np.exp(-_SPACING / 3 * np.arange(3 * NODES - 2))
+_CLIPS = np.exp(-SPACING / 3 * np.arange(3 * NODES - 2))
 """Clips that are considered, over the reach, falling."""
 
 _UNLIKE = 0.6
@@ -35,7 +35,7 @@ _LOWER = 0.4
 _STEP = log(2) / 4
 """Between places of the middle of laws, on the logarithmic scale."""
 
-_PLACES = ceil(_SPACING * (NODES - 3) / _STEP)
+_PLACES = ceil(SPACING * (NODES - 3) / _STEP)
 """Places of the middle of a law, from the reach downwards."""
 
 _Survival = Callable[[Array], Array]
@@ -241,10 +241,10 @@ def _place(reach: float, within: float) -> int:
 def _laws() -> tuple[Array, Array]:
     """Every law at every place: (laws, places, NODES) shares at the nodes, and `further` over the reach."""
     fine = 4
-    ends = -_SPACING * (np.arange(fine * (NODES - 1) + 2) - 0.5) / fine
+    ends = -SPACING * (np.arange(fine * (NODES - 1) + 2) - 0.5) / fine
     places = -_STEP * np.arange(_PLACES)
     middles = (ends[1:] + ends[:-1]) / 2
-    hats = np.maximum(1 - np.abs(-middles[:, None] / _SPACING - np.arange(NODES)), 0.0)
+    hats = np.maximum(1 - np.abs(-middles[:, None] / SPACING - np.arange(NODES)), 0.0)
     off = ends - places[:, None]
     lower = ndtr(np.minimum(off, 0.0) / _LOWER)
     step = log(_BEYOND) / 16

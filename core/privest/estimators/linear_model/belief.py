@@ -22,6 +22,10 @@ _LEAST_BEND = 0.1
 to be at least: a fifth of the most that a row can have, as noise hides it where features hardly vary. Of
 several columns each has its own, for its part of the loss."""
 
+_DOUBTED = 2.0
+"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on the table of flights,
+and with it no other warns more often."""
+
 _FREEDOM = 2.0
 """Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""
 
@@ -98,6 +102,8 @@ class Belief:
     Attributes:
         mean: (columns, size).
         covariance: of its error, by all that is known to move it.
+        doubted: the same if a Hessian tells the less the nearer its eigenvalues are to its noise. Where they
+            are made of it a gradient seems to tell coefficients that it does not.
         noise: the part of that which the noise makes.
         prior: precision before any evidence.
         bent: Hessian of the mean loss, without its penalty.
@@ -106,6 +112,7 @@ class Belief:
 
     mean: Array
     covariance: Array
+    doubted: Array
     noise: Array
     prior: Array
     bent: Array
@@ -125,7 +132,8 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     that were released, its error E, and noise ν on g. In each coordinate E(b − a) counts as noise: by the
     noise on H, |b − a| times its deviation; and by the bend of the loss on the way, in proportion to twice
     the loss that H foretells there. All of this depends on b, and settles in a few rounds. So do the scales
-    of coefficients.
+    of coefficients. The first round takes the way for as long as it may be: from a short one it could settle
+    on too small an error.
 
     Args:
         start: (columns, size) mean before any evidence.
@@ -139,8 +147,8 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     values = np.array([each.seen.pull.ravel() for each in evidence]) + places @ pooled.hessian
     own = np.array([each.deviation**2 for each in evidence])
     before = prior.precision(columns)
-    mean, covariance = evidence[-1].at.ravel(), np.zeros_like(before)
-    gain, noisy = slope, 0.0
+    mean, covariance = evidence[-1].at.ravel(), np.linalg.inv(before)
+    gain, noisy, trust = slope, 0.0, np.zeros(len(own))
     for _ in range(_ROUNDS):
         ways = mean / units - places
         spread = covariance / units[:, None] / units
@@ -153,8 +161,11 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         mean = covariance @ (before @ start.ravel() + slope.T @ (trust @ values))
         gain, noisy = covariance @ slope.T, float(noise @ trust**2)
         before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
+    seen = slope - (pooled.hessian - pooled.seen) / units
+    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen))
     bent = pooled.hessian / units[:, None] / units
-    return Belief(mean.reshape(start.shape), covariance, noisy * (gain @ gain.T), before, bent, prior.penalty)
+    noisy = noisy * (gain @ gain.T)
+    return Belief(mean.reshape(start.shape), covariance, doubted, noisy, before, bent, prior.penalty)
 
 
 @dataclass(frozen=True)
@@ -163,11 +174,13 @@ class _Pooled:
 
     Attributes:
         hessian: with no eigenvalue below 0.
+        seen: the same with less of eigenvalues that noise may have made.
         variance: of the noise on its diagonal.
         bend: square of what a Hessian leaves out of a gradient, over the square of twice the loss on the way.
     """
 
     hessian: Array
+    seen: Array
     variance: float
     bend: float
 
@@ -186,11 +199,14 @@ class _Pooled:
         weights = 1 / (noise + np.maximum(unlike, 0.0) * (noise != noise[-1]))
         weights /= weights.sum()
         values, vectors = np.linalg.eigh(last.seen.curvature + np.einsum("k,kij->ij", weights, apart))
-        hessian = (vectors * np.maximum(values, 0.0)) @ vectors.T
+        values, variance = np.maximum(values, 0.0), float(weights**2 @ noise)
+        hessian = (vectors * values) @ vectors.T
+        likely = values**2 / (values**2 + _DOUBTED**2 * variance)
         ways = np.array([((last.at - each.at) / last.units).ravel() for each in evidence])
         lost = np.vecdot(ways @ hessian, ways)
         shaken = both * (size + 1) / 8 * np.vecdot(ways, ways)
         excess = np.sum(np.einsum("kij,kj->ki", apart, ways) ** 2, axis=1) / 4 - shaken
         trust = (lost / np.maximum(shaken, 1e-100)) ** 2
         bend = float(excess @ trust) / max(float(lost**2 @ trust), 1e-300)
-        return cls(hessian, float(weights**2 @ noise), max(bend, _LEAST_BEND**2 / len(last.at)))
+        seen = (vectors * (values * likely)) @ vectors.T
+        return cls(hessian, seen, variance, max(bend, _LEAST_BEND**2 / len(last.at)))

@@ -40,6 +40,8 @@ class Fit:
         sampling: the same by the sampling of rows, where it is known.
         of: what the error is about, in words.
         covers: whether the error covers more than the noise.
+        doubted: the same as the error, with less trust in what noise may have made, where that is known. It
+            decides whether an answer tells anything, and is the error of one that does not.
         believes: whether the error weighs what was believed of coefficients before anything was known.
         hidden: whether some class is hidden by the noise.
         left: length of what steps left to go, in all weights together, beside the error.
@@ -54,6 +56,7 @@ class Fit:
     sampling: Callable[[int], Array] | None
     of: str
     covers: bool
+    doubted: Callable[[int], Array] | None = None
     believes: bool = False
     hidden: bool = False
     left: float = 0.0
@@ -80,7 +83,9 @@ class Fit:
 
     def stated(self, column: int) -> Array:
         """(size, size) covariance of a column that is stated, larger where the scale is unknown."""
-        return self.error(column) * ((_LARGE / SPREAD) ** 2 if self.believes and self.is_useless else 1.0)
+        if not (self.believes and self.is_useless):
+            return self.error(column)
+        return (self.doubted or self.error)(column) * (_LARGE / SPREAD) ** 2
 
     @cached_property
     def is_useless(self) -> bool:
@@ -93,7 +98,7 @@ class Fit:
             return float(np.linalg.norm(found)) < _STANDS_OUT * self._together(self.noise).radius
         count = len(self.weights) * features
         free = count * (1 - 1 / len(self.weights)) if len(self.weights) > 1 else count
-        return self._together(self.error).deviation ** 2 > _USELESS * free * SPREAD**2
+        return self._together(self.doubted or self.error).deviation ** 2 > _USELESS * free * SPREAD**2
 
     def _together(self, covariance: Callable[[int], Array]) -> "Distance":
         """The distance of all coefficients from where they would be."""

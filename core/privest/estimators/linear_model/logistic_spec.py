@@ -35,8 +35,8 @@ class LogisticSpec(Options):
         Option(
             "λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for "
             "`newton` what scikit-learn's default comes to on standardised features, next to none with many "
-            "records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor "
-            "of the bounded losses",
+            "records, and none on the intercept; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default "
+            "0.001; not of `clipped` nor of the bounded losses",
             ge=0,
             le=1e6,
         ),

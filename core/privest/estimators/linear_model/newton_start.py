@@ -42,7 +42,7 @@ def plain_fit(penalty: float) -> str:
 
 def weighted_fit(penalty: float, bound: float) -> str:
     """The target of `newton`, in words."""
-    held = f"the penalty λ = {penalty:.3g}" if penalty else "no penalty"
+    held = f"the penalty λ = {penalty:.3g} on all but the intercept" if penalty else "no penalty"
     return (
         f"the logistic regression of these records without noise, with {held}, in which a record counts by "
         f"(R/length)² if the length of its standardised features is above R = {bound:.3g}"
@@ -100,6 +100,8 @@ def before_any(
         own = 1.0 + float(np.max(odds**2)) + SPREAD**2 * float(mean @ mean)
         precisions = np.append(precisions, 1 / own)
     ridge = 2 * penalty / replace(feature_map, usual=shape.usual_length).units ** 2
+    # A penalty on the intercept would hold back how rare a class may be.
+    ridge[dim:] = 0.0
     return Prior(vectors, precisions, ridge, dim if learned else 0)
 
 
