@@ -7,10 +7,13 @@ FROM python:3.13-slim-trixie@${PYTHON_DIGEST} AS build
 ENV UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=/opt/privest \
     UV_COMPILE_BYTECODE=1 PYC_INVALIDATION_MODE=UNCHECKED_HASH
 WORKDIR /src
+# The compiler of the package's own library; it stays in this stage.
+RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 RUN pip install --no-cache-dir uv==0.13.8
 COPY pyproject.toml uv.lock README.md LICENSE ./
 COPY client/pyproject.toml client/README.md client/LICENSE client/
 RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-install-project
+COPY hatch_build.py ./
 COPY core core
 COPY service service
 COPY migrations migrations

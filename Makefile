@@ -27,7 +27,7 @@ install: $(INSTALLED) ## the environment from uv.lock in ./.venv
 	$(PYTHON) -m venv .uv
 	.uv/bin/pip install --quiet "uv>=0.9"
 
-$(INSTALLED): uv.lock pyproject.toml $(filter .uv/bin/uv,$(UV))
+$(INSTALLED): uv.lock pyproject.toml hatch_build.py core/privest/manifolds/logarithms.c $(filter .uv/bin/uv,$(UV))
 	$(UV) sync --locked --quiet --python $(PYTHON)
 	@touch $@
 

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 
 from privest.arrays import Array, SymmetricCoordinates, one_by_one, transposed
+from privest.manifolds import matrix_logarithm
 from privest.manifolds.base import InCoordinates
 from privest.options import Option
 
@@ -196,6 +197,18 @@ class AffineInvariantSPD(SPD):
 
     def log_coordinates(self, base: Array, x: Array) -> Array:
         """The coordinates of the logarithm. A point too far away for float64 counts as `base`."""
+        library = matrix_logarithm.library()
+        if library is None or base.ndim > 2 or self.size > matrix_logarithm.MOST_ROWS:
+            return self._log_by_eigenvalues(base, x)
+        inverse = np.asarray(np.linalg.inv(_cholesky(base)), dtype=np.float64)
+        found = matrix_logarithm.log_coordinates(library, inverse, x.reshape(-1, *self.shape))
+        # Each point alone decides which way is taken for it, so that none changes another's rounding.
+        far = np.isnan(found[:, 0])
+        if far.any():
+            found[far] = self._log_by_eigenvalues(base, x.reshape(-1, *self.shape)[far])
+        return found.reshape(*x.shape[:-2], self.dim)
+
+    def _log_by_eigenvalues(self, base: Array, x: Array) -> Array:
         white = self._whiten(base, x)
         held = np.isfinite(white).all(axis=(-1, -2), keepdims=True)
         return self._symmetric.of(spectral(np.where(held, white, np.eye(self.size)), _bounded_log))
