@@ -648,7 +648,7 @@ def _of_batches() -> Iterator[Mutant]:
     yield Mutant(
         "amplified",
         "qε for the ε of a batch",
-        "tests/core/estimators/linear_model/test_acceleration_accounting.py::test_laplace_batches_cost_what_their_amplified_epsilon_does",
+        "tests/core/estimators/linear_model/test_acceleration_accounting.py::test_laplace_batches_cost_less_than_the_worst_of_their_amplified_epsilon",
         _put(core_mechanisms, "amplified", lambda epsilon, rate, _: rate * epsilon),
     )
 

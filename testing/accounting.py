@@ -1,11 +1,12 @@
 """What a run cost, computed again from the noise that was really drawn, by formulas of its own.
 
-Nothing here is shared with core's accounting: mpmath's digits stand against its closed forms, and
-dp-accounting's composition against its certificates.
+Nothing here is shared with core's accounting but where it is said: mpmath's digits stand against its closed
+forms, and dp-accounting's composition against its certificates.
 """
 
 import functools
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from math import expm1, log
@@ -20,7 +21,11 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from privest.arrays import Array
+from privest.privacy.calibration import mu_of_pure
 from privest.privacy.gate import Gate, GateExhaustedError
+from privest.privacy.laplace_cost import mu_of_laplace
+from privest.privacy.mechanisms import amplified
+from privest.privacy.pure_cost import MOST_SIZE, InSpace, OnALine, cost_of_pure
 from privest.privacy.subsampling import SubsampledRun
 from privest.records import Records
 from testing.noise import RecordedNoise
@@ -55,6 +60,32 @@ def laplace_mu_squared(ratio: Fraction, size: int) -> Any:
     upper = mpmath.besselk(order, half) * mpmath.struvel(order - 1, half)
     lower = mpmath.besselk(order - 1, half) * mpmath.struvel(order, half)
     return 8 * mpmath.erfinv(half * (upper + lower)) ** 2
+
+
+def drawn_laplace(draws: Sequence[tuple[Fraction, int]]) -> Any:
+    """μ² of noise of density ∝ exp(−|z|/b) that was drawn at these sensitivities over b, in these sizes.
+
+    What was drawn once is added by Bessel functions. What came again is composed as core does it, which its
+    own tests hold against dp-accounting.
+    """
+    spent = mpmath.mpf(0)
+    for (ratio, size), count in Counter(draws).items():
+        alone = count * laplace_mu_squared(ratio, size)
+        law = OnALine(float(ratio), float(ratio) / 2) if size == 1 else InSpace(float(ratio), size)
+        together = (
+            count == 1 or size > MOST_SIZE or cost_of_pure(law, mu_of_laplace(float(ratio), size), count)
+        )
+        spent += alone if together is True else min(alone, mpmath.mpf(together.mu_squared) * (1 - 1e-8))
+    return spent
+
+
+def drawn_over_batches(draws: Sequence[Any], rate: float) -> Any:
+    """μ² of Laplace noise that was drawn over Poisson batches at these C/b, composed as core does it."""
+    spent = mpmath.mpf(0)
+    for far, count in Counter(map(float, draws)).items():
+        epsilon = amplified(2 * far, rate, "poisson")
+        spent += cost_of_pure(OnALine(epsilon, far, rate), mu_of_pure(epsilon), count).mu_squared * (1 - 1e-8)
+    return spent
 
 
 def taken_apart(drawn: Sequence[Any]) -> tuple[list[Any], list[tuple[Any, Any]]]:

@@ -272,5 +272,7 @@ def test_faults_are_seen(monkeypatch):
     """A release that is not composed, and losses that are rounded down."""
     assert not too_little(monkeypatch)
     whole = pure_cost._composed
-    assert too_little(monkeypatch, _composed=lambda law, cell, cells, n: whole(law, cell, cells, n - 1))
+    assert too_little(
+        monkeypatch, _composed=lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1))
+    )
     assert too_little(monkeypatch, _composed=lambda law, cell, cells, n: whole(law, 0.99 * cell, cells, n))

@@ -20,7 +20,7 @@ from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
-from testing.accounting import composed, exact_delta, laplace_mu_squared, taken_apart, within_request
+from testing.accounting import composed, drawn_laplace, exact_delta, taken_apart, within_request
 from testing.noise import RecordedNoise, ScriptedNoise
 
 MANIFOLDS = [{"name": "euclidean", "dim": 3}, {"name": "sphere", "dim": 3}, {"name": "spd", "dim": 2}]
@@ -38,8 +38,8 @@ def check(plan, drawn):
             assert sum(ratios) <= Fraction(target.epsilon)
             assert sum((Fraction(r.epsilon) for r in plan.releases), Fraction(0)) <= Fraction(target.epsilon)
             if target.epsilon < 50:
-                spent = [laplace_mu_squared(r, size) for r, (_, _, size) in zip(ratios, drawn, strict=True)]
-                assert sum(spent) <= mpmath.mpf(plan.cost.mu_squared)
+                spent = drawn_laplace([(r, size) for r, (_, _, size) in zip(ratios, drawn, strict=True)])
+                assert spent <= mpmath.mpf(plan.cost.mu_squared)
         else:
             assert {noise for noise, _, _ in drawn} == {"gaussian"}
             assert sum(r**2 for r in ratios) <= Fraction(plan.cost.mu_squared)

@@ -24,7 +24,7 @@ from privest.privacy.gate import Gate, GateExhaustedError
 from privest.records import Records
 from privest.tables.columns import Column
 from privest.tables.metadata import TableChoice, TableMetadata, metadata_for
-from testing.accounting import laplace_mu_squared, within_request
+from testing.accounting import drawn_laplace, within_request
 from testing.noise import RecordedNoise, ScriptedNoise
 
 N = 4_000
@@ -79,8 +79,11 @@ def test_the_noise_drawn_pays_for_the_plan(delta, classes):
         widest = sqrt(len(candidates)) if r.statistic == "scores" else r.diameter
         ratio = Fraction(widest) / Fraction(r.scale)
         epsilon += r.count * ratio
-        squared = laplace_mu_squared(ratio, r.size) if delta == 0 else mpmath.mpf(float(ratio)) ** 2
-        spent += r.count * squared
+        spent += (
+            drawn_laplace([(ratio, r.size)] * r.count)
+            if delta == 0
+            else r.count * mpmath.mpf(float(ratio)) ** 2
+        )
     assert spent <= planned.cost.mu_squared
     if delta:
         within_request(planned)
