@@ -3,8 +3,10 @@
 Only worker processes import it.
 """
 
+import os
 import secrets
-from typing import Any, Protocol
+from typing import Any, Never, Protocol
+from weakref import WeakSet
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,18 @@ _LAWS = 16
 
 _INDEX_BLOCK = 4096
 """Number of indices, or of batch sizes, drawn in one call."""
+
+
+_SOURCES = WeakSet["SystemNoise"]()
+
+
+def _end_copies() -> None:
+    """A process that was copied would draw the same noise as the one that it was copied from: it draws none."""
+    for source in _SOURCES:
+        vars(source).clear()
+
+
+os.register_at_fork(after_in_child=_end_copies)
 
 
 class NoiseSource(Protocol):
@@ -75,6 +89,15 @@ class SystemNoise:
         self._index_limit, self._index_used = 0, 0
         self._counts: list[int] = []
         self._count_key = (0, 0.0)
+        _SOURCES.add(self)
+
+    def __reduce__(self) -> Never:
+        """Two copies would draw the same noise.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a source of noise cannot be copied or sent")
 
     def _words(self, size: int) -> NDArray[np.uint64]:
         return self._generator.integers(0, 2**64 - 1, size, dtype=np.uint64, endpoint=True)

@@ -3,7 +3,11 @@
 False-alarm rate 1e-9 for each statistical test, on a fixed key.
 """
 
+import copy
 import itertools
+import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -73,6 +77,45 @@ def test_laplace_noise_has_a_gamma_length_and_a_uniform_direction(keyed, size):
 def test_two_sources_share_nothing():
     a, b = (SystemNoise(100).draw("gaussian", 1.0, 100, FINE) for _ in range(2))
     assert not np.intersect1d(a, b).size
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_source_cannot_be_copied(copied):
+    with pytest.raises(TypeError, match="cannot be copied"):
+        copied(SystemNoise(100))
+
+
+def test_a_process_that_was_copied_draws_no_noise_of_the_one_that_it_was_copied_from():
+    """Nothing that a source may be asked for is answered there, what was drawn ahead included."""
+    program = """
+import os
+from privest.privacy.noise import SystemNoise
+source = SystemNoise(100)
+asked = [
+    lambda: source.draw("gaussian", 1.0, 2, 2.0**-32),
+    lambda: source.draw("laplace", 1.0, 2, 2.0**-32),
+    lambda: source.normals(1.0, 2),
+    lambda: source.batch(1000, 0.01, "poisson"),
+    lambda: source.indices(1000, 2),
+    lambda: source.permutation(10),
+]
+for ask in asked:
+    ask()
+if not os.fork():
+    for ask in asked:
+        try:
+            ask()
+        except AttributeError:
+            continue
+        os._exit(1)
+    SystemNoise(1).draw("gaussian", 1.0, 1, 2.0**-32)
+    os._exit(0)
+for ask in asked:
+    ask()
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "0"
 
 
 @pytest.mark.parametrize("expected", [0, 1, 7, 50, 10_000])
