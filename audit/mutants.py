@@ -52,6 +52,7 @@ from privest.privacy import (
     grid,
     matrix_mechanism,
     noise,
+    pure_cost,
     subsampling,
 )
 from privest.privacy import mechanisms as core_mechanisms
@@ -546,6 +547,27 @@ def _slack_uncounted() -> Plant:
     return _put(budget, "covers", covered)
 
 
+def _one_fewer() -> Plant:
+    whole = pure_cost._composed  # pyright: ignore[reportPrivateUsage]
+    plant = _put(pure_cost, "_composed", lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1)))
+
+    @contextmanager
+    def planted() -> Iterator[None]:
+        pure_cost.cost_of_pure.cache_clear()
+        with plant():
+            yield
+        pure_cost.cost_of_pure.cache_clear()
+
+    return planted
+
+
+def _half_far() -> Plant:
+    tails = pure_cost.OnALine.tails
+    return _put(
+        pure_cost.OnALine, "tails", lambda self, losses: tails(replace(self, far=self.far / 2), losses)
+    )
+
+
 def _removed() -> Plant:
     """The pair of a Poisson step if a record is removed: N(0) against (1 − q)N(0) + qN(C)."""
     step = subsampling._step
@@ -644,6 +666,18 @@ def _of_batches() -> Iterator[Mutant]:
         "half of what a replaced record moves, for a record more in a batch",
         "tests/core/privacy/test_gate.py::test_one_record_more_in_a_batch_moves_its_sum_by_at_most_the_certified_length",
         _put(grid, "batch_sensitivity", lambda clip, *how: grid.sensitivity(2 * clip, clip, *how[:2]) / 2),
+    )
+    yield Mutant(
+        "pure-one-fewer",
+        "pure releases charged together, but one",
+        "tests/core/privacy/test_pure_cost.py::test_blocks_and_what_is_left_of_them_are_all_charged[1]",
+        _one_fewer(),
+    )
+    yield Mutant(
+        "pure-half-far",
+        "Laplace noise over batches charged for a record removed",
+        "tests/core/privacy/test_pure_cost.py::test_the_law_of_a_batch_is_that_of_its_densities[1.0-0.1-poisson]",
+        _half_far(),
     )
     yield Mutant(
         "amplified",

@@ -33,7 +33,7 @@ carries the noise of the intervals that make it up (Liu and Talwar 2025, Algorit
 L = R = √A, which is optimal up to an additive constant (Fichtenberger et al. 2023)."""
 
 _COVER = 1 + 1e-9
-"""Factor on a squared column norm. It covers the rounding of L's entries and of their products with noise."""
+"""Factor on a squared column norm. It covers the rounding of L's entries: docs/privacy.md, "Streams"."""
 
 
 def nodes(t: int) -> list[tuple[int, int]]:

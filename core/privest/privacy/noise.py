@@ -32,7 +32,7 @@ _SOURCES = WeakSet["SystemNoise"]()
 
 
 def _end_copies() -> None:
-    """A process that was copied would draw the same noise as the one that it was copied from: it draws none."""
+    """A process that was copied would draw the same noise as the one it was copied from: it draws none."""
     for source in _SOURCES:
         vars(source).clear()
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from math import comb, log2, sqrt
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting.dp_event import ComposedDpEvent, GaussianDpEvent
@@ -14,12 +15,14 @@ from scipy.stats import chi2
 
 from privest.arrays import SymmetricCoordinates
 from privest.estimators.linear_model.losses.linear import ClippedGradient, ClippedHessian
+from privest.estimators.linear_model.spider_schedule import _LONGEST
 from privest.privacy.budget import cost_of_all, cost_of_runs, describe_mechanism
 from privest.privacy.calibration import epsilon_for, gaussian_delta
 from privest.privacy.clipping import clipped_sum
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
 from privest.privacy.matrix_mechanism import (
+    _COVER,
     PrefixSums,
     coefficients,
     column,
@@ -128,6 +131,21 @@ def test_prefixes_added_up_have_the_variance_of_their_rows_added_up(factorisatio
     for first, last in [(1, 1), (1, 21), (4, 9), (16, 21)]:
         total = rows[first - 1 : last].sum(axis=0)
         assert variance_of_total(factorisation, first, last) == pytest.approx(total @ total)
+
+
+def test_float64_s_square_root_costs_no_more_than_what_is_added_for_it():
+    """L = √A(1 + E) with |E| ≤ |√A⁻¹|·|ΔL|, a sum of absolute coefficients each, that of √A⁻¹ below 2."""
+    with mpmath.workdps(40):
+        exact, moved, inverse, term = mpmath.mpf(1), mpmath.mpf(0), mpmath.mpf(1), mpmath.mpf(1)
+        for k, found in enumerate(coefficients(_LONGEST)[1:].tolist(), 1):
+            exact *= mpmath.mpf(2 * k - 1) / (2 * k)
+            moved += abs(exact - mpmath.mpf(found))
+            term *= mpmath.mpf(2 * k - 3) / (2 * k)
+            inverse += abs(term)
+        assert inverse < 2
+        off = inverse * moved
+        assert 0 < off < 1e-11
+        assert 1 / (1 - off) ** 2 < mpmath.mpf(_COVER)
 
 
 def test_coefficients_are_those_of_the_square_root():
