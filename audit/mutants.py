@@ -119,7 +119,7 @@ class Mutant:
 @contextmanager
 def _nothing_kept() -> Iterator[None]:
     """No certificate that was found without the fault is used with it, nor the other way round."""
-    kept = (subsampling.certify, subsampling.noises_for, calibration.mu_for)
+    kept = (subsampling.certify, subsampling.noises_for, calibration.mu_for, pure_cost.cost_of_pure)
     try:
         for found in kept:
             found.cache_clear()
@@ -549,16 +549,7 @@ def _slack_uncounted() -> Plant:
 
 def _one_fewer() -> Plant:
     whole = pure_cost._composed  # pyright: ignore[reportPrivateUsage]
-    plant = _put(pure_cost, "_composed", lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1)))
-
-    @contextmanager
-    def planted() -> Iterator[None]:
-        pure_cost.cost_of_pure.cache_clear()
-        with plant():
-            yield
-        pure_cost.cost_of_pure.cache_clear()
-
-    return planted
+    return _put(pure_cost, "_composed", lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1)))
 
 
 def _half_far() -> Plant:

@@ -3,12 +3,13 @@
 Of noise also single cells, whose probabilities no number of draws could show: by bits that are chosen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations, permutations
+from itertools import chain, combinations, permutations, repeat
 from math import comb, sqrt
 from typing import Any
+from unittest.mock import patch
 
 import mpmath  # pyright: ignore[reportMissingTypeStubs]
 import numpy as np
@@ -18,7 +19,7 @@ from scipy import stats
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
 from privest.privacy import exact_noise
-from privest.privacy.exact_noise import Normals, gaussian_cells
+from privest.privacy.exact_noise import Normals, Radius, Words, gaussian_cells, laplace_cells
 from privest.privacy.grid import Grid
 from privest.privacy.mechanisms import Noise, Scheme
 from privest.privacy.noise import NoiseSource, SystemNoise
@@ -195,14 +196,50 @@ _NEAR = (54, 64)
 """Binary digits of a uniform number up to which a chosen one agrees with the edge between two cells."""
 
 
-def _cell_of(number: Any) -> int:
-    """The cell to which the noise of this uniform number, given to 255 bits, is rounded."""
+_HALF = 2**63
+"""A word of one bit and 63 zeros."""
+
+
+def _given(words: Sequence[int], then: int) -> Words:
+    """A source of these words, and of one over and over after them."""
+    left = chain(words, repeat(then))
+    return lambda size: np.array([next(left) for _ in range(size)], dtype=np.uint64)
+
+
+def _variate(number: Any) -> Normals:
+    """The normal variate of a uniform number, which is given to 255 bits."""
     whole: Any = mpmath.floor(number * mpmath.mpf(2) ** 255)
     bits = int(whole)
     words = [bits >> 192 << 1, *(bits >> 64 * place & (2**64 - 1) for place in (2, 1, 0))]
-    left = iter(words)
-    drawn = Normals(lambda size: np.array([next(left) for _ in range(size)], dtype=np.uint64), 1.0, 1)
-    return int(gaussian_cells([1.0], [drawn], _FINE)[0])
+    return Normals(_given(words, 0), 1.0, 1)
+
+
+def _cell_of(number: Any) -> int:
+    """The cell to which the noise of this uniform number is rounded."""
+    return int(gaussian_cells([1.0], [_variate(number)], _FINE)[0])
+
+
+def _wrong_pure_cells(count: int) -> int:
+    """The same of one coordinate of noise of density ∝ exp(−|z|) in three dimensions, of random lengths.
+
+    Its factor √(−2·log u − 2·log v) has random bits, too: 63, and then words of one bit and 63 zeros.
+    """
+    rng, wrong = np.random.default_rng(0), 0
+    more = 1 / (2 - mpmath.mpf(2) ** -63)  # bits after the 63rd, of one and 63 zeros each
+    with mpmath.workdps(90):
+        for deviations in (9 * rng.random(count)).tolist():
+            firsts = rng.integers(0, 2**63, 2).tolist()
+            factor = mpmath.sqrt(
+                -2 * sum(mpmath.log((first + more) / mpmath.mpf(2) ** 63) for first in firsts)
+            )
+            k = int(deviations * factor / _FINE)
+            edge = mpmath.erfc((k + mpmath.mpf(0.5)) * _FINE / factor / mpmath.sqrt(2))
+            for deep in _NEAR:
+                near = edge * mpmath.mpf(2) ** -deep
+                for number, cell in ((edge - near, k + 1), (edge + near, k)):
+                    radius = Radius(_given([first << 1 for first in firsts], _HALF), 3)
+                    wrong += int(laplace_cells(_variate(number), radius, _FINE)[0]) != cell
+    return wrong
 
 
 def _wrong_cells(count: int) -> int:
@@ -216,23 +253,23 @@ def _wrong_cells(count: int) -> int:
             edge = mpmath.erfc((k + mpmath.mpf(0.5)) * _FINE / mpmath.sqrt(2))
             for deep in _NEAR:
                 near = edge * mpmath.mpf(2) ** -deep
-                wrong += (_cell_of(edge - near), _cell_of(edge + near)) != (k + 1, k)
+                wrong += (_cell_of(edge - near) != k + 1) + (_cell_of(edge + near) != k)
     return wrong
 
 
-def _cells(long: bool) -> Finding:
+def _cells(wrong: Callable[[int], int], long: bool) -> Finding:
     count = 5_000 if long else 50
-    right = _wrong_cells(count)
-    bounds = exact_noise._RELATIVE, exact_noise._ABSOLUTE  # pyright: ignore[reportPrivateUsage]
-    try:
-        exact_noise._RELATIVE = exact_noise._ABSOLUTE = 0.0  # pyright: ignore
-        broken = _wrong_cells(count)
-    finally:
-        exact_noise._RELATIVE, exact_noise._ABSOLUTE = bounds  # pyright: ignore
+    right = wrong(count)
+    with (
+        patch.object(exact_noise, "_RELATIVE", 0.0),
+        patch.object(exact_noise, "_ABSOLUTE", 0.0),
+        patch.object(exact_noise, "_LOGARITHM", 0.0),
+    ):
+        broken = wrong(count)
     return Finding(
         holds=right == 0 < broken,
         claimed="each edge parts two cells, to a relative 2⁻⁵⁴ and 2⁻⁶⁴ of its tail",
-        found=f"{right} of {2 * count:,} pairs of numbers beside an edge are in wrong cells",
+        found=f"{right} of {4 * count:,} numbers beside an edge are in wrong cells",
         power=f"float64 believed as it is: {broken:,}",
     )
 
@@ -314,7 +351,16 @@ The real generator against the laws that certificates rest on; a line is wrong a
 probability of {ALARM:.0e}, and the same test must reject a wrong one. Cells of noise are too improbable for
 that: the bits from which noise is made are chosen there, next to edges that mpmath computes from Φ alone.""",
     (
-        Line("law-cells", "cells of Gaussian noise on the finest grid, by bits that are chosen", _cells),
+        Line(
+            "law-cells",
+            "cells of Gaussian noise on the finest grid, by bits that are chosen",
+            partial(_cells, _wrong_cells),
+        ),
+        Line(
+            "law-cells-pure",
+            "cells of noise for δ = 0 in space on the finest grid, by bits that are chosen",
+            partial(_cells, _wrong_pure_cells),
+        ),
         *(law.line for law in _LAWS),
     ),
 )
