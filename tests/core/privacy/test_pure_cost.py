@@ -1,5 +1,6 @@
 """What many pure releases cost together, against dp-accounting, other formulas, and neighbours."""
 
+from contextlib import nullcontext
 from fractions import Fraction
 from math import exp, inf, log1p, nextafter, sqrt
 
@@ -13,11 +14,16 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.special import gammaln, kv
 
+from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.metadata import LabelledMetadata
 from privest.privacy import pure_cost
 from privest.privacy.calibration import epsilon_for, gaussian_delta, mu_of_pure
+from privest.privacy.cost import PrivacyTarget
+from privest.privacy.gate import Gate
 from privest.privacy.laplace_cost import mu_of_laplace
 from privest.privacy.mechanisms import SubsampledRun, amplified, noisy_sum, subsampled_sum, unamplified
 from privest.privacy.pure_cost import InSpace, OnALine, cost_of_pure
+from privest.records import Records
 from testing.laplace_losses import LaplaceLosses
 
 SCHEMES = ["poisson", "fixed"]
@@ -276,3 +282,25 @@ def test_faults_are_seen(monkeypatch):
         monkeypatch, _composed=lambda law, cell, cells, n: whole(law, cell, cells, max(1, n - 1))
     )
     assert too_little(monkeypatch, _composed=lambda law, cell, cells, n: whole(law, 0.99 * cell, cells, n))
+
+
+# What a question may ask
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("epsilon", [1e-9, 1e3, 1e6])
+@pytest.mark.parametrize("options", [{}, {"batch_size": 20, "solver": "nag", "steps": 30}])
+def test_an_epsilon_that_is_extreme_is_refused_before_the_charge_or_answered(options, epsilon, delta):
+    """By a classifier, which has sums over all records and over batches, with both laws of noise."""
+    facts = (("a", "b"), "y", ("0", "1"), 2.0, (0.0,) * 2, (1.0,) * 2)
+    shape = LabelledMetadata(200, *facts)
+    refused = (epsilon, delta) == (1e-9, 0.0) and not options or (epsilon, delta) == (1e6, 1e-6) and options
+    with pytest.raises(ValueError, match="float64|too costly") if refused else nullcontext():
+        plan = LOGISTIC_REGRESSION.plan(LogisticSpec(**options), shape, PrivacyTarget(epsilon, delta))
+    if refused:
+        return
+    rows = shape.dummy(200, np.random.default_rng(0))
+    gate = Gate(Records(rows, threads=1), plan.statistics, plan.releases)
+    assert np.isfinite(LOGISTIC_REGRESSION.run(plan, gate).coefficients).all()
+    assert np.isfinite(plan.cost.mu_squared)
+    assert gate.remaining == 0
