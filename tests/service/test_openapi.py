@@ -91,7 +91,7 @@ def test_the_web_process_stays_light() -> None:
         from privest_service.app import create_app
         from privest_service.settings import Settings
         create_app(Settings())
-        heavy = "scipy.stats randomgen autodp dp_accounting pyarrow obstore sklearn pandas dask".split()
+        heavy = "scipy.stats randomgen flint autodp dp_accounting pyarrow obstore sklearn pandas dask".split()
         print(*[name for name in heavy if name in sys.modules])
     """
     told = subprocess.run(

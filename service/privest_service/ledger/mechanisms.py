@@ -14,7 +14,7 @@ from privest.privacy.mechanisms import Release
 from privest_service.ledger.models import Mechanism
 from privest_service.ledger.units import Charge
 
-_LIBRARIES = ("privest", "numpy", "scipy", "randomgen")
+_LIBRARIES = ("privest", "numpy", "scipy", "randomgen", "python-flint")
 _RELEASES: TypeAdapter[tuple[Release, ...]] = TypeAdapter(tuple[Release, ...])
 
 

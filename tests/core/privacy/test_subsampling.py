@@ -603,7 +603,8 @@ from privest.metadata import PointsMetadata
 shape = PointsMetadata(1000, {"name": "sphere", "dim": 3})
 for delta in (0.0, 1e-6):
     assert frechet_mean.plan(frechet_mean.FrechetMeanSpec(), shape, PrivacyTarget(1.0, delta)).solver == "rgd"
-heavy = {"dp_accounting", "autodp", "scipy.fft", "scipy.stats", "randomgen", "privest.privacy.subsampling"}
+heavy = {"dp_accounting", "autodp", "scipy.fft", "scipy.stats", "randomgen", "flint"}
+heavy |= {"privest.privacy.subsampling"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
