@@ -1,7 +1,7 @@
 """Seconds a round of other carriers: Flower with three SuperNodes, bare gRPC, a bare HTTP long poll.
 
 In each round three clients send a 50×3 array, and all get the mean. Prints one JSON object. Runs in its own
-locked environment (pyproject.toml, uv.lock beside it), and imports nothing of privest.
+environment (pyproject.toml beside it), and imports nothing of privest.
 """
 
 import json

@@ -120,10 +120,8 @@ class Draft:
         def written(plan: Plan | Part) -> str:
             return kind.plans.dump_json(plan).decode()
 
-        own, joint = (
-            [written(part) for part in parts],
-            joint_at_hub(question, planned) if question.at_sites else None,
-        )
+        own = [written(part) for part in parts]
+        joint = joint_at_hub(question, planned) if question.at_sites else None
         return cls(planned, question.digest, written(planned), own, charges, joint)
 
 

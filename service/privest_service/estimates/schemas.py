@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar, cast
 from pydantic import AfterValidator, BaseModel, Discriminator, Field, Tag, model_validator
 
 from privest_service.datasets.schemas import DatasetSchema
-from privest_service.estimates.site_view import SiteView
+from privest_service.estimates.site_view import MayLeave, SiteView
 from privest_service.inputs import Id, Input, Name, QuestionTag, like
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.schemas import Amount, Delta
@@ -181,10 +181,6 @@ def _is_none(given: object) -> bool:
     return given is None
 
 
-def _is_zero(given: object) -> bool:
-    return given == 0
-
-
 class EstimateRequest(Input):
     """A request for an estimate, with the fields that all estimators share.
 
@@ -205,16 +201,7 @@ class EstimateRequest(Input):
             exclude_if=_is_none,
         ),
     ] = None
-    may_leave: Annotated[
-        int,
-        Field(
-            ge=0,
-            le=99,
-            exclude_if=_is_zero,
-            description="of several datasets at sites: so many sites may stay away once the run has begun. "
-            "The answer then goes on without their records, and states no error",
-        ),
-    ] = 0
+    may_leave: MayLeave = 0
 
 
 _Columns = Annotated[list[Name], Field(min_length=1, max_length=2_000)]

@@ -275,7 +275,9 @@ class Storm:
             here = [self._claimed(site.database) for site in self.sites]
             if working < sum(here) or (not working and not sum(here) and self._stuck(job)):
                 self._time_passes()  # a worker is gone, and the lease of its run will be
-            return self._state(job) not in ("reserved", "claimed") and not working and not sum(here)
+            waiting = any(taking_in(site.database, site.world).waiting() for site in self.sites)
+            over = self._state(job) not in ("reserved", "claimed")
+            return over and not (working or sum(here) or waiting)
 
         until(over)
         hit, self.fate.struck = not self.fate.struck, ""
