@@ -165,11 +165,7 @@ def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database:
     assert at(world.analyst) != before
     cap, more, terms = Limits.of(0.9, 1e-5, "gdp"), Limits.of(2, 1e-5, "gdp"), Terms(max_epsilon=10**8)
     changed(lambda session, dataset: datasets.put_cap(session, dataset, cap))
-    changed(
-        lambda session, _: ledger.raise_limits(
-            session, world.accounts(session)[0].id, Limits.of(2, 1e-5, "gdp")
-        )
-    )
+    changed(lambda session, _: ledger.raise_limits(session, world.accounts(session)[0].id, more))
     changed(lambda session, _: ledger.open_window(session, world.owner))
     before = at(world.analyst)
     with database.write() as session:
