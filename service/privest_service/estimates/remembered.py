@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from cachetools import FIFOCache
-from sqlalchemy import and_, bindparam, select
+from sqlalchemy import and_, bindparam, case, select
 from sqlalchemy.orm import aliased
 
 from privest_service.database import Database, now
@@ -21,12 +21,25 @@ _ROOM = 2**25
 
 _OWNERS, _DATASETS, _ANALYSTS = aliased(Account), aliased(Account), aliased(Account)
 
+_OWN = Dataset.owner_id == bindparam("caller")
+_LIMITS = (
+    _OWNERS.id,
+    _OWNERS.mu_squared_limit,
+    _OWNERS.slack_limit,
+    _OWNERS.epsilon_limit,
+    _OWNERS.delta_limit,
+)
+
 _VERSIONS = (
     select(
         Grant.expires_at,
         Dataset.deleted_at,
         *(getattr(Grant, name) for name in ("created_at", "revoked_at", "approval", "kinds", "max_epsilon")),
-        *(version for each in (_OWNERS, _DATASETS, _ANALYSTS) for version in (each.id, each.seq)),
+        *_LIMITS,
+        # Only an owner's plans tell what was spent. An analyst's time would tell that others asked.
+        *(case((_OWN, version)) for each in (_OWNERS, _DATASETS) for version in (each.id, each.seq)),
+        _ANALYSTS.id,
+        _ANALYSTS.seq,
     )
     .select_from(Dataset)
     .join(Owner, Owner.id == Dataset.owner_id)
@@ -62,7 +75,8 @@ _VERSIONS = (
 )
 """Selects what tells whether anything changed that a plan, or its room, follows from.
 
-Nothing else of a dataset ever changes, and every change of an account moves its `seq`.
+Nothing else of a dataset ever changes, and every change of an account moves its `seq`. Others' charges, of
+which an analyst may not know, change nothing of the analyst's.
 """
 
 Versions = tuple[Any, ...]

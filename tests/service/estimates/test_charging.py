@@ -152,19 +152,24 @@ def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database:
     def at(caller: str) -> Any:
         return versions(database, caller, world.dataset)
 
-    def changed(act: Any) -> None:
-        before = {caller: at(caller) for caller in (world.owner, world.analyst)}
+    def changed(act: Any, *whose: str) -> None:
+        before = {caller: at(caller) for caller in whose or (world.owner, world.analyst)}
         with database.write() as session:
             act(session, session.get_one(Dataset, world.dataset))
         assert all(at(caller) != before[caller] for caller in before)
 
     before = at(world.analyst)
     other.submit(database, "another owner's")
-    assert at(world.analyst) == before is not None
+    submissions, asked = _submissions(database), _asked(database, world, "the owner's")
+    theirs = submissions.command(Principal("owner", world.owner), KIND, asked[0].request, "the owner's")
+    seen = at(world.owner)
+    assert isinstance(submissions._charge_each([(theirs, *asked[1:])])[0], Answer)
+    assert at(world.owner) != seen
+    assert at(world.analyst) == before is not None, "an analyst's plan would be slower after others' charges"
     world.submit(database, "a charge")
     assert at(world.analyst) != before
     cap, more, terms = Limits.of(0.9, 1e-5, "gdp"), Limits.of(2, 1e-5, "gdp"), Terms(max_epsilon=10**8)
-    changed(lambda session, dataset: datasets.put_cap(session, dataset, cap))
+    changed(lambda session, dataset: datasets.put_cap(session, dataset, cap), world.owner)
     changed(lambda session, _: ledger.raise_limits(session, world.accounts(session)[0].id, more))
     changed(lambda session, _: ledger.open_window(session, world.owner))
     before = at(world.analyst)
