@@ -8,6 +8,7 @@ from importlib import import_module
 NAMES = (
     "frechet_mean",
     "planning",
+    "plan_pace",
     "service_pace",
     "limits",
     "ledger_load",

@@ -336,8 +336,8 @@ def compare(directory: Path, url: str, postmaster: int | None) -> tuple[list[lis
     with service(directory, url) as server:
         owners = owners_of(server)
         requests = requests_of(owners)
+        load(server.url, requests)  # first charges write a tally and a mechanism, later ones do not
         charges = record(directory, url, owners) if postmaster else []
-        load(server.url, requests)
         empty(url)
         for name, count in SPREADS.items():
             runs: list[tuple[float, float, float, float, float, float]] = []

@@ -1,0 +1,113 @@
+"""Plans that were looked at before are told again, as long as all rows that they follow from are the same.
+
+Each look reads the versions of these rows, in one statement. So whoever changes one of them, in whatever
+process, has what was remembered forgotten, and tells nobody of it.
+"""
+
+import threading
+from typing import Any
+
+from cachetools import FIFOCache
+from sqlalchemy import and_, bindparam, case, select
+from sqlalchemy.orm import aliased
+
+from privest_service.database import Database, now
+from privest_service.datasets.models import Dataset, Grant
+from privest_service.ledger.models import Account
+from privest_service.security.models import Owner
+
+_ROOM = 2**25
+"""Most characters of all plans that are remembered."""
+
+_OWNERS, _DATASETS, _ANALYSTS = aliased(Account), aliased(Account), aliased(Account)
+
+_OWN = Dataset.owner_id == bindparam("caller")
+_LIMITS = (
+    _OWNERS.id,
+    _OWNERS.mu_squared_limit,
+    _OWNERS.slack_limit,
+    _OWNERS.epsilon_limit,
+    _OWNERS.delta_limit,
+)
+
+_VERSIONS = (
+    select(
+        Grant.expires_at,
+        Dataset.deleted_at,
+        *(getattr(Grant, name) for name in ("created_at", "revoked_at", "approval", "kinds", "max_epsilon")),
+        *_LIMITS,
+        # Only an owner's plans tell what was spent. An analyst's time would tell that others asked.
+        *(case((_OWN, version)) for each in (_OWNERS, _DATASETS) for version in (each.id, each.seq)),
+        _ANALYSTS.id,
+        _ANALYSTS.seq,
+    )
+    .select_from(Dataset)
+    .join(Owner, Owner.id == Dataset.owner_id)
+    .outerjoin(Grant, and_(Grant.dataset_id == Dataset.id, Grant.analyst_id == bindparam("caller")))
+    .outerjoin(
+        _OWNERS,
+        and_(
+            _OWNERS.owner_id == Owner.id,
+            _OWNERS.scope == "owner",
+            _OWNERS.subject == "",
+            _OWNERS.window == Owner.window,
+        ),
+    )
+    .outerjoin(
+        _DATASETS,
+        and_(
+            _DATASETS.owner_id == Owner.id,
+            _DATASETS.scope == "dataset",
+            _DATASETS.subject == Dataset.lineage,
+            _DATASETS.window == Owner.window,
+        ),
+    )
+    .outerjoin(
+        _ANALYSTS,
+        and_(
+            _ANALYSTS.owner_id == Owner.id,
+            _ANALYSTS.scope == "analyst",
+            _ANALYSTS.subject == bindparam("grant"),
+            _ANALYSTS.window == Owner.window,
+        ),
+    )
+    .where(Dataset.id == bindparam("dataset"))
+)
+"""Selects what tells whether anything changed that a plan, or its room, follows from.
+
+Nothing else of a dataset ever changes, and every change of an account moves its `seq`. Others' charges, of
+which an analyst may not know, change nothing of the analyst's.
+"""
+
+Versions = tuple[Any, ...]
+
+
+def versions(database: Database, caller_id: str, dataset_id: str) -> Versions | None:
+    """The versions of all rows that a caller's plan on a dataset follows from; None where it has none now."""
+    grant = f"{dataset_id}/{caller_id}"
+    found = database.first(_VERSIONS, caller=caller_id, dataset=dataset_id, grant=grant)
+    if found is None or found.deleted_at is not None:
+        return None
+    if found.expires_at is not None and found.expires_at <= now():
+        return None
+    return tuple(found)
+
+
+class Remembered:
+    """Texts by name, each with the versions that it follows from; what was kept first is forgotten first."""
+
+    def __init__(self) -> None:
+        self._kept = FIFOCache[str, tuple[Versions, str]](_ROOM, getsizeof=lambda kept: len(kept[1]))
+        self._lock = threading.Lock()
+
+    def recall(self, name: str, now_at: Versions) -> str | None:
+        """The text that was kept under a name, if it is of these versions."""
+        with self._lock:
+            kept = self._kept.get(name)
+        return kept[1] if kept is not None and kept[0] == now_at else None
+
+    def keep(self, name: str, at: Versions, text: str) -> None:
+        """Keep a text, unless it is longer than all that may be kept."""
+        with self._lock:
+            if len(text) <= _ROOM:
+                self._kept[name] = at, text

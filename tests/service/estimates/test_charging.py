@@ -1,0 +1,184 @@
+"""Questions that are charged in one transaction: each as if it were alone, in their order."""
+
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+
+from privest_service.database import Database
+from privest_service.datasets import service as datasets
+from privest_service.datasets.models import Dataset
+from privest_service.datasets.terms import Terms
+from privest_service.estimates import charging
+from privest_service.estimates.planning import Planner
+from privest_service.estimates.questions import resolve
+from privest_service.estimates.remembered import versions
+from privest_service.estimates.reservation import Answer, Asked, Draft
+from privest_service.estimates.service import Submissions
+from privest_service.exports.export import lines
+from privest_service.exports.verify import verify
+from privest_service.jobs.models import IdempotencyKey, Job, Transition
+from privest_service.ledger import charges
+from privest_service.ledger import service as ledger
+from privest_service.ledger.models import Entry
+from privest_service.ledger.units import Limits
+from privest_service.problems import BudgetExceeded, GrantRefuses, IdempotencyKeyReused
+from privest_service.security.principals import Principal
+from testing.server import SIGNER
+from testing.world import COST, KIND, TARGET, World, never
+
+
+def _submissions(database: Database) -> Submissions:
+    return Submissions(database, Planner(never), lambda: None, b"", 10_000)
+
+
+def _asked(database: Database, world: World, key: str, *, epsilon: float = 0.1, reuse: bool = False) -> Asked:
+    """A question of the analyst's, ready to be charged."""
+    submissions, caller = _submissions(database), Principal("analyst", world.analyst)
+    body = {"dataset": {"id": world.dataset}, "privacy": TARGET | {"epsilon": epsilon}, "reuse": reuse}
+    ask = submissions.command(caller, KIND, KIND.request.model_validate(body), key)
+    with database.read() as session:
+        question = resolve(session, caller, KIND, ask.request)
+    return ask, question, Draft.of(question, submissions.planner.plan(question))
+
+
+def _of(places: int) -> Limits:
+    """A budget that covers so many of the usual questions."""
+    return Limits("gdp", 1, 1, places * COST.mu_squared, places * COST.slack)
+
+
+def _faults(database: Database) -> list[str]:
+    with database.read(snapshot=True) as session:
+        return verify(lines(session), [SIGNER.public_key]).faults
+
+
+def test_a_group_is_charged_in_its_order_and_who_is_refused_leaves_no_trace(database: Database) -> None:
+    world = World.make(database, _of(3))
+    asked = [_asked(database, world, str(each)) for each in range(5)]
+    large = _asked(database, world, "large", epsilon=0.9)
+    outcomes = _submissions(database)._charge_each([asked[0], large, *asked[1:]])
+    assert [type(each) for each in outcomes] == [
+        Answer,
+        BudgetExceeded,
+        Answer,
+        Answer,
+        *[BudgetExceeded] * 2,
+    ]
+    with database.read() as session:
+        told = session.scalars(select(IdempotencyKey.key).order_by(IdempotencyKey.key)).all()
+        assert told == ["0", "1", "2"]
+        assert (
+            len(session.scalars(select(Job.id)).all()) == len(session.scalars(select(Transition)).all()) == 3
+        )
+        for account in world.accounts(session):
+            assert account.mu_squared_spent == 3 * COST.mu_squared
+            entries = select(Entry.job_id).where(Entry.account_id == account.id, Entry.kind == "debit")
+            charged = session.scalars(entries.order_by(Entry.seq)).all()
+            assert charged == [each.job_id for each in outcomes if isinstance(each, Answer)]
+    assert _faults(database) == []
+
+
+def test_a_key_and_a_question_are_known_within_the_group(database: Database) -> None:
+    world = World.make(database)
+    first, again = _asked(database, world, "a", reuse=True), _asked(database, world, "a", reuse=True)
+    same, anew = _asked(database, world, "b", reuse=True), _asked(database, world, "c")
+    other = _asked(database, world, "a", epsilon=0.2)
+    outcomes = _submissions(database)._charge_each([first, again, same, anew, other])
+    answers = [each for each in outcomes if isinstance(each, Answer)]
+    assert [each.job_id == answers[0].job_id for each in answers] == [True, True, True, False]
+    assert [each.reused for each in answers] == [False, False, True, False]
+    assert isinstance(outcomes[-1], IdempotencyKeyReused)
+    with database.read() as session:
+        assert world.accounts(session)[0].mu_squared_spent == 2 * COST.mu_squared
+    assert _submissions(database)._charge_each([same])[0] == Answer(answers[0].job_id, reused=True)
+
+
+def test_a_group_of_any_size_is_as_many_statements(database: Database) -> None:
+    """Each account is written once, and each table in one statement."""
+    world, said = World.make(database), list[str]()
+    _submissions(database)._charge_each([_asked(database, world, "before")])
+    groups = [[_asked(database, world, f"{size} {each}") for each in range(size)] for size in (1, 8)]
+
+    def count(group: list[Asked]) -> list[str]:
+        said.clear()
+        assert all(isinstance(each, Answer) for each in _submissions(database)._charge_each(group))
+        return list(said)
+
+    def keep(_: Any, __: Any, statement: str, *___: Any) -> None:
+        said.append(statement.split("(", maxsplit=1)[0].split(" SET ", maxsplit=1)[0])
+
+    event.listen(database.engine, "before_cursor_execute", keep)
+    try:
+        one, eight = map(count, groups)
+    finally:
+        event.remove(database.engine, "before_cursor_execute", keep)
+    assert one == eight
+
+
+def test_what_nobody_foresaw_in_one_has_the_others_charged_alone(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, reserve = World.make(database), charges.reserve
+    asked = [_asked(database, world, str(each)) for each in range(3)]
+
+    def faulty(session: Any, job: Job, debits: Any, key: IdempotencyKey) -> None:
+        reserve(session, job, debits, key)
+        if key.key == "1":
+            raise RuntimeError("planted")
+
+    monkeypatch.setattr(charging.charges, "reserve", faulty)
+    outcomes = _submissions(database)._charge_each(asked)
+    assert [type(each) for each in outcomes] == [Answer, RuntimeError, Answer]
+    with database.read() as session:
+        assert world.accounts(session)[0].mu_squared_spent == 2 * COST.mu_squared
+    assert _faults(database) == []
+
+
+def test_a_grant_that_ended_stops_its_own_question_alone(database: Database) -> None:
+    world = World.make(database)
+    ended, owners = _asked(database, world, "a"), _asked(database, world, "b")
+    with database.write() as session:
+        dataset = session.get_one(Dataset, world.dataset)
+        datasets.put_grant(session, dataset, world.analyst, Limits.none("gdp"), Terms(kinds=("bounds",)))
+    ask, question, draft = owners
+    theirs = _submissions(database).command(Principal("owner", world.owner), KIND, ask.request, "b")
+    outcomes = _submissions(database)._charge_each([ended, (theirs, question, draft)])
+    assert [type(each) for each in outcomes] == [GrantRefuses, Answer]
+
+
+def test_whoever_changes_what_a_plan_follows_from_changes_its_versions(database: Database) -> None:
+    world, other = World.make(database), World.make(database)
+
+    def at(caller: str) -> Any:
+        return versions(database, caller, world.dataset)
+
+    def changed(act: Any, *whose: str) -> None:
+        before = {caller: at(caller) for caller in whose or (world.owner, world.analyst)}
+        with database.write() as session:
+            act(session, session.get_one(Dataset, world.dataset))
+        assert all(at(caller) != before[caller] for caller in before)
+
+    before = at(world.analyst)
+    other.submit(database, "another owner's")
+    submissions, asked = _submissions(database), _asked(database, world, "the owner's")
+    theirs = submissions.command(Principal("owner", world.owner), KIND, asked[0].request, "the owner's")
+    seen = at(world.owner)
+    assert isinstance(submissions._charge_each([(theirs, *asked[1:])])[0], Answer)
+    assert at(world.owner) != seen
+    assert at(world.analyst) == before is not None, "an analyst's plan would be slower after others' charges"
+    world.submit(database, "a charge")
+    assert at(world.analyst) != before
+    cap, more, terms = Limits.of(0.9, 1e-5, "gdp"), Limits.of(2, 1e-5, "gdp"), Terms(max_epsilon=10**8)
+    changed(lambda session, dataset: datasets.put_cap(session, dataset, cap), world.owner)
+    changed(lambda session, _: ledger.raise_limits(session, world.accounts(session)[0].id, more))
+    changed(lambda session, _: ledger.open_window(session, world.owner))
+    before = at(world.analyst)
+    with database.write() as session:
+        dataset = session.get_one(Dataset, world.dataset)
+        datasets.put_grant(session, dataset, world.analyst, Limits.none("gdp"), terms)
+    assert at(world.analyst) != before
+    world.revoke(database)
+    assert at(world.analyst) != before
+    with database.write() as session:
+        datasets.delete(session, session.get_one(Dataset, world.dataset))
+    assert at(world.owner) is None

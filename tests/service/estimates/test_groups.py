@@ -1,0 +1,90 @@
+"""What waits for the same is done together, in the order in which it came."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from privest_service.estimates.groups import Groups
+from testing.server import HANG_GUARD
+
+
+def test_what_comes_meanwhile_is_the_next_group_in_its_order() -> None:
+    groups, go, done = Groups[int, int](), threading.Event(), list[list[int]]()
+
+    def act(some: Sequence[int]) -> Sequence[int]:
+        done.append(list(some))
+        assert go.wait(HANG_GUARD)
+        return [10 * each for each in some]
+
+    async def main() -> list[int]:
+        first = asyncio.create_task(groups.do("a", 0, act))
+        while not done:
+            await asyncio.sleep(0)
+        others = [asyncio.create_task(groups.do("a", each, act)) for each in (3, 1, 2)]
+        await asyncio.sleep(0)
+        go.set()
+        return [await each for each in (first, *others)]
+
+    assert asyncio.run(main()) == [0, 30, 10, 20]
+    assert done == [[0], [3, 1, 2]]
+
+
+def test_who_waits_for_something_else_does_not_wait_for_this() -> None:
+    groups, go = Groups[str, str](), threading.Event()
+
+    def wait(some: Sequence[str]) -> Sequence[str]:
+        assert go.wait(HANG_GUARD)
+        return some
+
+    async def main() -> None:
+        held = asyncio.create_task(groups.do("a", "held", wait))
+        assert await groups.do("b", "free", lambda some: some) == "free"
+        assert not held.done()
+        go.set()
+        assert await held == "held"
+
+    asyncio.run(main())
+
+
+def test_each_hears_what_came_of_its_own_and_all_of_what_stopped_the_group() -> None:
+    groups = Groups[int, int]()
+
+    def act(some: Sequence[int]) -> Sequence[int | Exception]:
+        if 9 in some:
+            raise RuntimeError("the whole group")
+        return [ValueError(each) if each % 2 else each for each in some]
+
+    async def main() -> list[object]:
+        found = list[object]()
+        for about, some in (("a", (1, 2)), ("b", (8, 9))):
+            each = (groups.do(about, one, act) for one in some)
+            found += await asyncio.gather(*each, return_exceptions=True)
+        return found
+
+    odd, even, *stopped = asyncio.run(main())
+    assert isinstance(odd, ValueError)
+    assert even == 2
+    # Both came before the first group began, so that they are one.
+    assert [type(each) for each in stopped] == [RuntimeError, RuntimeError]
+
+
+def test_one_who_does_not_wait_any_more_stops_nobody() -> None:
+    groups, go = Groups[int, int](), threading.Event()
+
+    def act(some: Sequence[int]) -> Sequence[int]:
+        assert go.wait(HANG_GUARD)
+        return some
+
+    async def main() -> None:
+        gone, stays = (asyncio.create_task(groups.do("a", each, act)) for each in (1, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        go.set()
+        assert await stays == 2
+        assert await groups.do("a", 3, act) == 3
+
+    asyncio.run(main())
