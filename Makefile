@@ -23,9 +23,10 @@ help: ## what can be made
 
 install: $(INSTALLED) ## the environment from uv.lock in ./.venv
 
+# An environment for it takes three times as long, and is made where Python has no pip of its own.
 .uv/bin/uv:
-	$(PYTHON) -m venv .uv
-	.uv/bin/pip install --quiet "uv>=0.9"
+	$(PYTHON) -m pip install --quiet --target .uv "uv>=0.9" 2> /dev/null \
+	  || { $(PYTHON) -m venv --clear .uv && .uv/bin/pip install --quiet "uv>=0.9"; }
 
 $(INSTALLED): uv.lock pyproject.toml hatch_build.py core/privest/manifolds/logarithms.c $(filter .uv/bin/uv,$(UV))
 	$(UV) sync --locked --quiet --python $(PYTHON)

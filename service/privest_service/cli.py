@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import ValidationError
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from privest_service.settings import Settings
 
 T = TypeVar("T")
@@ -101,32 +104,19 @@ def _serve(host: str, port: int) -> int:
     # While it starts, or waits for another's migration; uvicorn hands the signal back when it has ended. Else
     # the first process of a container would ignore it, and anywhere else a proper end would look like a kill.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    gc.disable()  # until all is imported, which stays: looking for garbage in it is a fifth of the start
+    with _loading():
+        import structlog  # noqa: PLC0415 - each command imports what it needs
+        import uvicorn  # noqa: PLC0415
 
-    import structlog  # noqa: PLC0415 - each command imports what it needs
-    import uvicorn  # noqa: PLC0415
+        from privest_service.estimates.engine import Engine  # noqa: PLC0415
+        from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
+        from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
 
-    from privest_service.app import create_app  # noqa: PLC0415
-    from privest_service.estimates.engine import Engine  # noqa: PLC0415
-    from privest_service.proxy_middleware import LONGEST_HEAD, seen_from_outside  # noqa: PLC0415
-    from privest_service.slow_clients import PacedProtocol  # noqa: PLC0415
-    from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
-
-    # Threads that compute hand over ten times as soon as they would: everybody waits for the event loop.
-    sys.setswitchinterval(0.0005)
-    settings = _settings()
-    listening = _bound(host, port)
-    _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
-    _bring_up_to_date(settings)
-    for name in [name for name in os.environ if name.startswith("PRIVEST_")]:
-        del os.environ[name]  # which no process that is started from here needs to see
-    logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
-    traces.configure()
-    if settings.metrics_address:
-        metrics.serve(settings.metrics_address)
-    app = create_app(settings)
-    gc.freeze()
-    gc.enable()
+        # Threads that compute hand over ten times as soon as they would: everybody waits for the event loop.
+        sys.setswitchinterval(0.0005)
+        settings = _settings()
+        listening = _bound(host, port)
+        app = _application(settings)
 
     log = structlog.get_logger()
 
@@ -159,6 +149,33 @@ def _serve(host: str, port: int) -> int:
     ).run(listening)
     log.info("ended")
     return 0
+
+
+@contextmanager
+def _loading() -> Iterator[None]:
+    """Look for no garbage, a fifth of all work here, and never in what was loaded, as it stays."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _application(settings: "Settings") -> "FastAPI":
+    """The application on an up-to-date database, with logs, metrics and traces as they are set."""
+    from privest_service.app import create_app  # noqa: PLC0415
+    from privest_service.telemetry import logs, metrics, traces  # noqa: PLC0415
+
+    _ = settings.secret, settings.signer  # made now or refused in words, not at the first upload
+    _bring_up_to_date(settings)
+    for name in [name for name in os.environ if name.startswith("PRIVEST_")]:
+        del os.environ[name]  # which no process that is started from here needs to see
+    logs.configure()  # no sooner: until here whoever starts the service is told in full what is wrong
+    traces.configure()
+    if settings.metrics_address:
+        metrics.serve(settings.metrics_address)
+    return create_app(settings)
 
 
 def _bring_up_to_date(settings: "Settings") -> None:

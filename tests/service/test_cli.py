@@ -1,5 +1,6 @@
 """What the commands say of themselves: versions, names, and what is missing."""
 
+import gc
 import os
 import re
 import socket
@@ -9,6 +10,7 @@ import tarfile
 import tomllib
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import metadata, version
 from pathlib import Path
 
@@ -19,6 +21,7 @@ import benchmarks.peers
 from benchmarks.__main__ import NAMES
 from benchmarks.__main__ import main as run_benchmarks
 from privest_client.cli import main as run_client
+from privest_service import cli
 from privest_service.cli import main
 from testing import ROOT
 
@@ -124,6 +127,15 @@ def test_benchmarks_are_listed_and_chosen_by_name(
     assert run == ["planning", "coverage"]
     assert run_benchmarks([]) == 0
     assert tuple(run[2:]) == NAMES
+
+
+def test_garbage_is_looked_for_once_all_is_loaded() -> None:
+    with cli._loading():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    with suppress(ValueError), cli._loading():
+        raise ValueError("the port is in use")
+    assert gc.isenabled()
 
 
 def test_peers_find_the_uv_that_make_brings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

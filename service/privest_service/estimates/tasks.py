@@ -14,13 +14,9 @@ from privest.privacy.budget import cost_of_runs
 from privest.privacy.mechanisms import Release
 from privest.records import Records
 from privest_service.estimates.plans import Subjects, plan_for, run_plan, stored_plans
-from privest_service.estimates.schemas import SecondOpinion
 
 OpenRows = Callable[[str, DatasetMetadata], Records]
 """Opens the rows in a file, of a public shape."""
-
-for _estimator in ESTIMATORS.values():  # once, in the process from which workers are forked
-    stored_plans(_estimator)
 
 
 def plan_job(kind: str, options: dict[str, Any], about: Subjects) -> str:
@@ -40,11 +36,11 @@ def opinion_job(releases: tuple[Release, ...], delta: float) -> str:
     """Another accountant's view of a plan: the work of a worker process, as that accountant is heavy.
 
     Returns:
-        a `SecondOpinion` as JSON.
+        an `Opinion` as JSON.
     """
     from privest.privacy.second_opinion import second_opinion  # noqa: PLC0415 - for workers alone
 
-    return SecondOpinion(**asdict(second_opinion(releases, delta))).model_dump_json()
+    return json.dumps(asdict(second_opinion(releases, delta)))
 
 
 def joint_job(runs: Sequence[Sequence[Release]], slack: float) -> str:

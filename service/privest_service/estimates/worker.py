@@ -11,10 +11,15 @@ import numpy as np
 from privest.arrays import Array
 from privest.estimators.base import BasePlan
 from privest.estimators.federation import Federated, Plan
+from privest.estimators.registry import ESTIMATORS
 from privest.metadata import DatasetMetadata
 from privest.privacy.gate import Gate
 from privest.records import CHUNK, Records, Repeated
+from privest_service.estimates.plans import stored_plans
 from privest_service.estimates.tasks import OpenRows
+
+for _estimator in ESTIMATORS.values():  # once, in the process from which workers are forked
+    stored_plans(_estimator)
 
 _DUMMY_BYTES = 2**20
 """Bytes of distinct synthetic rows, about, for each of up to a hundred datasets."""

@@ -24,6 +24,7 @@ _PRELOADED = [
     "privest_service.workers.preloading",
     "privest_service.estimates.worker",
     "privest_service.estimates.tasks",
+    "privest_service.datasets.parsing",
     __name__,
 ]
 """Modules that are loaded once, before workers are forked. A wrong name would be passed over."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any, cast
 
 import httpx
@@ -55,13 +56,16 @@ def ended(server: Server, key_id: str) -> None:
     database.close()
 
 
-def operations() -> Iterator[tuple[str, str, list[str]]]:
+@cache
+def operations() -> list[tuple[str, str, list[str]]]:
     """All of the interface that ask who calls, with the scopes that each names."""
+    found = list[tuple[str, str, list[str]]]()
     for path, methods in yaml.load(document(), yaml.CSafeLoader)["paths"].items():
         for method, operation in methods.items():
             if path.startswith("/v1"):
                 (needed,) = operation["security"]
-                yield method, path, needed["HTTPBearer"]
+                found.append((method, path, needed["HTTPBearer"]))
+    return found
 
 
 def test_every_operation_names_one_scope() -> None:

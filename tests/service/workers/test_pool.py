@@ -2,6 +2,8 @@
 
 import gc
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -82,3 +84,26 @@ def test_workers_look_for_garbage_in_what_they_load_themselves() -> None:
         assert processes.call(float(HANG_GUARD), gc.get_freeze_count).result() > 100_000
     finally:
         processes.stop()
+
+
+def test_what_workers_are_forked_from_stays_light() -> None:
+    """Every service starts such a process; the database, HTTP and keys are for the web process."""
+    assert heavy_in(worker_pool._PRELOADED) == set()
+    assert "sqlalchemy" in heavy_in(["privest_service.estimates.schemas"])
+
+
+def heavy_in(modules: list[str]) -> set[str]:
+    """What is heavy of that which a process has loaded after it imported modules."""
+    heavy = {
+        "sqlalchemy",
+        "alembic",
+        "cryptography",
+        "uvicorn",
+        "jinja2",
+        "scipy.stats",
+        "pyarrow",
+        "obstore",
+    }
+    code = f"import sys; [__import__(name) for name in {modules}]; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return heavy & {*loaded.split()}
