@@ -100,5 +100,5 @@ docs: export NO_MKDOCS_2_WARNING = 1
 docs: install ## the site, into site/; it needs no network and can be read from the disk
 	$(BIN)/mkdocs build
 
-image: ## the container's image, built, run and proven without a Docker engine, where that can be done
+image: install ## the container's image, built, run and proven without a Docker engine, where that can be done
 	@$(PYTHON) scripts/prove-image
