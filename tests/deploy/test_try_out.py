@@ -1,7 +1,7 @@
 """The try-out behind a platform: its parts name each other rightly, and a person's token opens the service.
 
-No registry of images can be reached where this is tested, so neither Keycloak nor Grafana is started here. In the
-place of Keycloak a stand-in answers. It makes tokens by the mappers of the realm's file.
+No registry of images can be reached where this is tested, so neither Keycloak nor Grafana is started here. In
+the place of Keycloak a stand-in answers. It makes tokens by the mappers of the realm's file.
 """
 
 import json
