@@ -223,15 +223,15 @@ def test_a_hessian_that_is_noise_makes_nothing_certain():
 
 @pytest.mark.parametrize(("deviations", "told"), [(1.0, False), (40.0, True)])
 def test_a_curvature_that_noise_may_have_made_is_doubted(deviations, told):
-    """Along one direction the Hessian shows so many deviations of its noise, and gradients are exact."""
+    """Along one direction the Hessian shows so many deviations of its noise."""
     curved, answer = 0.02, np.zeros(2)
     slope = np.diag([1.0, deviations * curved])
     belief = concluded(
-        np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 1e-6, curved=curved)]
+        np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 0.01, curved=curved)]
     )
-    assert belief.covariance[1, 1] < 0.2 * SPREAD**2
+    assert belief.covariance[1, 1] < 0.5 * SPREAD**2
     assert (belief.doubted[1, 1] < 0.2 * SPREAD**2) == told
-    assert told or belief.doubted[1, 1] > 0.5 * SPREAD**2
+    assert told or belief.doubted[1, 1] > 0.7 * SPREAD**2
     assert belief.doubted[0, 0] < 0.01
 
 
