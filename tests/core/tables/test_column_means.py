@@ -172,7 +172,9 @@ def test_intervals_hold_where_filled_gaps_hide_a_tail() -> None:
         assert found.columns is not None
         assert found.uncertainty is not None
         assert not any("so much noise" in words for words in found.uncertainty.warnings)
-        held += sum(float(c.low) <= true <= float(c.high) for c, true in zip(found.columns, mean, strict=True))
+        held += sum(
+            float(c.low) <= true <= float(c.high) for c, true in zip(found.columns, mean, strict=True)
+        )
     assert held >= 0.88 * 4 * RUNS, held
 
 

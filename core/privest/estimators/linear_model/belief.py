@@ -23,8 +23,8 @@ to be at least: a fifth of the most that a row can have, as noise hides it where
 several columns each has its own, for its part of the loss."""
 
 _DOUBTED = 2.0
-"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on the table of flights,
-and with it no other warns more often."""
+"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on flights,
+and with it no other table warns more often."""
 
 _FREEDOM = 2.0
 """Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""

@@ -1,4 +1,4 @@
-"""Tails that noise hides: what is told of them is of the order of what there is, and nothing is told of nothing."""
+"""Tails that noise hides: what is told of them is of the order of what there is."""
 
 import numpy as np
 import pytest
