@@ -161,7 +161,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         gain, noisy = covariance @ slope.T, float(noise @ trust**2)
         before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
     seen = slope - (pooled.hessian - pooled.seen) / units
-    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen))
+    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
     return Belief(mean.reshape(start.shape), covariance, doubted, noisy, before, bent, prior.penalty)
