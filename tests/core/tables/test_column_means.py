@@ -163,7 +163,7 @@ def test_intervals_hold_where_filled_gaps_hide_a_tail() -> None:
     Noise has fixed seeds. No column is named as found through much noise at ε = 1.
     """
     rng = np.random.default_rng(8)
-    amounts = np.round(rng.lognormal(0.0, 0.3, (8_000, 4)) + 0.2 * rng.pareto(2.2, (8_000, 4)), 1)
+    amounts: Array = np.round(rng.lognormal(0.0, 0.3, (8_000, 4)) + 0.2 * rng.pareto(2.2, (8_000, 4)), 1)
     amounts[rng.random(amounts.shape) < 0.17] = 1.0
     mean, held = amounts.mean(axis=0), 0
     made = points(TableMetadata(len(amounts), tuple(Column(f"c{at}", "number") for at in range(4))))
