@@ -367,9 +367,9 @@ class Estimates(ABC):
                 optional.
             penalty: λ of λ|w|², for features in units of the norm bound: by default 0.01 for
                 descents, and for `newton` what scikit-learn's default comes to on standardised
-                features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 +
-                w²), by default 0.001; not of `clipped` nor of the bounded losses; a number at least
-                0 and at most 1e6; optional.
+                features, next to none with many records, and none on the intercept; with
+                `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of
+                the bounded losses; a number at least 0 and at most 1e6; optional.
             steps: of a descent; with `-opt` the most of them; a whole number at least 1; optional.
             step_scale: c of step lengths c/L; a number above 0 and at most 1; optional.
             batch_size: of a descent's random batches, expected or exact; by default all records; a

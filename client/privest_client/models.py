@@ -276,7 +276,7 @@ class Pace(RootModel[float]):
 class Penalty(RootModel[float]):
     root: Annotated[float, Field(ge=0.0, le=1000000.0, title='Penalty')]
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records, and none on the intercept; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
 
 
@@ -333,7 +333,7 @@ class Candidate(Model):
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records, and none on the intercept; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
     steps: Annotated[Steps | None, Field(title='Steps')] = None
     """
@@ -4220,7 +4220,7 @@ class LogisticRegressionPlanRequest(Model):
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records, and none on the intercept; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
     steps: Annotated[Steps3 | None, Field(title='Steps')] = None
     """
@@ -4296,7 +4296,7 @@ class LogisticRegressionRequest(Model):
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
-    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
+    λ of λ|w|², for features in units of the norm bound: by default 0.01 for descents, and for `newton` what scikit-learn's default comes to on standardised features, next to none with many records, and none on the intercept; with `logistic-nonconvex` of λ Σ w²/(1 + w²), by default 0.001; not of `clipped` nor of the bounded losses
     """
     steps: Annotated[Steps3 | None, Field(title='Steps')] = None
     """

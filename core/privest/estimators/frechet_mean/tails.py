@@ -58,7 +58,7 @@ class Tail:
         return cls(edge, share, weights / weights.sum())
 
     def excess(self, clip: float) -> float:
-        """Root mean square, over the indices, of the mean over the records of how far they are beyond a clip."""
+        """How far the records are beyond a clip in the mean: root mean square over the indices."""
         if not self.share:
             return 0.0
         start = max(clip, self.edge)

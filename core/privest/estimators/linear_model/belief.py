@@ -23,8 +23,8 @@ to be at least: a fifth of the most that a row can have, as noise hides it where
 several columns each has its own, for its part of the loss."""
 
 _DOUBTED = 2.0
-"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on the table of flights,
-and with it no other warns more often."""
+"""Deviations of the noise on a Hessian from which on its eigenvalues are seen: chosen on flights,
+and with it no other table warns more often."""
 
 _FREEDOM = 2.0
 """Degrees of freedom of the t law that coefficients have before any evidence, if it may tell their scale."""
@@ -132,8 +132,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     that were released, its error E, and noise ν on g. In each coordinate E(b − a) counts as noise: by the
     noise on H, |b − a| times its deviation; and by the bend of the loss on the way, in proportion to twice
     the loss that H foretells there. All of this depends on b, and settles in a few rounds. So do the scales
-    of coefficients. The first round takes the way for as long as it may be: from a short one it could settle
-    on too small an error.
+    of coefficients.
 
     Args:
         start: (columns, size) mean before any evidence.
@@ -147,7 +146,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
     values = np.array([each.seen.pull.ravel() for each in evidence]) + places @ pooled.hessian
     own = np.array([each.deviation**2 for each in evidence])
     before = prior.precision(columns)
-    mean, covariance = evidence[-1].at.ravel(), np.linalg.inv(before)
+    mean, covariance = evidence[-1].at.ravel(), np.zeros_like(before)
     gain, noisy, trust = slope, 0.0, np.zeros(len(own))
     for _ in range(_ROUNDS):
         ways = mean / units - places
@@ -162,7 +161,7 @@ def concluded(start: Array, prior: Prior, evidence: Sequence[Evidence]) -> Belie
         gain, noisy = covariance @ slope.T, float(noise @ trust**2)
         before = prior.precision(columns, prior.scales(mean.reshape(start.shape) - start, covariance))
     seen = slope - (pooled.hessian - pooled.seen) / units
-    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen))
+    doubted = np.linalg.inv(before + float(trust.sum()) * (seen.T @ seen)).astype(np.float64)
     bent = pooled.hessian / units[:, None] / units
     noisy = noisy * (gain @ gain.T)
     return Belief(mean.reshape(start.shape), covariance, doubted, noisy, before, bent, prior.penalty)

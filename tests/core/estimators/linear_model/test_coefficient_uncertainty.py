@@ -221,6 +221,30 @@ def test_a_hessian_that_is_noise_makes_nothing_certain():
     assert np.trace(belief.covariance) > 0.8 * dim * SPREAD**2
 
 
+@pytest.mark.parametrize(("deviations", "told"), [(1.0, False), (40.0, True)])
+def test_a_curvature_that_noise_may_have_made_is_doubted(deviations, told):
+    """Along one direction the Hessian shows so many deviations of its noise."""
+    curved, answer = 0.02, np.zeros(2)
+    slope = np.diag([1.0, deviations * curved])
+    belief = concluded(
+        np.zeros((1, 2)), _prior(2, 2), [_evidence(answer, slope, answer, 0.01, curved=curved)]
+    )
+    assert belief.covariance[1, 1] < 0.5 * SPREAD**2
+    assert (belief.doubted[1, 1] < 0.2 * SPREAD**2) == told
+    assert told or belief.doubted[1, 1] > 0.7 * SPREAD**2
+    assert belief.doubted[0, 0] < 0.01
+
+
+def test_an_intercept_bears_no_penalty():
+    """Of a class of 4 % in the tail of a feature: with a penalty on the intercept the answer is .4 off."""
+    rng = np.random.default_rng(12)
+    x = rng.standard_normal((10_000, 3))
+    rows = np.column_stack([x, rng.random(len(x)) < expit(2.7 * x[:, 0] - 6)])
+    ((_, found),) = fits(rows, 1e4, solver="newton")
+    wanted = Problem(x, rows[:, -1].astype(int), 2, 1.5 * sqrt(3)).minimiser()[0]
+    assert np.abs(np.append(found.coefficients, found.intercept) - wanted).max() < 0.02
+
+
 def test_hessians_that_change_on_the_way_make_the_rest_of_it_uncertain():
     """Curvature falls to a half over a tenth of the way, and the last step is one more tenth long."""
     at, answer = [np.zeros(1), np.full(1, 0.1)], np.full(1, 0.2)
