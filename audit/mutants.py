@@ -60,7 +60,7 @@ from privest.privacy.cost import Cost
 from privest.privacy.gate import ChunkSum, Gate
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import NoisySum, SubsampledRun, SubsampledSum
+from privest.privacy.mechanisms import NoisySum, SampledSum, SubsampledRun, SubsampledSum
 from privest.privacy.noise import SystemNoise
 from privest.privacy.streams import Prefixes, Products
 from privest_service.estimates import worker
@@ -474,6 +474,20 @@ def _of_errors() -> Iterator[Mutant]:
         "a gate that makes every large fit, where one is paid for",
         "tests/core/privacy/test_gate.py::test_of_alternatives_one_run_is_made",
         _put(gate, "AlternativeSum", bool),
+    )
+    yield Mutant(
+        "sampled-twice",
+        "samples in which a record may be several times, charged as if once",
+        "tests/core/privacy/test_gate.py::"
+        "test_a_sample_is_drawn_by_the_gate_without_repetition_and_costs_as_all_records",
+        _put(SystemNoise, "batch", lambda self, n, rate, _: self.indices(n, round(rate * n))),
+    )
+    yield Mutant(
+        "sample-cheaper",
+        "sums over samples charged as if no more than their share could be seen",
+        "tests/core/privacy/test_gate.py::"
+        "test_a_sample_is_drawn_by_the_gate_without_repetition_and_costs_as_all_records",
+        _put(SampledSum, "sensitivity", property(lambda self: NoisySum.sensitivity.fget(self) * self.rate)),
     )
     yield Mutant(
         "cheapest-alternative",

@@ -14,6 +14,7 @@ NAMES = (
     "ledger_load",
     "dashboard",
     "scaling",
+    "large_fits",
     "tangent_sampling",
     "private_steps",
     "noise",

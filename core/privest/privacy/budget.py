@@ -11,6 +11,7 @@ from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
 from privest.privacy.mechanisms import (
     NoisySum,
     Release,
+    SampledSum,
     Scheme,
     SubsampledSum,
     apart,
@@ -318,6 +319,8 @@ def _describe(releases: Sequence[Release], summed: str) -> str:
     batch = ""
     if isinstance(first, SubsampledSum):
         batch = f" of random batches of {first.divisor:.4g} records ({first.scheme})"
+    elif isinstance(first, SampledSum):
+        batch = f" (at first of samples of {first.sample} records)"
     elif isinstance(first, PrefixSums | PrefixProducts):
         batch = " of records that are seen once, for each answer that may see one"
     return f"{kind} = {spread} on {summed}{batch}, {count} step{'s' * (count != 1)}"

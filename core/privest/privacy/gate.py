@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from privest.arrays import Array
 from privest.privacy.grid import Grid
 from privest.privacy.matrix_mechanism import PrefixProducts, PrefixSums
-from privest.privacy.mechanisms import AlternativeSum, NoisySum, Release, SubsampledSum, is_for, parted
+from privest.privacy.mechanisms import (
+    AlternativeSum,
+    NoisySum,
+    Release,
+    SampledSum,
+    SubsampledSum,
+    is_for,
+    parted,
+)
 from privest.privacy.noise import NoiseSource, SystemNoise
 from privest.privacy.oracle import Oracle, StreamOracle
 from privest.privacy.statistic import AnyStatistic, Statistic
@@ -144,8 +152,8 @@ class Gate(Oracle):
                 raise GateExhaustedError("the plan allows one run of several, and another was begun")
             self._run = release.run
         self._answered += 1
-        whole = isinstance(release, NoisySum)
-        exact = self._whole(release, point) if whole else self._batch(release, point)
+        sampled = isinstance(release, SampledSum | SubsampledSum)
+        exact = self._batch(release, point) if sampled else self._whole(release, point)
         grid = Grid(release.spacing)
         integers = self._noise.draw(release.noise, release.scale, release.size, release.spacing)
         integers += exact
@@ -219,8 +227,8 @@ class Gate(Oracle):
         self._last = (point, what, total)
         return total
 
-    def _batch(self, release: SubsampledSum, point: object) -> NDArray[np.int64]:
-        """The sum over a fresh batch. The batch's indices never leave this method."""
+    def _batch(self, release: SampledSum | SubsampledSum, point: object) -> NDArray[np.int64]:
+        """The sum over a fresh batch or sample. The batch's indices never leave this method."""
         indices = self._noise.batch(release.n, release.rate, release.scheme)
         if not len(indices):
             return np.zeros(release.size, dtype=np.int64)

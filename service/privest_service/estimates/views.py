@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Federated, Part, Plan
-from privest.privacy.mechanisms import AlternativeSum, Release, SubsampledSum
+from privest.privacy.mechanisms import AlternativeSum, Release, SampledSum, SubsampledSum
 from privest_service.estimates.catalogue import KINDS
 from privest_service.estimates.plans import plain, stored_plan
 from privest_service.estimates.questions import ResolvedQuery
@@ -252,14 +252,14 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
 
 
 def _release_view(release: Release) -> ReleaseView:
-    sampled = isinstance(release, SubsampledSum)
+    sampled = isinstance(release, SampledSum | SubsampledSum)
     return ReleaseView(
         statistic=release.statistic,
         count=release.count,
         noise=release.noise,
         scale=release.scale / release.divisor,
         clip=release.clip,
-        mu_squared=None if sampled else release.cost.mu_squared,
+        mu_squared=None if isinstance(release, SubsampledSum) else release.cost.mu_squared,
         batch=release.divisor if sampled else None,
         sampling=release.scheme if sampled else None,
         run=release.run if isinstance(release, AlternativeSum) else None,

@@ -14,6 +14,7 @@ from privest.privacy.grid import sensitivity as grid_sensitivity
 from privest.privacy.mechanisms import (
     AlternativeSum,
     NoisySum,
+    SampledSum,
     SubsampledRun,
     SubsampledSum,
     noisy_sum,
@@ -142,6 +143,36 @@ def test_a_batch_is_drawn_by_the_gate_summed_and_divided_by_its_expected_size():
     sums = np.stack([ROWS[[3, 7, 8]].sum(axis=0), ROWS[0]])
     np.testing.assert_allclose(answers, (sums + 100.0) / 10, atol=1e-6)
     assert script.drawn == [(50, 0.2, "poisson"), ("gaussian", batches().scale, 3)] * 2
+
+
+def test_a_sample_is_drawn_by_the_gate_without_repetition_and_costs_as_all_records():
+    sampled = SampledSum.of(release(), 20)
+    assert sampled.cost == release().cost
+    assert (sampled.divisor, sampled.deviation) == (20, release().deviation * 50 / 20)
+    noise = ScriptedNoise(np.arange(20) + 3)
+    found = Gate(Records(ROWS), STATISTICS, [sampled], noise).mean(SPACE.reference)
+    np.testing.assert_allclose(found, ROWS[3:23].mean(axis=0), atol=1e-6)
+    # Of as many records as there are, the sample is all of them, whatever is drawn.
+    whole = SampledSum.of(release(loss=1e8), 50)
+    found = Gate(Records(ROWS), STATISTICS, [whole]).mean(SPACE.reference)
+    np.testing.assert_allclose(found, ROWS.mean(axis=0), atol=1e-4)
+
+
+def test_a_replaced_record_moves_the_sum_over_a_sample_by_at_most_its_sensitivity():
+    """In the sample it moves one chunk, the same in both worlds, and out of it none."""
+    n, clip = 3 * CHUNK, 1.0
+    rows = np.random.default_rng(0).standard_normal((n, 3))
+    sampled = SampledSum.of(noisy_sum("gaussian", n=n, size=3, clip=clip, loss=1.0), 2 * CHUNK)
+    sample = np.random.default_rng(1).permutation(n)[: 2 * CHUNK]
+    answers = []
+    for place, value in ((sample[-1], 1e9), (sample[-1], -1e9), (np.setdiff1d(np.arange(n), sample)[0], 1e9)):
+        changed = rows.copy()
+        changed[place] = [value, 0.0, 0.0]
+        gate = Gate(Records(changed), STATISTICS, [sampled], ScriptedNoise(sample))
+        answers.append(gate.mean(SPACE.reference) * sampled.divisor)
+    assert 2 * clip - 1e-6 <= np.abs(answers[0] - answers[1]).max() <= sampled.sensitivity
+    gate = Gate(Records(rows), STATISTICS, [sampled], ScriptedNoise(sample))
+    np.testing.assert_array_equal(gate.mean(SPACE.reference) * sampled.divisor, answers[2])
 
 
 def test_an_empty_batch_answers_noise_alone():

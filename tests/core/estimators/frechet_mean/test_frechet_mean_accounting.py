@@ -17,7 +17,7 @@ from privest.metadata import PointsMetadata
 from privest.privacy.calibration import epsilon_for, mu_for
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.gate import Gate, GateExhaustedError
-from privest.privacy.mechanisms import SubsampledRun, subsampled_sum
+from privest.privacy.mechanisms import SampledSum, SubsampledRun, subsampled_sum
 from privest.privacy.subsampling import certify
 from privest.records import CHUNK, Records
 from testing.accounting import composed, drawn_laplace, exact_delta, taken_apart, within_request
@@ -306,3 +306,38 @@ def test_the_noise_drawn_pays_for_looks_at_distances_too(delta, options, manifol
         within_request(plan)
     else:
         assert 0.999 < sum(float(each) ** 0.5 for each in spent) <= 1.0
+
+
+def test_early_releases_of_large_data_are_of_samples_and_paid_as_if_of_all_records():
+    """The bill by hand takes every record to be in every sample. Far off the start, the mean is found."""
+    n = 8 * 8 * CHUNK
+    shape = PointsMetadata(n, {"name": "euclidean", "dim": 3}, radius=1000.0)
+    plan = frechet_mean.plan(FrechetMeanSpec(), shape, PrivacyTarget(1.0, 1e-8))
+    rows = np.random.default_rng(5).standard_normal((n, 3)) + np.array([300.0, 0.0, 0.0])
+    spy = RecordedNoise(seed=7)
+    gate = ListeningGate(Records(rows), plan.statistics, plan.releases, spy)
+    found = FRECHET_MEAN.run(plan, gate)
+    assert np.linalg.norm(found.point - rows.mean(axis=0)) < found.uncertainty.radius_95 < 2e-3
+    whole, sampled = taken_apart(spy.drawn)
+    assert [how for how, _ in sampled] == [(n, 1 / 8, "fixed")] * 7
+    drawn = [*whole, *(noise for _, noise in sampled)]
+    spent = sum((4 if size == 3 else 2) / Fraction(scale) ** 2 for _, scale, size in drawn)
+    assert 0.999 * plan.cost.mu_squared < spent <= Fraction(plan.cost.mu_squared)
+    within_request(plan)
+    assert plan.cost.slack == 0.0
+
+
+def test_samples_are_taken_where_they_save_time_alone():
+    """Of few records, of little privacy budget, and for pure noise all are looked at."""
+    space = {"name": "spd", "dim": 11}
+    for n, target in (
+        (100_000, PrivacyTarget(1.0, 1e-6)),
+        (1_000_000, PrivacyTarget(0.01, 1e-9)),
+        (1_000_000, PrivacyTarget(1.0, 0.0)),
+    ):
+        plan = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(n, space), target)
+        assert not any(isinstance(release, SampledSum) for release in plan.releases)
+    plan = frechet_mean.plan(FrechetMeanSpec(), PointsMetadata(1_000_000, space), PrivacyTarget(1.0, 1e-9))
+    samples = [release for release in plan.releases if isinstance(release, SampledSum)]
+    assert len(samples) == 7
+    assert sum(release.cost.mu_squared for release in samples) < 0.013 * plan.cost.mu_squared
