@@ -16,7 +16,9 @@ from benchmarks.report import publish, table
 from benchmarks.robust_pca import HAYSTACKS, answer, in_short, squared_distance
 from privest.estimators import federation
 from privest.estimators.frechet_mean.frechet_mean import FRECHET_MEAN, FrechetMeanSpec
+from privest.estimators.linear_model import accelerated
 from privest.estimators.linear_model.logistic_regression import LOGISTIC_REGRESSION, LogisticSpec
+from privest.estimators.linear_model.noise_division import BatchLaw
 from privest.estimators.subspace.robust_pca import ROBUST_PCA, RobustPCASpec
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata, VectorsMetadata
 from privest.privacy import budget
@@ -32,7 +34,7 @@ from privest.records import Records
 from privest_service.ledger.units import Limits
 from testing.sampled_runs import RUNS, right_angles_epsilon, true_epsilon
 
-DELTA, N, REAPER_RUNS, ANSWERS = 1e-6, 10_000, 40, 20
+DELTA, N, REAPER_RUNS, ANSWERS = 1e-6, 10_000, 40, 100
 BEFORE = 0.0
 """Slack per μ² by which a run takes the least slack, δ/200, as every run did."""
 
@@ -169,10 +171,20 @@ def accuracy() -> list[list[str]]:
     lines = list[list[str]]()
     for about, estimator, spec, shape, rows, error in cases:
         plans = [estimator.plan(spec, shape, PrivacyTarget(0.5, DELTA, slack)) for slack in (BEFORE, None)]
-        errors = [[error(fitted(estimator, plan, rows)) for _ in range(ANSWERS)] for plan in plans]
-        before, now = map(median, errors)
-        lines.append([about, *map(in_short, errors), f"{before / now:.2f}"])
+        lines.append([about, *compared(estimator, plans, rows, error)])
+    about, estimator, spec, shape, rows, error = cases[-1]
+    with patch.object(accelerated, "BatchLaw", partial(BatchLaw, scheme="fixed")):
+        pure_plans = [estimator.plan(spec, shape, PrivacyTarget(0.5, 0.0))]
+    pure_plans.append(estimator.plan(spec, shape, PrivacyTarget(0.5, 0.0)))
+    lines.append([f"{about}, δ = 0", *compared(estimator, pure_plans, rows, error)])
     return lines
+
+
+def compared(estimator: Any, plans: list[Any], rows: Any, error: Callable[[Any], float]) -> list[str]:
+    """Errors of answers by the plan of before and by that of now, and their ratio."""
+    errors = [[error(fitted(estimator, plan, rows)) for _ in range(ANSWERS)] for plan in plans]
+    before, now = map(median, errors)
+    return [*map(in_short, errors), f"{before / now:.2f}"]
 
 
 def fitted(estimator: Any, plan: Any, rows: Any) -> Any:
@@ -252,7 +264,8 @@ of a fixed size.
 {table(["rate", "before over now"], pure())}
 
 Squared error of answers to questions for (.5, 1e-6) on a basic budget, before and now, on the same data:
-median and 90 % quantile of {ANSWERS} runs.
+median and 90 % quantile of {ANSWERS} runs. The last is for (.5, 0), before by the
+curve of batches of a fixed size.
 
 {table(["run", "before", "now", "before over now"], accuracy())}
 
