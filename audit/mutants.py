@@ -487,7 +487,9 @@ def _of_errors() -> Iterator[Mutant]:
         "sums over samples charged as if no more than their share could be seen",
         "tests/core/privacy/test_gate.py::"
         "test_a_sample_is_drawn_by_the_gate_without_repetition_and_costs_as_all_records",
-        _put(SampledSum, "sensitivity", property(lambda self: NoisySum.sensitivity.fget(self) * self.rate)),
+        _put(
+            SampledSum, "sensitivity", property(lambda self: NoisySum.sensitivity.__get__(self) * self.rate)
+        ),
     )
     yield Mutant(
         "cheapest-alternative",

@@ -220,7 +220,7 @@ def _cell_of(number: Any) -> int:
 
 
 def _wrong_pure_cells(count: int) -> int:
-    """The same of one coordinate of noise of density ∝ exp(−|z|) in three dimensions, of random lengths.
+    """Hold cells of one coordinate of noise of density ∝ exp(−|z|) in three dimensions, of random lengths.
 
     Its factor √(−2·log u − 2·log v) has random bits, too: 63, and then words of one bit and 63 zeros.
     """

@@ -22,10 +22,11 @@ from privest_service.database.tables import new_id
 from privest_service.datasets.models import Dataset, Grant
 from privest_service.estimates import worker
 from privest_service.estimates.catalogue import KINDS
+from privest_service.estimates.charging import reserve_all
 from privest_service.estimates.planning import Planner
 from privest_service.estimates.plans import run_plan
 from privest_service.estimates.questions import resolve
-from privest_service.estimates.reservation import Draft, reserve
+from privest_service.estimates.reservation import Draft
 from privest_service.estimates.service import Submissions
 from privest_service.jobs import service as jobs
 from privest_service.jobs.models import IdempotencyKey, Job, Transition
@@ -254,7 +255,8 @@ def _lived(
 
     def live(session: Session) -> None:
         set_clock(moment)
-        job = reserve(session, ask, question, Draft.of(question, plan), hours=1).job_id
+        (charged,) = reserve_all(session, [(ask, question, Draft.of(question, plan))], hours=1)
+        job = charged.job_id
         if how == "voided":
             set_clock(moment + timedelta(seconds=waited))
             assert charges.void(session, job)

@@ -140,12 +140,10 @@ def test_other_bytes_the_second_time_end_it(tmp_path: Path) -> None:
     """A build that notes the moment of it, as a fault planted in a copy of the project."""
     copy = tmp_path / "copy"
     subprocess.run(["git", "clone", "--quiet", "--shared", ROOT, copy], check=True)
-    hook = "import pathlib, uuid\nfrom hatchling.builders.hooks.plugin.interface import BuildHookInterface\n"
-    hook += "class Hook(BuildHookInterface):\n    def initialize(self, version, build_data):\n"
-    hook += "        pathlib.Path(self.root, 'core/privest/built').write_text(str(uuid.uuid4()))\n"
-    (copy / "hatch_build.py").write_text(hook)
-    with (copy / "pyproject.toml").open("a") as file:
-        file.write("\n[tool.hatch.build.targets.wheel.hooks.custom]\n")
+    with (copy / "hatch_build.py").open("a") as file:
+        file.write(
+            "        import uuid\n        (root / 'core/privest/built').write_text(str(uuid.uuid4()))\n"
+        )
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(copy)]
     subprocess.run([*git, "add", "--all"], check=True)
     subprocess.run(

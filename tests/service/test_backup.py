@@ -125,7 +125,7 @@ def test_nothing_that_was_spent_is_spent_again_whichever_database_is_lost(
     site.move(new_database("sqlite"), "first")
     with site.service() as server:
         owner, other, analyst = server.owner(epsilon=20.0), server.owner(), server.analyst()
-        dataset, slow = owner.dataset(), owner.dataset(spd(2000, dim=10), slow_rows()[1])
+        dataset, slow = owner.dataset(), owner.dataset(spd(175, dim=33), slow_rows()[1])
         deleted = owner.dataset(spd(60, seed=1))
         owner.grant(dataset, analyst, epsilon=1.0, delta=1e-5)
         assert owner.delete(f"/v1/datasets/{deleted}").status_code == 204

@@ -25,7 +25,7 @@ CLIENTS, SHAPE = 3, (50, 3)
 BARE_ROUNDS = 200
 BIN = Path(sys.executable).parent
 PORT = 49_091
-"""Of the SuperLink; those of the SuperNodes follow."""
+"""Port of the SuperLink; those of the SuperNodes follow."""
 
 
 class Mean:

@@ -148,8 +148,8 @@ def _refuse_leaving(kind: Kind, about: Sequence[QueryTarget], may_leave: int, *,
         raise Invalid("may_leave is for datasets at sites, of which at least one has to stay.")
     if not kind.estimator.errors_apart or about[0].shape.recipe is not None:
         raise Invalid(
-            "may_leave is for means, robust PCA and matrix completion of records that are no rows of a "
-            "table: other answers state errors for each number, which would not be true any more."
+            f"may_leave is not for {kind.name} here: its answer states an error for each number, which would "
+            "not be true any more. It is for estimates of records that are no rows of a table."
         )
 
 

@@ -331,7 +331,7 @@ def bound_to(session: Session, principal_id: str, key: str, body_digest: str) ->
 
 
 def all_bound(session: Session, keys: Collection[tuple[str, str]]) -> dict[tuple[str, str], IdempotencyKey]:
-    """Those of these idempotency keys, each with its principal, that are bound already."""
+    """Look up which of these idempotency keys, each with its principal, are bound already."""
     found = dict[tuple[str, str], IdempotencyKey]()
     for principal_id in sorted({principal_id for principal_id, _ in keys}):
         theirs = sorted(key for whose, key in keys if whose == principal_id)

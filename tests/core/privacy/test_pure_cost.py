@@ -171,7 +171,7 @@ def planes(rng, count):
 
 
 def test_no_neighbours_in_the_plane_lose_more_over_poisson_batches_than_the_pair_on_a_line():
-    """By quadrature over the plane, at its rounding of 10⁻⁴; half the scale on the line is too little."""
+    """Quadrature over the plane, at its rounding of 10⁻⁴; half the scale on the line is too little."""
     x = np.linspace(-14, 14, 561)
     grid = np.stack(np.meshgrid(x, x), axis=-1)
 
@@ -291,7 +291,7 @@ def test_faults_are_seen(monkeypatch):
 @pytest.mark.parametrize("epsilon", [1e-9, 1e3, 1e6])
 @pytest.mark.parametrize("options", [{}, {"batch_size": 20, "solver": "nag", "steps": 30}])
 def test_an_epsilon_that_is_extreme_is_refused_before_the_charge_or_answered(options, epsilon, delta):
-    """By a classifier, which has sums over all records and over batches, with both laws of noise."""
+    """A classifier is charged, which has sums over all records and over batches, with both laws of noise."""
     facts = (("a", "b"), "y", ("0", "1"), 2.0, (0.0,) * 2, (1.0,) * 2)
     shape = LabelledMetadata(200, *facts)
     refused = (epsilon, delta) in [(1e-9, 0.0), (1e6, 1e-6) if options else None]

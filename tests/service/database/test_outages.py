@@ -94,7 +94,7 @@ def test_a_full_disk_refuses_what_it_cannot_hold_and_loses_nothing(tmp_path: Pat
         end.callback(server.stop)
         owner = server.owner()
         dataset = owner.dataset()
-        slow = owner.dataset(spd(2000, dim=10), slow_rows()[1])
+        slow = owner.dataset(spd(175, dim=33), slow_rows()[1])
         assert owner.estimate(dataset, key="before").json()["state"] == "committed"
         incoming = list(server.data_dir.glob("incoming/*"))
         large = npy(np.tile(spd(60), (500, 1, 1)))

@@ -336,7 +336,7 @@ def test_analysts_are_no_sites(played: Played) -> None:
 
 
 def test_an_answer_may_be_longer_than_other_bodies(hub: Server) -> None:
-    """Of ten thousand columns, and two records at each site: an answer has 160,000 numbers."""
+    """Ten thousand columns, and two records at each site: an answer has 160,000 numbers."""
     owners, analyst = [hub.owner(**BUDGET) for _ in range(2)], hub.analyst()
     wide, datasets = {"kind": "vectors", "dim": 10_000}, list[str]()
     for owner in owners:

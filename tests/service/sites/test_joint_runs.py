@@ -50,7 +50,7 @@ CASES: list[tuple[str, str, dict[str, Any]]] = [
     ("logistic-regression", "labelled", {}),
     ("classifier-score", "labelled", {"coefficients": [1.0, 0.0], "intercept": 0.0}),
     ("matrix-completion", "gaps", {"rank": 2}),
-    ("bounds", "vectors", {}),
+    ("bounds", "points", {}),
 ]
 
 

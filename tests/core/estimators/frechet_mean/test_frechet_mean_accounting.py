@@ -328,7 +328,7 @@ def test_early_releases_of_large_data_are_of_samples_and_paid_as_if_of_all_recor
 
 
 def test_samples_are_taken_where_they_save_time_alone():
-    """Of few records, of little privacy budget, and for pure noise all are looked at."""
+    """All records are looked at where they are few, for little privacy budget, and with pure noise."""
     space = {"name": "spd", "dim": 11}
     for n, target in (
         (100_000, PrivacyTarget(1.0, 1e-6)),

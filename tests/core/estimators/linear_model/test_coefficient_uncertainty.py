@@ -236,7 +236,7 @@ def test_a_curvature_that_noise_may_have_made_is_doubted(deviations, told):
 
 
 def test_an_intercept_bears_no_penalty():
-    """Of a class of 4 % in the tail of a feature: with a penalty on the intercept the answer is .4 off."""
+    """A class of 4 % lies in the tail of a feature: with a penalty on the intercept the answer is .4 off."""
     rng = np.random.default_rng(12)
     x = rng.standard_normal((10_000, 3))
     rows = np.column_stack([x, rng.random(len(x)) < expit(2.7 * x[:, 0] - 6)])
