@@ -211,15 +211,15 @@ def _then() -> Iterator[Callable[[datetime], None]]:
     """While whatever the ledger writes bears the moment that was set last."""
     clock = [datetime.now(UTC)]
 
-    def enter(_: Any, __: Any, row: Any) -> None:
-        setattr(row, "at" if isinstance(row, Transition) else "created_at", clock[0])
+    def enter(row: Any, _: Any, given: dict[str, Any]) -> None:
+        given["at" if isinstance(row, Transition) else "created_at"] = clock[0]
 
     with ExitStack() as stack:
         for module in (entries, jobs, receipts):
             stack.enter_context(patch.object(module, "now", lambda: clock[0]))
         for table in (Job, Transition, IdempotencyKey):
-            event.listen(table, "before_insert", enter)
-            stack.callback(event.remove, table, "before_insert", enter)
+            event.listen(table, "init", enter)
+            stack.callback(event.remove, table, "init", enter)
         yield lambda moment: clock.__setitem__(0, moment)
 
 
