@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from privest_service.acts.models import Act
-from privest_service.acts.service import record_few
+from privest_service.acts.service import record, record_few
 from privest_service.ledger.models import Account
 from privest_service.reports.words import Told, in_words
 
@@ -48,9 +48,11 @@ _LEDGER = "ledger"
 
 
 def note_verified(session: Session, owner_id: str, entries: int, faults: int) -> None:
-    """Record that a whole ledger was verified, and what came of it."""
+    """Record that a whole ledger was verified: always, where it found what the last did not."""
+    last = last_verified(session, owner_id)
     found = {"entries": entries, "faults": faults}
-    record_few(session, owner_id, "ledger.verified", subject=_LEDGER, details=found)
+    noted = record_few if last is not None and last[1] == faults else record
+    noted(session, owner_id, "ledger.verified", subject=_LEDGER, details=found)
 
 
 def last_verified(session: Session, owner_id: str) -> tuple[datetime, int] | None:

@@ -185,8 +185,13 @@ def test_a_grant_is_made_capped_and_revoked(site: Server, visit: Visit) -> None:
     page.get_by_role("button", name="Grant", exact=True).click()
     expect(row).to_contain_text("ε 1, δ 1e−5")
     answered(analyst, dataset, epsilon=0.29)
-    row.get_by_role("button", name="Revoke").click()
+    row.locator("summary", has_text="Revoke").click()
+    visitor.check_accessibility()
+    row.get_by_label("Reason, for the record").fill("the study is over")
+    row.get_by_role("button", name="Revoke it").click()
     expect(page.get_by_text("Nobody but you.")).to_be_visible()
+    (act,) = (each for each in owner.get("/v1/acts").json()["acts"] if each["kind"] == "grant.revoked")
+    assert act["reason"] == "the study is over"
     problem(analyst.estimate(dataset), 404, "not-found")
 
 

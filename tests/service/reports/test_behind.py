@@ -57,3 +57,15 @@ def test_what_is_behind_a_ledger_is_found_without_reading_all_of_it(
         ]
     assert any(index in step for step in steps), steps
     assert not any("acts" in step and "ix_acts_subject" not in step for step in steps), steps
+
+
+def test_what_a_verification_finds_is_noted_however_often_one_was_made_before(database: Database) -> None:
+    """Only so many of a kind are told in a minute: a fault after these would be hidden, or its mend."""
+    books, seen = Books(database), list[int]()
+    for faults in (*[0] * 8, 3, 3, 0):
+        database.run(lambda session, faults=faults: behind.note_verified(session, books.owner, 1, faults))
+        with database.read() as session:
+            found = behind.last_verified(session, books.owner)
+        assert found is not None
+        seen.append(found[1])
+    assert seen == [0] * 8 + [3, 3, 0]
