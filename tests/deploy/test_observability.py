@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,12 @@ def questions() -> Iterator[tuple[str, str]]:
 def backend() -> str:
     """What is told says nothing of databases."""
     return "sqlite"
+
+
+@pytest.fixture
+def server(start_server: Callable[..., Server]) -> Server:
+    """A service in which nothing went wrong: others' tests have runs that fail."""
+    return start_server()
 
 
 @pytest.fixture
