@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from cachetools import FIFOCache
-from sqlalchemy import and_, bindparam, case, select
+from sqlalchemy import ColumnElement, and_, bindparam, case, select
 from sqlalchemy.orm import aliased
 
 from privest_service.database import Database, now
@@ -30,6 +30,17 @@ _LIMITS = (
     _OWNERS.delta_limit,
 )
 
+
+def _in_force(account: type[Account], scope: str, subject: Any) -> ColumnElement[bool]:
+    """That an account is the owner's for a scope and a subject, in the window in force."""
+    return and_(
+        account.owner_id == Owner.id,
+        account.scope == scope,
+        account.subject == subject,
+        account.window == Owner.window,
+    )
+
+
 _VERSIONS = (
     select(
         Grant.expires_at,
@@ -44,33 +55,9 @@ _VERSIONS = (
     .select_from(Dataset)
     .join(Owner, Owner.id == Dataset.owner_id)
     .outerjoin(Grant, and_(Grant.dataset_id == Dataset.id, Grant.analyst_id == bindparam("caller")))
-    .outerjoin(
-        _OWNERS,
-        and_(
-            _OWNERS.owner_id == Owner.id,
-            _OWNERS.scope == "owner",
-            _OWNERS.subject == "",
-            _OWNERS.window == Owner.window,
-        ),
-    )
-    .outerjoin(
-        _DATASETS,
-        and_(
-            _DATASETS.owner_id == Owner.id,
-            _DATASETS.scope == "dataset",
-            _DATASETS.subject == Dataset.lineage,
-            _DATASETS.window == Owner.window,
-        ),
-    )
-    .outerjoin(
-        _ANALYSTS,
-        and_(
-            _ANALYSTS.owner_id == Owner.id,
-            _ANALYSTS.scope == "analyst",
-            _ANALYSTS.subject == bindparam("grant"),
-            _ANALYSTS.window == Owner.window,
-        ),
-    )
+    .outerjoin(_OWNERS, _in_force(_OWNERS, "owner", ""))
+    .outerjoin(_DATASETS, _in_force(_DATASETS, "dataset", Dataset.lineage))
+    .outerjoin(_ANALYSTS, _in_force(_ANALYSTS, "analyst", bindparam("grant")))
     .where(Dataset.id == bindparam("dataset"))
 )
 """Selects what tells whether anything changed that a plan, or its room, follows from.
