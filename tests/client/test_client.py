@@ -430,8 +430,8 @@ def test_a_choice_that_is_none_is_named_by_its_field(client: Client) -> None:
 
 
 def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
-    schema = slow_rows()[1]
-    dataset = client.datasets.upload(spd(3000, dim=10), schema)
+    rows, schema = slow_rows()
+    dataset = client.datasets.upload(rows, schema)
     late, withdrawn = (
         pytest.raises(StillRunning, match="waits on"),
         pytest.raises(StillRunning),
@@ -444,7 +444,7 @@ def test_a_job_that_takes_long_is_waited_for_again(client: Client) -> None:
     client.datasets.delete(other.id)
     with pytest.raises(JobFailed, match="given back before it ran"):
         client.wait(waiting.value.job, timeout=HANG_GUARD)
-    assert client.wait(running.value.job, timeout=HANG_GUARD).point.shape == (10, 10)
+    assert client.wait(running.value.job, timeout=HANG_GUARD).point.shape == rows.shape[1:]
 
 
 def test_no_answer_is_asked_for_again_under_the_same_key(
