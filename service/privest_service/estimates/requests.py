@@ -95,7 +95,9 @@ def decide(session: Session, caller: Principal, job_id: str, verdict: Verdict, r
         acts.because(reason)
     kind = "question.approved" if decision.approved else "question.denied"
     asked = {"analyst": own.submitter_id, "dataset": own.dataset_id, "estimate": own.kind}
-    acts.record(session, own.owner_id, kind, subject=own.id, details={"decision": decision.id, **asked})
+    # An act may have a reason of its own, which is for the record alone.
+    told = {"decision": decision.id, "reasoned": reason is not None, **asked}
+    acts.record(session, own.owner_id, kind, subject=own.id, details=told)
     if verdict == "deny":
         jobs.move(session, Job.id == whole.id, "requested", "denied")
     else:

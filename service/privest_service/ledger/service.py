@@ -129,23 +129,23 @@ def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
     acts.record(session, account.owner_id, "budget.raised", subject=account.owner_id, details=details)
 
 
-def set_cap(session: Session, account_id: int, limits: Limits) -> bool:
+def set_cap(session: Session, account_id: int, limits: Limits) -> Limits | None:
     """Replace a cap's limits, by higher or lower ones: what was spent before counts.
 
-    Returns whether they were others.
+    Returns the former ones; None where these are the same.
 
     Raises:
         Invalid: more is spent already.
     """
     account = entries.locked(session, account_id)
-    if limits_of(account) == limits:
-        return False
+    if (former := limits_of(account)) == limits:
+        return None
     new = _as_charge(limits)
     if any(getattr(account, f"{name}_spent") > getattr(new, name) for name in limits.counted):
         raise Invalid("More than this cap is spent already. Choose a higher cap.")
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
-    return True
+    return former
 
 
 def set_frozen(session: Session, owner_id: str, frozen: bool, *, by: Freezer) -> None:
