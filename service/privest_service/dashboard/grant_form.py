@@ -15,11 +15,12 @@ from privest_service.inputs import checked
 from privest_service.ledger.units import EPSILON, as_number
 from privest_service.problems import Fault, Invalid
 from privest_service.reports.formatting import iso
+from privest_service.reports.words import title
 
 KIND = "kind-"
 """What the fields of estimators begin with."""
 
-CHOICES = {f"{KIND}{name}": estimator.title for name, estimator in ESTIMATORS.items()}
+CHOICES = {f"{KIND}{name}": title(name) for name in ESTIMATORS}
 """Fields and words of the estimators that a grant may be for."""
 
 
@@ -80,5 +81,5 @@ def require_seen(grant: Grant | None, given: Mapping[str, str]) -> None:
     if grant is None or grant.revoked_at is not None or Terms.of(grant) == Terms():
         return
     if given.get("changes") != grant_subject(grant.dataset_id, grant.analyst_id):
-        rule = "has a grant with terms on this dataset: choose Cap beside it in the table, which shows them"
+        rule = "has a grant with terms on this dataset: choose Change the limit beside it in the table"
         raise Invalid(faults=[Fault(location="analyst", rule=rule)])

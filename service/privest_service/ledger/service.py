@@ -13,7 +13,7 @@ from privest_service.ledger.entries import AMOUNTS, SUMS_AFTER, limits_of
 from privest_service.ledger.models import Account, WindowRules
 from privest_service.ledger.units import Charge, Limits
 from privest_service.notices import service as notices
-from privest_service.problems import AccountFrozen, Invalid, NotFound, WindowReplaced
+from privest_service.problems import AccountFrozen, Fault, Invalid, NotFound, WindowReplaced
 from privest_service.security.models import Owner
 
 Scope = Literal["owner", "dataset", "analyst"]
@@ -122,7 +122,12 @@ def raise_limits(session: Session, account_id: int, limits: Limits) -> None:
         raise Invalid("This budget is promised for all of its windows together. It can not be raised.")
     old, new = _as_charge(limits_of(account)), _as_charge(limits)
     if any(getattr(new, name) < getattr(old, name) for name in AMOUNTS):
-        raise Invalid("A budget can be raised but not lowered. Freeze it to stop further queries.")
+        rule = "can be raised but not lowered: freeze the budget to stop further queries"
+        lower = [name for name in ("epsilon", "delta") if getattr(new, name) < getattr(old, name)]
+        raise Invalid(
+            "A budget can be raised but not lowered. Freeze it to stop further queries.",
+            faults=[Fault(location=name, rule=rule) for name in lower],
+        )
     _set(account, "limit", new)
     entries.append(session, [account], "limit", None, None, [new])
     details = {**limits.told(), "window": account.window}

@@ -54,6 +54,9 @@ _DETAILS = {
 }
 """What details of acts are called by people, where their names do not say it."""
 
+_PLAIN = {"frechet-mean": "mean"}
+"""Kinds of estimates whose term, which the glossary has, is one of statisticians."""
+
 _UNTOLD = ("name", "analyst_name", "reasoned")
 """Details that are for the verifier: people read the names and the reason elsewhere in the same line."""
 
@@ -112,7 +115,9 @@ class Told:
 
 
 def title(kind: str) -> str:
-    """What a kind of estimate is called in a table; one that is no more is called by its name."""
+    """What a kind of estimate is called on pages and in reports: one that is gone, by its name."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
 
 
