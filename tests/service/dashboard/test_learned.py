@@ -86,7 +86,7 @@ def test_it_tells_columns_purposes_and_moments(site: Server) -> None:
     theirs, own = re.findall(r"<tr>.*?</tr>", page.split("<tbody>")[1], re.DOTALL)
     assert "for: trial of a &lt;drug&gt;" in theirs
     assert "for:" not in own
-    told = [re.findall(r'<small class="muted">(of [^<]*)<', row) for row in (theirs, own)]
+    told = [re.findall(r'<small class="muted name">(of [^<]*)<', row) for row in (theirs, own)]
     assert told == [["of age, dose", "of dose"], ["of age"]]
     last = max(entry["at"] for entry in owner.ledger() if entry["submitter"] == analyst.id)
     assert f">{moment(datetime.fromisoformat(last))}</time>" in theirs
@@ -94,7 +94,7 @@ def test_it_tells_columns_purposes_and_moments(site: Server) -> None:
     for number in range(2):
         answered(analyst, dataset, columns=["dose"], epsilon=0.2 + number / 100, delta=1e-6)
     theirs = Desk(site, owner.key).get("/learned").text.split("<tbody>")[1].partition("</tr>")[0]
-    assert re.findall(r'<small class="muted">(of [^<]*|in [^<]*)<', theirs) == [
+    assert re.findall(r'<small class="muted(?: name)?">(of [^<]*|in [^<]*)<', theirs) == [
         "of dose",
         "of age, dose",
         "in the latest 3 questions",

@@ -313,8 +313,20 @@ def test_a_table_of_keys_says_whose_they_are_and_who_issued_them(site: Server) -
     assert owner.post(f"/v1/owners/{owner.id}/keys", json={"scopes": ["read"]}).status_code == 201
     page = Desk(site, owner.key).get("/keys").text
     assert "Owner Keeper of keys own_" in _text(page)
-    rows = [re.search(r'data-label="By">(.*?)</td>', row) for row in page.split("<tr>")[2:]]
+    rows = [re.search(r'data-label="Issued by">(.*?)</td>', row) for row in page.split("<tr>")[2:]]
     assert [_text(row[1]) for row in rows if row] == [
         f"the key {first[:12]}…",
         "an administrator, or the platform",
     ]
+
+
+def test_the_form_of_a_grant_begins_with_the_cap_in_force(site: Server) -> None:
+    """Whoever saves it unchanged, by whatever link it was opened, takes no cap away."""
+    owner, analyst = owner_called(site, "Capping"), analyst_called(site, "Ida Moreau")
+    dataset = dataset_called(owner, "Shared rows")
+    assert owner.grant(dataset, analyst, epsilon=0.7, delta=1e-6, purpose="a trial").status_code == 200
+    page = Desk(site, owner.key).get(f"/analysts?analyst={analyst.id}&dataset={dataset}").text
+    fields = dict(re.findall(r'<input name="(\w+)"[^>]* value="([^"]*)"', page))
+    assert (fields["epsilon"], fields["delta"], fields["purpose"]) == ("0.7", "1e-6", "a trial")
+    assert "<button>Save</button>" in page
+    assert "<button>Grant</button>" in Desk(site, owner.key).get("/analysts").text
