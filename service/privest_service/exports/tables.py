@@ -86,8 +86,8 @@ class Tables:
             self.of_before.add(act.chain)
         subject, details = act.subject or "", details_of(act)
         analyst = str(details.get("analyst", ""))
-        if act.kind in _NAMED:
-            self.names[subject] = details.get("name")
+        if act.kind in _NAMED and "name" in details:
+            self.names[subject] = details["name"]
         elif "analyst_name" in details:
             self.names[analyst] = details["analyst_name"]
         if act.kind in _GRANTED:

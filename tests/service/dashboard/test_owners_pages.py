@@ -274,11 +274,11 @@ def test_the_overview_begins_with_what_is_left_and_until_when(
 ) -> None:
     owner, _ = asked
     desk, left = Desk(site, owner.key), left_percent(1 - owner.budget()["share"])
-    assert f"{left} left, does not expire" in _text(desk.get("").text)
+    assert f"{left} left does not expire" in _text(desk.get("").text)
     rules = {"renewal": {"every": "month"}}
     assert owner.patch(f"/v1/owners/{owner.id}/budget", json=rules).status_code == 200
     until_when = day(datetime.fromisoformat(_in_force(owner)["next"]))
-    assert f"{left} left, until {until_when} (UTC)" in _text(desk.get("").text)
+    assert f"{left} left until {until_when} (UTC)" in _text(desk.get("").text)
 
 
 def test_a_form_that_was_refused_says_what_to_do_at_the_field(site: Server) -> None:
