@@ -302,6 +302,8 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
         database.close()
     for fault in report.faults:
         print(fault)
+    for each in report.unsealed:
+        print(f"no act tells {each}")
     print(
         f"{_count(report.accounts, 'account')}, {_count(report.entries, 'entry', 'entries')}, "
         f"{_count(report.acts, 'act')}, {_count(report.receipts, 'receipt')}: "

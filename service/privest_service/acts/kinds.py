@@ -11,6 +11,7 @@ KINDS = {
     "budget.unfrozen": "Freeze ended",
     "cap.set": "Cap set",
     "grant.made": "Grant made",
+    "grant.changed": "Terms of a grant changed",
     "grant.revoked": "Grant revoked",
     "key.issued": "Key issued",
     "key.revoked": "Key revoked",

@@ -54,6 +54,12 @@ _DETAILS = {
 }
 """What details of acts are called by people, where their names do not say it."""
 
+_PLAIN = {"frechet-mean": "mean"}
+"""Kinds of estimates whose term, which the glossary has, is one of statisticians."""
+
+_UNTOLD = ("name", "analyst_name", "reasoned")
+"""Details that are for the verifier: people read the names and the reason elsewhere in the same line."""
+
 _VALUES = {
     ("approval", "required"): "required for each question",
     ("promise", "per-window"): "each window",
@@ -109,7 +115,9 @@ class Told:
 
 
 def title(kind: str) -> str:
-    """What a kind of estimate is called in a table; one that is no more is called by its name."""
+    """What a kind of estimate is called on pages and in reports: one that is gone, by its name."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     return ESTIMATORS[kind].title if kind in ESTIMATORS else kind.replace("-", " ")
 
 
@@ -208,6 +216,11 @@ def _figure(amount: object) -> str:
     return number(float(str(amount)))
 
 
+def _limit(epsilon: object, delta: object, none: str) -> str:
+    """A limit in words; `none` is what stands for no limit."""
+    return none if epsilon is None else f"ε {_figure(epsilon)} at δ {_figure(delta)}"
+
+
 def _to_the_minute(text: str) -> str:
     """A text as it is, but a moment for machines as one for people."""
     return moment(datetime.fromisoformat(text)) if _MOMENT.match(text) else text
@@ -215,12 +228,12 @@ def _to_the_minute(text: str) -> str:
 
 def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]:
     """Each detail in words: those that every act may have, then all others by their names."""
-    left = {name: value for name, value in details.items() if name != "name"}
+    left = {name: value for name, value in details.items() if name not in _UNTOLD}
+    if "epsilon_before" in left:
+        former = _limit(left.pop("epsilon_before"), left.pop("delta_before"), "no cap")
+        yield f"from {former} to {_limit(left.pop('epsilon'), left.pop('delta'), 'no cap')}"
     if "epsilon" in left and "delta" in left:
-        epsilon, delta = left.pop("epsilon"), left.pop("delta")
-        yield (
-            "as far as the budget goes" if epsilon is None else f"ε {_figure(epsilon)} at δ {_figure(delta)}"
-        )
+        yield _limit(left.pop("epsilon"), left.pop("delta"), "as far as the budget goes")
     if "estimate" in left:
         yield title(str(left.pop("estimate")))
     if "further" in left:

@@ -241,7 +241,7 @@ def test_a_token_opens_a_session_that_ends_with_it(server: Server) -> None:
     short = token(owner.id, exp=end)
     with httpx.Client(base_url=server.url) as browser:
         assert browser.post("/dashboard/sign-in", data={"key": short}).status_code == 303
-        assert "Budget spent" in browser.get("/dashboard").text
+        assert "How much is left" in browser.get("/dashboard").text
         assert short not in str(browser.cookies)
         database = Database(server.database_url)
         with database.write() as session:

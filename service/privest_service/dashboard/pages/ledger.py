@@ -70,7 +70,7 @@ def read(
         analysts=analysts,
         names=analysts | {visitor.id: "you"},
         dataset_names=datasets,
-        kinds={name: each.title for name, each in ESTIMATORS.items()},
+        kinds={name: title(name) for name in ESTIMATORS},
         title=title,
         price=partial(price_of, ledger.limits_of(account)),
         further=wanted.chosen | {"before": found.further},
