@@ -19,12 +19,15 @@ COPY core core
 COPY service service
 COPY migrations migrations
 RUN uv sync --locked --no-default-groups --extra dask --extra otel --no-editable
-# What nothing here uses, 180 MB: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls and
-# headers; the tests of others.
+# What nothing here uses, 310 MB: autodp lists matplotlib and imports it for pictures alone; Arrow's remote calls, its
+# way to S3 (obstore is ours), sources and headers; the tests of others; tables of symbols, which debuggers alone read.
+# Libraries that a wheel brought along, in *.libs, stay as they are: without their symbols they cannot be loaded.
 WORKDIR /opt/privest/lib/python3.13/site-packages
-RUN uv pip uninstall --python /opt/privest matplotlib contourpy fonttools kiwisolver pillow \
-  && rm -rf pyarrow/include pyarrow/*flight* \
-  && find pyarrow scipy -type d -name tests -prune -exec rm -rf {} +
+RUN uv pip uninstall --python /opt/privest matplotlib contourpy cycler fonttools kiwisolver pillow pyparsing \
+    python-dateutil six \
+  && rm -rf pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_s3* pyarrow/*.p[xy][xdi] \
+  && find . -type d -name tests -prune -exec rm -rf {} + \
+  && find . -name '*.so*' -type f -not -path './*.libs/*' -exec strip --strip-unneeded {} +
 
 FROM python:3.13-slim-trixie@${PYTHON_DIGEST}
 # Uploads are parsed in a process that libseccomp shuts in. It comes with the base's apt: no image is made without.

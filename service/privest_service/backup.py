@@ -19,7 +19,7 @@ from sqlalchemy import Table, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from privest_service.database import Base, Database, now
-from privest_service.database.migrate import is_current, migrate
+from privest_service.database.migrate import is_current, migrate, require_current
 from privest_service.database.models import import_all
 from privest_service.datasets.models import Dataset
 from privest_service.datasets.store import Store
@@ -65,8 +65,7 @@ def backup(settings: Settings, directory: Path) -> int:
     if any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty. Name a new or an empty directory.")
     source, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
-    if not is_current(source):
-        raise ValueError("The database is of another version than this program. Run `privest migrate` first.")
+    require_current(source)
     copy = _sqlite(directory / _LEDGER)
     with source.read(snapshot=True) as old, copy.write() as new:
         _copy(old, new)

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         run = {
             "serve": lambda: _serve(given.host, given.port),
-            "migrate": _migrate,
+            "migrate": lambda: _migrate(given.back_to),
             "doctor": _doctor,
             "backup": lambda: _backup(given.directory),
             "restore": lambda: _restore(given.directory, given.key),
@@ -67,7 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="migrate the database, then answer requests")
     serve.add_argument("--host", default="127.0.0.1")
     serve.add_argument("--port", type=int, default=8000)
-    commands.add_parser("migrate", help="bring the database to the present schema")
+    tables = commands.add_parser("migrate", help="bring the database to the present schema")
+    tables.add_argument(
+        "--back-to", metavar="RELEASE", help="or to that of a former release, with the service stopped"
+    )
     commands.add_parser("doctor", help="look at all that the service needs, and say what to do")
     save = commands.add_parser("backup", help="copy ledger and rows, while the service runs")
     save.add_argument("directory", type=Path, help="new or empty")
@@ -217,11 +220,17 @@ def _bound(host: str, port: int) -> list[socket.socket]:
     return bound
 
 
-def _migrate() -> int:
+def _migrate(release: str | None) -> int:
     from privest_service.database import Database  # noqa: PLC0415
     from privest_service.database.migrate import migrate  # noqa: PLC0415
 
     settings = _settings()
+    if release is not None:
+        from privest_service.rollback import go_back  # noqa: PLC0415
+
+        waited = go_back(settings, release)
+        print(f"The tables are those of {release}. {_count(waited, 'waiting job')} given back, uncharged.")
+        return 0
     database = Database(settings.migration_url or settings.url)
     migrate(database, settings.running_role)
     database.close()
@@ -294,9 +303,11 @@ def _verify(export: Path | None, keys: list[str], kept: list[Path], shown: list[
             report = verify(read(file), keys, published, receipts)
     else:
         from privest_service.database import Database  # noqa: PLC0415
+        from privest_service.database.migrate import require_current  # noqa: PLC0415
 
         settings = _settings()
         database = Database(settings.url, signer=settings.signer)
+        require_current(database)
         with database.read(snapshot=True) as session:
             report = verify(lines(session), [settings.signer.public_key, *keys], published, receipts)
         database.close()

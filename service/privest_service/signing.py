@@ -28,7 +28,7 @@ class Signer:
         key = load_pem_private_key(pem, password=None)
         if not isinstance(key, Ed25519PrivateKey):
             raise ValueError(
-                "PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM. See docs/operations.md."
+                "PRIVEST_SIGNING_KEY_FILE must hold an Ed25519 private key in PEM. See docs/settings.md."
             )
         self._key = key
         self.public_key = base64.b64encode(key.public_key().public_bytes_raw()).decode()

@@ -12,9 +12,12 @@ from sqlalchemy.exc import ProgrammingError
 
 from privest_service.database.engine import Database
 
+RELEASES = {"0.1.0": "0010"}
+"""Revision of the tables of each former release, to which `privest migrate --back-to` leads."""
+
 _REASONS = {
     "42501": "The database's tables are not those of this version, and its role may not make them. "
-    "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md describes.",
+    "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/databases.md describes.",
     "42704": "The role that PRIVEST_DATABASE_URL names does not exist. Create it first.",
 }
 """What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
@@ -53,6 +56,19 @@ def is_current(database: Database) -> bool:
     """
     with _told(), database.engine.connect() as connection:
         return MigrationContext.configure(connection).get_current_revision() == head(database)
+
+
+def require_current(database: Database) -> None:
+    """Look whether the tables are those of this code.
+
+    Raises:
+        ValueError: they are not, or the database's role may not even ask.
+    """
+    if not is_current(database):
+        raise ValueError(
+            "The database is of another version than this program. "
+            "Run `privest migrate` first, or take the version that made it."
+        )
 
 
 def migrate(database: Database, role: str | None = None) -> None:

@@ -114,7 +114,7 @@ def _rights(session: Session) -> Iterator[Finding]:
     if superuser or owns:
         why = "is a superuser" if superuser else "owns the tables"
         what = f"the service's role {why}, and could change entries"
-        do = "Have two roles: docs/operations.md, Roles of the database."
+        do = "Have two roles: docs/databases.md, Roles of the database."
         yield Finding("database", "look", what, do)
 
 

@@ -50,7 +50,7 @@ def settings(environment: Mapping[str, str]) -> tuple[list[Finding], Settings | 
     return [Finding("settings", "ok", f"can be read, {told} of them from the environment"), *found], read
 
 
-_SEE = "docs/operations.md names all settings and what each may be."
+_SEE = "docs/settings.md names all settings and what each may be."
 
 
 def _unknown(environment: Mapping[str, str]) -> Iterator[Finding]:
@@ -186,7 +186,7 @@ def machine(read: Settings) -> Iterator[Finding]:
     lacking = set(missing(Path(gettempdir()))) - ({"user"} if os.geteuid() else set())
     if lacking:
         what = f"uploads are parsed without {' and '.join(sorted(lacking))}"
-        yield Finding("kernel", "look", what, "docs/operations.md, Uploads are hostile, says what brings it.")
+        yield Finding("kernel", "look", what, "docs/limits.md, Uploads are hostile, says what brings it.")
     else:
         yield Finding("kernel", "ok", "has all that uploads are confined with")
 

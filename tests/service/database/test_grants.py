@@ -1,9 +1,7 @@
 """One role makes the tables, another serves: what the second may do with the database, and what not."""
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,66 +16,10 @@ from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from testing import ROOT
-from testing.postgres import administer
-from testing.server import ADMIN_KEY, Caller, Server, books_balance, private_key_pem, problem
+from testing.commands import Roles, at_name, privest
+from testing.server import ADMIN_KEY, Caller, Server, books_balance, problem
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"])
-
-_SERIAL = iter(range(10**6))
-
-
-class Roles:
-    """An empty database with an owner and a role to run under."""
-
-    def __init__(self, url: str) -> None:
-        at, number = make_url(url), f"{at_name(url)}_{next(_SERIAL)}"
-        self.maker, self.runner, self.database = f"maker_{number}", f"runner_{number}", f"roles_{number}"
-        self._admin = url
-        for role in (self.maker, self.runner):
-            administer(url, f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
-        administer(url, f"CREATE DATABASE {self.database} OWNER {self.maker}")
-        self.making, self.running = (
-            at.set(username=role, password="x", database=self.database).render_as_string(hide_password=False)  # noqa: S106
-            for role in (self.maker, self.runner)
-        )
-
-    def privest(
-        self, directory: Path, *arguments: str, **settings: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run the command with these settings."""
-        if not (directory / "secret").exists():
-            (directory / "secret").write_bytes(b"x" * 32)
-            (directory / "signing.pem").write_bytes(private_key_pem())
-        given = {
-            "admin_key": ADMIN_KEY,
-            "data_dir": str(directory / "data"),
-            "secret_file": str(directory / "secret"),
-            "signing_key_file": str(directory / "signing.pem"),
-            **settings,
-        }
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
-        environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
-        program = str(Path(sys.executable).with_name("privest"))
-        return subprocess.run(
-            [program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-
-    def does(self, statement: str, url: str | None = None) -> None:
-        """Run a statement as the role that serves."""
-        with psycopg.connect(url or self.running) as connection:
-            connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
-
-    def drop(self) -> None:
-        """Leave nothing of it in the cluster, from another database."""
-        elsewhere = make_url(self._admin).set(database="postgres").render_as_string(hide_password=False)
-        administer(elsewhere, f"DROP DATABASE {self.database} WITH (FORCE)")
-        for role in (self.maker, self.runner):
-            administer(elsewhere, f"DROP ROLE {role}")
-
-
-def at_name(url: str) -> str:
-    """The name of a database, which is of this worker alone."""
-    return make_url(url).database or ""
 
 
 @pytest.fixture
@@ -89,7 +31,7 @@ def roles(database_url: str) -> Iterator[Roles]:
 
 @pytest.fixture
 def migrated(roles: Roles, tmp_path: Path) -> Roles:
-    done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=roles.running)
+    done = privest(tmp_path, "migrate", migration_url=roles.making, database_url=roles.running)
     assert done.returncode == 0, done.stderr
     return roles
 
@@ -158,7 +100,7 @@ def as_deployed(url: str, database: str) -> Roles:
 
 def serves_under_two(roles: Roles, directory: Path) -> None:
     """Check that one role makes and grants the tables, and the other changes no entry."""
-    done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
+    done = privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
     assert done.returncode == 0, done.stderr
     for statement in ("CREATE TABLE more (a integer)", "UPDATE entries SET kind = kind", "DELETE FROM jobs"):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -179,7 +121,7 @@ def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) 
 
 def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: str, tmp_path: Path) -> None:
     """The database's owner is the cluster's first superuser here, as it was in compose."""
-    page = (ROOT / "docs/operations.md").read_text()
+    page = (ROOT / "docs/databases.md").read_text()
     (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     roles = as_deployed(database_url, at_name(database_url))
     for name in ("privest_migrate", "privest_run"):
@@ -218,7 +160,7 @@ def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path:
     # What somebody granted beside it goes with the next migration, though there is nothing to migrate.
     migrated.does(f"GRANT ALL ON entries, jobs TO {migrated.runner}", migrated.making)
     again = {"migration_url": migrated.making, "database_url": migrated.running}
-    assert migrated.privest(tmp_path, "migrate", **again).returncode == 0
+    assert privest(tmp_path, "migrate", **again).returncode == 0
     assert privileges(migrated) == granted
 
 
@@ -228,7 +170,7 @@ def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_p
     superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
     roles.does("CREATE TABLE anothers (a serial)", superuser)
     both = {"migration_url": roles.making, "database_url": roles.running}
-    done = roles.privest(tmp_path, "migrate", **both)
+    done = privest(tmp_path, "migrate", **both)
     assert done.returncode == 0, done.stderr
     assert ("entries", "INSERT") in privileges(roles)
     assert not {table for table, _ in privileges(roles)} & {"theirs", "anothers"}
@@ -237,7 +179,7 @@ def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_p
             roles.does(f"SELECT nextval('{sequence}')")
     # What an earlier version granted goes.
     roles.does(f"GRANT ALL ON theirs TO {roles.runner}", roles.making)
-    assert roles.privest(tmp_path, "migrate", **both).returncode == 0
+    assert privest(tmp_path, "migrate", **both).returncode == 0
     assert "theirs" not in {table for table, _ in privileges(roles)}
 
 
@@ -277,7 +219,7 @@ def test_the_whole_way_of_a_query_under_the_role_that_serves(migrated: Roles, tm
     finally:
         server.stop()
     settings = {"database_url": migrated.running}
-    verified = migrated.privest(tmp_path, "backup", str(tmp_path / "backup"), **settings)
+    verified = privest(tmp_path, "backup", str(tmp_path / "backup"), **settings)
     assert verified.returncode == 0, verified.stderr
 
 
@@ -291,17 +233,17 @@ def server_browser(server: Server) -> Any:
 def test_a_role_that_may_make_nothing_is_told_so(roles: Roles, tmp_path: Path) -> None:
     settings = {"database_url": roles.running}
     for command in ("serve", "migrate"):
-        done = roles.privest(tmp_path, command, **settings)
+        done = privest(tmp_path, command, **settings)
         assert done.returncode == 2
         assert "PRIVEST_MIGRATION_URL" in done.stderr
     # Tables of before, made under another role: it may not even look.
     database = Database(roles.making)
     migrate(database)
     database.close()
-    done = roles.privest(tmp_path, "serve", **settings)
+    done = privest(tmp_path, "serve", **settings)
     assert done.returncode == 2
     assert "PRIVEST_MIGRATION_URL" in done.stderr
     nobody = make_url(roles.running).set(username="nobody_at_all").render_as_string(hide_password=False)
-    done = roles.privest(tmp_path, "migrate", migration_url=roles.making, database_url=nobody)
+    done = privest(tmp_path, "migrate", migration_url=roles.making, database_url=nobody)
     assert done.returncode == 2
     assert "does not exist" in done.stderr

@@ -122,8 +122,8 @@ def later(seconds: float, *modules: Any) -> Iterator[None]:
 
 
 def documented() -> Callable[..., bool]:
-    """The recipe by which a receiver checks a webhook, as docs/operations.md has it."""
-    text = (ROOT / "docs/operations.md").read_text()
+    """The recipe by which a receiver checks a webhook, as docs/notices.md has it."""
+    text = (ROOT / "docs/notices.md").read_text()
     (recipe,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.S) if "def genuine" in block]
     found: dict[str, Any] = {}
     exec(recipe, found)  # noqa: S102 - our own page
