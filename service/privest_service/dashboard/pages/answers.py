@@ -127,8 +127,7 @@ def one(request: Request, job_id: str, visitor: AskerDep, database: DatabaseDep)
         job = require_job(session, visitor.principal, job_id)
         if job.submitter_id != visitor.id or job.part_of is not None:
             raise NotFound("answers are for those who asked")
-        approval = _approval(session, visitor, job)
-        gone = requests.ended_with(session, job)
+        approval, gone = _approval(session, visitor, job), requests.ended_with(session, job)
         parts = jobs.parts_of(session, job) or [job]
         about = [str(each.dataset_id) for each in parts]
         places = places_of(session, visitor.id, *(each.id for each in parts))
