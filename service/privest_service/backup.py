@@ -126,7 +126,7 @@ def restore(settings: Settings, directory: Path, keys: Sequence[str] = ()) -> li
         )
     target, store = Database(settings.url, signer=settings.signer), Store(settings.data_dir)
     if not is_current(target):  # else the role need not be able to
-        migrate(target)
+        migrate(target, reader=settings.reading_role)
     with target.read() as session:
         if any(session.scalar(select(func.count()).select_from(table)) for table in _tables()):
             raise ValueError("The database is not empty. A backup can only be restored into an empty one.")

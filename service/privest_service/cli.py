@@ -185,7 +185,7 @@ def _bring_up_to_date(settings: "Settings") -> None:
 
     database = Database(settings.url)
     if not is_current(database):
-        migrate(database)
+        migrate(database, reader=settings.reading_role)
     database.close()
 
 
@@ -223,7 +223,7 @@ def _migrate() -> int:
 
     settings = _settings()
     database = Database(settings.migration_url or settings.url)
-    migrate(database, settings.running_role)
+    migrate(database, settings.running_role, settings.reading_role)
     database.close()
     return 0
 

@@ -15,7 +15,8 @@ from privest_service.database.engine import Database
 _REASONS = {
     "42501": "The database's tables are not those of this version, and its role may not make them. "
     "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md describes.",
-    "42704": "The role that PRIVEST_DATABASE_URL names does not exist. Create it first.",
+    "42704": "A role that PRIVEST_DATABASE_URL or PRIVEST_READING_ROLE names does not exist. "
+    "Create it first.",
 }
 """What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
 
@@ -55,17 +56,17 @@ def is_current(database: Database) -> bool:
         return MigrationContext.configure(connection).get_current_revision() == head(database)
 
 
-def migrate(database: Database, role: str | None = None) -> None:
+def migrate(database: Database, role: str | None = None, reader: str | None = None) -> None:
     """Upgrade to the newest revision, under a lock (see migrations/env.py).
 
     The database is opened by the role that owns the tables. Another role, if named, is granted what the
-    service does.
+    service does, and a reader, if named, the views.
 
     Raises:
         ValueError: the database's role may not make tables, or there is no such other role.
     """
     configuration = config(database)
-    configuration.attributes["role"] = role
+    configuration.attributes |= {"role": role, "reader": reader}
     with _told():
         command.upgrade(configuration, "head")
 

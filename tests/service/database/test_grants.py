@@ -1,9 +1,7 @@
 """One role makes the tables, another serves: what the second may do with the database, and what not."""
 
-import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,66 +16,10 @@ from privest_service.database import Base, Database
 from privest_service.database.migrate import config, migrate
 from privest_service.database.models import import_all
 from testing import ROOT
-from testing.postgres import administer
-from testing.server import ADMIN_KEY, Caller, Server, books_balance, private_key_pem, problem
+from testing.roles import Roles, at_name
+from testing.server import ADMIN_KEY, Caller, Server, books_balance, problem
 
 pytestmark = pytest.mark.parametrize("backend", ["postgresql"])
-
-_SERIAL = iter(range(10**6))
-
-
-class Roles:
-    """An empty database with an owner and a role to run under."""
-
-    def __init__(self, url: str) -> None:
-        at, number = make_url(url), f"{at_name(url)}_{next(_SERIAL)}"
-        self.maker, self.runner, self.database = f"maker_{number}", f"runner_{number}", f"roles_{number}"
-        self._admin = url
-        for role in (self.maker, self.runner):
-            administer(url, f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
-        administer(url, f"CREATE DATABASE {self.database} OWNER {self.maker}")
-        self.making, self.running = (
-            at.set(username=role, password="x", database=self.database).render_as_string(hide_password=False)  # noqa: S106
-            for role in (self.maker, self.runner)
-        )
-
-    def privest(
-        self, directory: Path, *arguments: str, **settings: str
-    ) -> "subprocess.CompletedProcess[str]":
-        """Run the command with these settings."""
-        if not (directory / "secret").exists():
-            (directory / "secret").write_bytes(b"x" * 32)
-            (directory / "signing.pem").write_bytes(private_key_pem())
-        given = {
-            "admin_key": ADMIN_KEY,
-            "data_dir": str(directory / "data"),
-            "secret_file": str(directory / "secret"),
-            "signing_key_file": str(directory / "signing.pem"),
-            **settings,
-        }
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("PRIVEST_")}
-        environment |= {f"PRIVEST_{name.upper()}": value for name, value in given.items()}
-        program = str(Path(sys.executable).with_name("privest"))
-        return subprocess.run(
-            [program, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=False
-        )
-
-    def does(self, statement: str, url: str | None = None) -> None:
-        """Run a statement as the role that serves."""
-        with psycopg.connect(url or self.running) as connection:
-            connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
-
-    def drop(self) -> None:
-        """Leave nothing of it in the cluster, from another database."""
-        elsewhere = make_url(self._admin).set(database="postgres").render_as_string(hide_password=False)
-        administer(elsewhere, f"DROP DATABASE {self.database} WITH (FORCE)")
-        for role in (self.maker, self.runner):
-            administer(elsewhere, f"DROP ROLE {role}")
-
-
-def at_name(url: str) -> str:
-    """The name of a database, which is of this worker alone."""
-    return make_url(url).database or ""
 
 
 @pytest.fixture
@@ -144,18 +86,6 @@ def run_by_psql(url: str, script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def as_deployed(url: str, database: str) -> Roles:
-    """The roles of a deployment, by what their names begin with here."""
-    roles = Roles.__new__(Roles)
-    roles._admin, roles.database = url, database
-    roles.maker, roles.runner = f"{database}_migrate", f"{database}_run"
-    roles.making, roles.running = (
-        make_url(url).set(username=role, database=database).render_as_string(hide_password=False)
-        for role in (roles.maker, roles.runner)
-    )
-    return roles
-
-
 def serves_under_two(roles: Roles, directory: Path) -> None:
     """Check that one role makes and grants the tables, and the other changes no entry."""
     done = roles.privest(directory, "migrate", migration_url=roles.making, database_url=roles.running)
@@ -168,7 +98,7 @@ def serves_under_two(roles: Roles, directory: Path) -> None:
 
 def test_roles_as_a_deployment_has_them_made(database_url: str, tmp_path: Path) -> None:
     subprocess.run([ROOT / "scripts/make-secrets", tmp_path / "made"], check=True, capture_output=True)
-    roles = as_deployed(database_url, f"deployed_{at_name(database_url)}")
+    roles = Roles.as_deployed(database_url, f"deployed_{at_name(database_url)}")
     script = (tmp_path / "made/roles.sql").read_text()
     run_by_psql(database_url, script.replace("privest", roles.database))
     try:
@@ -181,7 +111,7 @@ def test_a_database_of_one_role_is_changed_over_as_the_page_tells(database_url: 
     """The database's owner is the cluster's first superuser here, as it was in compose."""
     page = (ROOT / "docs/operations.md").read_text()
     (script,) = re.findall(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    roles = as_deployed(database_url, at_name(database_url))
+    roles = Roles.as_deployed(database_url, at_name(database_url))
     for name in ("privest_migrate", "privest_run"):
         script = script.replace(name, name.replace("privest", roles.database))
     script = script.replace("DATABASE privest ", f"DATABASE {roles.database} ")
@@ -225,8 +155,7 @@ def test_what_is_granted_follows_what_triggers_refuse(migrated: Roles, tmp_path:
 def test_tables_of_others_in_the_same_schema_are_not_granted(roles: Roles, tmp_path: Path) -> None:
     """Neither tables of this owner nor of another role are granted, and neither stops a migration."""
     roles.does("CREATE TABLE theirs (a serial)", roles.making)
-    superuser = make_url(roles._admin).set(database=roles.database).render_as_string(hide_password=False)
-    roles.does("CREATE TABLE anothers (a serial)", superuser)
+    roles.does("CREATE TABLE anothers (a serial)", roles.superuser)
     both = {"migration_url": roles.making, "database_url": roles.running}
     done = roles.privest(tmp_path, "migrate", **both)
     assert done.returncode == 0, done.stderr
