@@ -25,7 +25,7 @@ def test_a_table_is_published_read_refreshed_and_withdrawn(
         told = asking.published.publish(answer, name, readers=[dashboards.id], sql=True)
         assert (told.receipt, told.sql, told.is_open) == (answer.job.id, True, True)
         (value,) = reading.published.read(name).values
-        assert (value.item, value.value) == ("age", answer.columns[0].value)
+        assert (value.item, value.value) == ("age", answer.columns["age"])
         frame = pd.read_csv(io.BytesIO(reading.published.file(name)))
         assert frame["value"].tolist() == [value.value]
         pd.testing.assert_frame_equal(

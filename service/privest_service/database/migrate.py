@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.exc import DBAPIError
 
 from privest_service.database.engine import Database
 
@@ -17,8 +17,10 @@ _REASONS = {
     "Run `privest migrate` with PRIVEST_MIGRATION_URL, as docs/operations.md describes.",
     "42704": "A role that PRIVEST_DATABASE_URL or PRIVEST_READING_ROLE names does not exist. "
     "Create it first.",
+    "2BP01": "Others made views that read those of this service, which are made anew. Drop theirs, run "
+    "`privest migrate`, and make them again.",
 }
-"""What to say when PostgreSQL reports a missing privilege, or a role that does not exist."""
+"""What to say when PostgreSQL reports a missing privilege, no such role, or what stands on a view."""
 
 
 def _tree() -> Path:
@@ -76,7 +78,7 @@ def _told() -> Iterator[None]:
     """Say in words what is wrong with the roles."""
     try:
         yield
-    except ProgrammingError as error:
+    except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
         if state not in _REASONS:
             raise

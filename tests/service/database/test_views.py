@@ -328,3 +328,19 @@ def test_the_page_makes_a_role_that_its_queries_can_be_asked_under(roles: Roles)
         assert [len(each) for each in found] == [1, 1, 1, 1, 0]
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             connection.execute("CREATE TEMPORARY TABLE more (a integer)")
+
+
+@pytest.mark.parametrize("backend", ["postgresql"])
+def test_a_view_of_others_is_not_dropped_and_is_told(roles: Roles) -> None:
+    database = Database(roles.making)
+    migrate(database, reader=roles.reader)
+    for statement in (
+        f"CREATE SCHEMA theirs AUTHORIZATION {roles.reader}",
+        f"SET ROLE {roles.reader}; CREATE VIEW theirs.weekly AS SELECT * FROM public.v_charges",  # noqa: S608
+        "UPDATE alembic_version SET version_num = '0018'",  # another version is to come
+    ):
+        roles.does(statement, roles.superuser)
+    with pytest.raises(ValueError, match="Drop theirs"):
+        migrate(database)
+    database.close()
+    roles.does("SELECT * FROM theirs.weekly", roles.reading)
