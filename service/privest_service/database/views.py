@@ -75,7 +75,7 @@ LEFT JOIN job_transitions ended ON ended.job_id = j.id AND ended.state = j.state
 _ACTS = """
 SELECT c.at AS acted_at, o.id AS owner_id, o.name AS owner, c.seq AS number, c.kind AS act,
     c.role AS acted_by_role, c.principal AS acted_by_id, coalesce(who.name, asker.name) AS acted_by,
-    c.subject AS subject_id,
+    CASE WHEN substr(c.kind, 1, 4) <> 'key.' THEN c.subject END AS subject_id,
     coalesce(d.name, about.name, about_owner.name) AS subject, c.reason
 FROM acts c
 LEFT JOIN owners o ON o.id = c.chain

@@ -37,10 +37,14 @@ class Number:
     @classmethod
     def of(cls, item: str, measure: str, *told: float | str) -> "Number":
         """A value with the ends of its interval, if any; dates are told by their days."""
-        if isinstance(told[0], str):
-            days = (float(date.fromisoformat(str(each)).toordinal() - _EPOCH) for each in told)
-            return cls(item, measure, *days, unit=_DAYS)
-        return cls(item, measure, *(float(each) for each in told))
+        value, *ends = map(_as_float, told)
+        low, high = ends or (None, None)
+        return cls(item, measure, value, low, high, _DAYS if isinstance(told[0], str) else None)
+
+
+def _as_float(told: float | str) -> float:
+    """A number, or the days of a date."""
+    return float(date.fromisoformat(told).toordinal() - _EPOCH if isinstance(told, str) else told)
 
 
 def numbers_of(kind: str, answer: dict[str, Any], shape: DatasetMetadata | None) -> Iterator[Number]:

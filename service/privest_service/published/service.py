@@ -187,8 +187,8 @@ def _charged(session: Session, parts: Sequence[Job]) -> tuple[int, int]:
     debits = debits.where(
         Account.scope == "owner", Entry.kind == "debit", Entry.job_id.in_([p.id for p in parts])
     )
-    epsilons, deltas = zip(*session.execute(debits), strict=True)
-    return max(epsilons), max(deltas)
+    found = session.execute(debits).all()
+    return max(each.epsilon for each in found), max(each.delta for each in found)
 
 
 def _clear(session: Session, name: str) -> None:
