@@ -59,6 +59,7 @@ class AsyncClient(AsyncEstimates):
         self._progress = progress
         self._http = httpx.AsyncClient(**options_of(url, key, verify, proxy))
         self.datasets = AsyncDatasets(self)
+        self.published = AsyncPublished(self)
 
     @classmethod
     def from_env(cls, **options: Any) -> Self:
@@ -571,8 +572,8 @@ class AsyncDatasets:
             epsilon: ε that the analyst may spend; by default as much as the budget has.
             delta: δ that it may spend; with an ε alone.
             expires: when it ends by itself: a datetime with a time zone, or one as text.
-            terms: `approval="required"`, `purpose`, `kinds`, `max_epsilon`, `decide_within` (hours), as
-                `models.NewGrant` has them.
+            terms: `approval="required"`, `purpose`, `kinds`, `max_epsilon`, `decide_within` (hours) and
+                `publish="allowed"`, as `models.NewGrant` has them.
         """
         operations.require_numbers(given(epsilon=epsilon, delta=delta))
         end, path = expires and str(expires), operations.grant_path(dataset, analyst)
@@ -582,3 +583,46 @@ class AsyncDatasets:
     async def revoke(self, dataset: Any, analyst: Any) -> None:
         """Take a grant back."""
         await self._client.run(operations.call(Request("DELETE", operations.grant_path(dataset, analyst))))
+
+
+@surfaced
+class AsyncPublished:
+    """Published answers: tables under a name. To read one costs nothing, however often it is read."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+
+    async def list(self) -> list[models.PublicationView]:
+        """What the key's holder published or may read, and what is published of its data, by name."""
+        return await self._client.run(operations.publications())
+
+    async def publish(
+        self, job: Any, name: str, *, readers: Sequence[Any] = (), sql: bool = False
+    ) -> models.PublicationView:
+        """Publish an answer under a name, in place of what the name stood for before.
+
+        For a refresh ask the question again, with `reuse=False`, which is charged, and publish its answer.
+
+        Args:
+            job: an answer to a question of one's own, or the id of its job.
+            name: small letters, digits and `_`; it stays the publisher's for good.
+            readers: analysts and owners who may read it, besides the publisher and the owners of the data.
+            sql: whether everybody may read it who has the database's reading role.
+        """
+        body = {"job": id_of(job), "readers": [id_of(each) for each in readers], "sql": sql}
+        path = operations.published_path(name)
+        return await self._client.run(operations.fetch(models.PublicationView, "PUT", path, json=body))
+
+    async def read(self, name: str) -> models.PublishedTable:
+        """A published answer, with its numbers in `values`."""
+        path = operations.published_path(name)
+        return await self._client.run(operations.fetch(models.PublishedTable, "GET", path))
+
+    async def file(self, name: str, format: Literal["csv", "parquet", "arrow"] = "csv") -> bytes:  # noqa: A002
+        """A published answer as a file, a row for each number: for `pandas.read_csv(io.BytesIO(…))`."""
+        path = f"{operations.published_path(name)}.{format}"
+        return (await self._client.run(operations.call(Request("GET", path)))).content
+
+    async def withdraw(self, name: str) -> None:
+        """Withdraw a published answer at once; an owner of its data does so for good."""
+        await self._client.run(operations.call(Request("DELETE", operations.published_path(name))))

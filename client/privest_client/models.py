@@ -1504,6 +1504,10 @@ class NewGrant(Model):
     """
     hours in which you decide on a question before its request ends
     """
+    publish: Annotated[Literal['allowed'] | None, Field(title='Publish')] = None
+    """
+    whether the analyst may publish answers for readers that it names
+    """
 
 
 class Scopes(RootModel[list[Literal['read', 'data', 'estimate', 'manage']]]):
@@ -1580,6 +1584,35 @@ class NewObjectStore(Model):
     ] = {}
 
 
+class Reader(RootModel[str]):
+    root: Annotated[str, Field(max_length=40, min_length=1, pattern='^[!-~]+$')]
+
+
+class NewPublication(Model):
+    """
+    An answer to be published: of the caller's own question, for those whom it names.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    job: Annotated[str, Field(max_length=40, pattern='^[!-~]*$', title='Job')]
+    """
+    whose answer is published, in place of the one of before
+    """
+    readers: Annotated[
+        list[Reader] | None,
+        Field(max_length=100, title='Readers', validate_default=True),
+    ] = []
+    """
+    ids of analysts and owners who may read it, besides you and the owners of the data
+    """
+    sql: Annotated[bool | None, Field(title='Sql')] = False
+    """
+    whether everybody may read it who has the database's reading role
+    """
+
+
 class NewStore(Model):
     """
     An object store: a connection that is assigned to the owner. Each notice is a new object.
@@ -1628,6 +1661,31 @@ class NewWebhook(Model):
     ]
     """
     https
+    """
+
+
+class NumberView(Model):
+    """
+    One number of a published answer.
+    """
+
+    item: Annotated[str, Field(title='Item')]
+    """
+    the column, feature or coordinate that it is of
+    """
+    measure: Annotated[str, Field(title='Measure')]
+    """
+    what of it is told
+    """
+    value: Annotated[float, Field(title='Value')]
+    low: Annotated[float | None, Field(title='Low')]
+    """
+    lower end of the interval of 95 %; null where none is known
+    """
+    high: Annotated[float | None, Field(title='High')]
+    unit: Annotated[str | None, Field(title='Unit')]
+    """
+    null for plain numbers
     """
 
 
@@ -1752,6 +1810,85 @@ class Privacy(Model):
         'replace-one'
     )
     mechanism: Annotated[str, Field(title='Mechanism')]
+
+
+class PublicationView(Model):
+    """
+    A published answer, without its numbers.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    estimate: Annotated[str, Field(title='Estimate')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    """
+    that it is about; told to whom the readers are told
+    """
+    publisher: Annotated[str, Field(title='Publisher')]
+    publisher_id: Annotated[str, Field(title='Publisher Id')]
+    readers: Annotated[list[str], Field(title='Readers')]
+    """
+    ids; told to the publisher and the owners of the data alone
+    """
+    sql: Annotated[bool, Field(title='Sql')]
+    is_open: Annotated[bool, Field(title='Is Open')]
+    """
+    false while an owner's grant does not let it be published
+    """
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    """
+    that the question was charged, once
+    """
+    delta: Annotated[float, Field(title='Delta')]
+    off_by: Annotated[float | None, Field(title='Off By')]
+    """
+    the whole answer is off by at most this in 95 of 100 runs, as its `uncertainty` says
+    """
+    receipt: Annotated[str, Field(title='Receipt')]
+    """
+    the job, whose receipt tells what was charged
+    """
+    answered_at: Annotated[AwareDatetime, Field(title='Answered At')]
+    published_at: Annotated[AwareDatetime, Field(title='Published At')]
+
+
+class PublishedTable(Model):
+    """
+    A published answer.
+    """
+
+    name: Annotated[str, Field(title='Name')]
+    estimate: Annotated[str, Field(title='Estimate')]
+    datasets: Annotated[list[str], Field(title='Datasets')]
+    """
+    that it is about; told to whom the readers are told
+    """
+    publisher: Annotated[str, Field(title='Publisher')]
+    publisher_id: Annotated[str, Field(title='Publisher Id')]
+    readers: Annotated[list[str], Field(title='Readers')]
+    """
+    ids; told to the publisher and the owners of the data alone
+    """
+    sql: Annotated[bool, Field(title='Sql')]
+    is_open: Annotated[bool, Field(title='Is Open')]
+    """
+    false while an owner's grant does not let it be published
+    """
+    epsilon: Annotated[float, Field(title='Epsilon')]
+    """
+    that the question was charged, once
+    """
+    delta: Annotated[float, Field(title='Delta')]
+    off_by: Annotated[float | None, Field(title='Off By')]
+    """
+    the whole answer is off by at most this in 95 of 100 runs, as its `uncertainty` says
+    """
+    receipt: Annotated[str, Field(title='Receipt')]
+    """
+    the job, whose receipt tells what was charged
+    """
+    answered_at: Annotated[AwareDatetime, Field(title='Answered At')]
+    published_at: Annotated[AwareDatetime, Field(title='Published At')]
+    values: Annotated[list[NumberView], Field(title='Values')]
 
 
 class QuantileView(Model):
@@ -2898,6 +3035,10 @@ class GrantView(Model):
     """
     hours until a request ends by itself
     """
+    publish: Annotated[Literal['allowed'] | None, Field(title='Publish')] = None
+    """
+    whether its analyst may publish answers
+    """
 
 
 class JobLine(Model):
@@ -3174,6 +3315,18 @@ class PricedQuestion(Model):
     `expected_error.radius_95` of its plan
     """
     warnings: Annotated[list[str], Field(title='Warnings')]
+
+
+class PublicationList(Model):
+    """
+    Published answers, by name, and the cursor of the next page.
+    """
+
+    published: Annotated[list[PublicationView], Field(title='Published')]
+    next: Annotated[str | None, Field(title='Next')]
+    """
+    `cursor` of the next page; null where none follows
+    """
 
 
 class Receipt(Model):

@@ -188,7 +188,7 @@ def _bring_up_to_date(settings: "Settings") -> None:
 
     database = Database(settings.url)
     if not is_current(database):
-        migrate(database)
+        migrate(database, reader=settings.reading_role)
     database.close()
 
 
@@ -232,7 +232,7 @@ def _migrate(release: str | None) -> int:
         print(f"The tables are those of {release}. {_count(waited, 'waiting job')} given back, uncharged.")
         return 0
     database = Database(settings.migration_url or settings.url)
-    migrate(database, settings.running_role)
+    migrate(database, settings.running_role, settings.reading_role)
     database.close()
     return 0
 

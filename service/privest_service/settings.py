@@ -125,6 +125,9 @@ class Settings(BaseSettings):
     migration_url: Annotated[str, AfterValidator(_database)] = ""
     """URL of the database under the role that makes its tables, for `privest migrate`; default: one role."""
 
+    reading_role: str | None = None
+    """Role of PostgreSQL that migrations let read the views (database/views.py), and nothing else."""
+
     secret_file: Path | None = None
     """32 bytes or more that key the fingerprints; made in the data directory on SQLite, else required."""
 
@@ -235,6 +238,17 @@ class Settings(BaseSettings):
             raise ValueError("PRIVEST_HUB_URL, PRIVEST_HUB_KEY and PRIVEST_HUB_ANALYST go together: set all")
         if self.hub_url and self.engine != "local":
             raise ValueError("PRIVEST_HUB_URL needs PRIVEST_ENGINE=local, as sites run their part themselves")
+        return self
+
+    @model_validator(mode="after")
+    def _reading_role_only_reads(self) -> "Settings":
+        urls = [make_url(each) for each in (self.url, self.migration_url) if each]
+        if self.reading_role and urls[0].get_backend_name() != "postgresql":
+            raise ValueError("PRIVEST_READING_ROLE needs PostgreSQL, as SQLite has no roles")
+        if self.reading_role and self.reading_role in [url.username for url in urls]:
+            raise ValueError(
+                "PRIVEST_READING_ROLE must be a role of its own: it is left nothing but the views"
+            )
         return self
 
     @model_validator(mode="after")

@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 
 from privest_service.database.migrate import RELEASES
-from testing.commands import Roles, privest
+from testing.commands import privest
+from testing.roles import Roles
 from testing.releases import Release, last_release
 from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy, slow_rows, until, worker_on
 

@@ -26,6 +26,8 @@ KINDS = {
     "question.refused": "Question refused",
     "question.approved": "Question approved",
     "question.denied": "Question denied",
+    "answer.published": "Answer published",
+    "answer.withdrawn": "Published answer withdrawn",
     "signed-in": "Signed in",
     "sign-in.refused": "Sign-in refused",
     "ledger.verified": "Ledger verified",

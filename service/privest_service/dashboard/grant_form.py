@@ -25,7 +25,7 @@ CHOICES = {f"{KIND}{name}": title(name) for name in ESTIMATORS}
 """Fields and words of the estimators that a grant may be for."""
 
 
-TERMS = ("approval", "purpose", "max_epsilon", "expires", "decide_within")
+TERMS = ("approval", "purpose", "max_epsilon", "expires", "decide_within", "publish")
 """The other fields."""
 
 
@@ -49,6 +49,7 @@ def fields_in_force(session: Session, owner_id: str, given: Mapping[str, str]) -
         "max_epsilon": None if most is None else f"{most:g}",
         "expires": told.expires_at and iso(told.expires_at).removesuffix(_END_OF_DAY),
         "decide_within": None if told.decide_within is None else str(told.decide_within),
+        "publish": "allowed" if told.publish else None,
         **dict.fromkeys((f"{KIND}{kind}" for kind in told.kinds or ()), "yes"),
     }
     return {name: value for name, value in found.items() if value is not None}
@@ -61,7 +62,7 @@ def terms_given(given: Mapping[str, str]) -> Terms:
         Invalid: a field breaks a rule.
     """
     body: dict[str, Any] = {
-        name: value for name in ("approval", "purpose", "expires") if (value := given.get(name))
+        name: value for name in ("approval", "purpose", "expires", "publish") if (value := given.get(name))
     }
     if "expires" in body and len(body["expires"]) == len("2026-01-31"):
         body["expires"] += _END_OF_DAY

@@ -39,6 +39,9 @@ _SCOPES = {
 
 _DETAILS = {
     "n": "records",
+    "published_as": "published as",
+    "sql": "whoever has the reading role",
+    "publish": "publishing answers",
     "rows_of": "with the rows of",
     "issued_by": "issued by the key",
     "expires_at": "ends",
@@ -62,6 +65,8 @@ _UNTOLD = ("name", "analyst_name", "reasoned")
 
 _VALUES = {
     ("approval", "required"): "required for each question",
+    ("publish", "allowed"): "allowed",
+    ("sql", "True"): "may read it, by SQL",
     ("promise", "per-window"): "each window",
     ("promise", "lifetime"): "all windows together",
     ("composition", "gdp"): "by what they tell together",
@@ -138,6 +143,8 @@ def terms_of(grant: Grant) -> list[str]:
     terms, found = Terms.of(grant), list[str]()
     if terms.approval:
         found.append("each question is approved by the owner")
+    if terms.publish:
+        found.append("answers may be published")
     if terms.purpose:
         found.append(f"for: {terms.purpose}")
     if terms.max_epsilon is not None:
@@ -159,7 +166,9 @@ def in_words(session: Session, acts: Iterable[Act]) -> list[Told]:
 def _names(session: Session, read: list[tuple[Act, dict[str, object]]]) -> dict[str, str]:
     """The names of all that acts tell of, by id: of one chain, and so of one owner and its analysts."""
     told = (id_ for act, details in read for id_ in (act.principal, act.subject, *details.values()))
-    texts = {id_ for id_ in told if isinstance(id_, str)}
+    texts = {
+        id_ for each in told for id_ in (each if isinstance(each, list) else [each]) if isinstance(id_, str)
+    }
     found = dict[str, str]()
     for table in (Owner, Analyst, Dataset):
         rows = session.execute(select(table.id, table.name).where(table.id.in_(texts)))
@@ -251,7 +260,8 @@ def _more(details: dict[str, object], names: Mapping[str, str]) -> Iterable[str]
     if (pace := left.pop("pace", None)) is not None:
         yield f"{_DETAILS['pace']}: {percent(float(str(pace)))}"
     for name, value in left.items():
-        several = ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
+        listed = map(str, cast("list[object]", value)) if isinstance(value, list) else None
+        several = value if listed is None else ", ".join(names.get(each, each) for each in listed)
         if several not in (None, ""):
             told = names.get(several) or _to_the_minute(several) if isinstance(several, str) else several
             told = _VALUES.get((name, str(told)), told)

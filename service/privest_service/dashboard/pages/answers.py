@@ -15,14 +15,7 @@ from sqlalchemy.orm import Session
 
 from privest.estimators.federation import Part
 from privest.metadata import DatasetMetadata, LabelledMetadata, PointsMetadata
-from privest_service.dashboard.answer_tables import (
-    NORMAL_95,
-    answer_tables,
-    scores,
-    standard_errors,
-    towards,
-    written,
-)
+from privest_service.dashboard.answer_tables import answer_tables, written
 from privest_service.dashboard.as_planned import as_planned
 from privest_service.dashboard.budget_summary import unit
 from privest_service.dashboard.charts import (
@@ -45,6 +38,7 @@ from privest_service.dashboard.session_auth import AskerDep, AskingDep, FormDep,
 from privest_service.dashboard.wishes import address_again
 from privest_service.datasets import service as datasets
 from privest_service.estimates import requests
+from privest_service.estimates.intervals import NORMAL_95, scores, standard_errors, towards
 from privest_service.estimates.plans import answered_plan, asked_columns, asked_label, stored_plan
 from privest_service.estimates.schemas import ApprovalView
 from privest_service.estimates.service import require_job
