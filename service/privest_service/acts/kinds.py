@@ -25,6 +25,8 @@ KINDS = {
     "question.refused": "Question refused",
     "question.approved": "Question approved",
     "question.denied": "Question denied",
+    "person.left": "Person left",
+    "person.returned": "Person returned",
     "signed-in": "Signed in",
     "sign-in.refused": "Sign-in refused",
     "ledger.verified": "Ledger verified",

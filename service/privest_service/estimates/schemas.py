@@ -295,6 +295,8 @@ class JobView(BaseModel):
     tag: Annotated[
         str | None, Field(description="words of whoever asked, where the job was first asked for")
     ] = None
+    person: Annotated[str | None, Field(description="who asked by a token, or by a key of one")] = None
+    through: Annotated[str | None, Field(description="service account that asked for this person")] = None
     dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
     approval: Annotated[
         ApprovalView | None, Field(description="null where nobody had to approve the question")

@@ -88,17 +88,24 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
         yield from _acts(session, chain)
     asked_by_owner = case((Job.part_of.is_(None), Job.submitter_id == Job.owner_id))
     requested, approval = Job.decide_by.is_not(None), case((Decision.approved, Decision.id))
-    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval)
+    jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval, Job.person, Job.through)
     jobs = jobs.outerjoin(Decision, Decision.job_id == Job.id).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
     found = session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE))
-    for job, state, by_owner, plan, asked, approved in found:
+    for job, state, by_owner, plan, asked, approved, person, through in found:
         known: Any = state
         digest = digest_of_plan(plan) if state == "committed" else None  # as its receipt tells it
         yield JobLine(
-            job=job, state=known, asked_by_owner=by_owner, plan=digest, requested=asked, approval=approved
+            job=job,
+            state=known,
+            asked_by_owner=by_owner,
+            plan=digest,
+            requested=asked,
+            approval=approved,
+            person=person,
+            through=through,
         )
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)

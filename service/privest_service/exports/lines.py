@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import rfc8785
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
 
-from privest_service.acts.chain import CONTENT
+from privest_service.acts.chain import CONTENT, WHERE_TOLD
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
@@ -87,6 +87,8 @@ class ActLine(BaseModel):
     role: str | None
     principal: str | None
     key: str | None
+    person: str | None = None
+    through: str | None = None
     subject: str | None
     reason: str | None
     details: str
@@ -98,7 +100,7 @@ class ActLine(BaseModel):
     signature: str
 
 
-ACT_FIELDS = (*CONTENT, "at", "hash", "signer", "signature")
+ACT_FIELDS = (*CONTENT, *WHERE_TOLD, "at", "hash", "signer", "signature")
 """What an act and its line have in common: everything."""
 
 
@@ -118,6 +120,7 @@ class JobLine(BaseModel):
         plan: of a committed one, SHA-256 of the plan that is stored; None in exports of before.
         requested: whether its owner had to approve it.
         approval: the id of the decision by which that owner approved it.
+        person: who asked by a token, and `through` which service account.
     """
 
     type: Literal["job"] = "job"
@@ -129,6 +132,8 @@ class JobLine(BaseModel):
     plan: str | None = None
     requested: bool = False
     approval: str | None = None
+    person: str | None = None
+    through: str | None = None
 
 
 class Head(BaseModel):

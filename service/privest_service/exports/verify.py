@@ -87,6 +87,7 @@ def verify(
             chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
         elif isinstance(line, MechanismLine):
             costs[line.digest] = _cost(line)
+            debits.know(line)
         elif isinstance(line, EntryLine):
             report.entries += 1
             if (chain := chains.get(line.account)) is None:

@@ -211,16 +211,17 @@ def test_a_key_that_is_issued_while_its_issuer_is_revoked_is_revoked_too(databas
 
     with database.write() as session:
         issuer = issue_key(session, "owner", "own_1")[0].id
+    issuing = Credential(Principal("owner", "own_1"), key_id=issuer)
     with ThreadPoolExecutor(1) as pool:
         with database.write() as session:
-            child = issue_key(session, "owner", "own_1", issued_by=issuer)[0].id
+            child = issue_key(session, "owner", "own_1", issuer=issuing)[0].id
             revoking = pool.submit(database.run, lambda other: revoke_key(other, "own_1", issuer))
             until(lambda: blocked() or revoking.done())
         revoking.result(HANG_GUARD)
     with database.write() as session:
         assert session.get_one(ApiKey, child).revoked_at
         with pytest.raises(Unauthenticated):
-            issue_key(session, "owner", "own_1", issued_by=issuer)
+            issue_key(session, "owner", "own_1", issuer=issuing)
 
 
 def test_many_keys_are_listed_in_pages_that_hide_none(database: Database) -> None:
