@@ -7,9 +7,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-_AT_ONCE = 100
-"""People that are asked for in one page."""
-
 _SECONDS = 30.0
 """Seconds that a provider may take for one page."""
 
@@ -75,7 +72,9 @@ def _from_scim(place: str, attribute: str, token: str | None) -> dict[str, bool]
 
 
 def _page(client: httpx.Client, place: str, attribute: str, start: int) -> dict[str, Any]:
-    asked = {"startIndex": start, "count": _AT_ONCE, "attributes": f"{attribute},active"}
+    asked: dict[str, str | int] = {"attributes": f"{attribute},active"}
+    if start > 1:  # a provider that knows no pages is never asked for one
+        asked["startIndex"] = start
     try:
         answer = client.get(f"{place}/Users", params=asked)
         answer.raise_for_status()
@@ -93,8 +92,6 @@ def _page(client: httpx.Client, place: str, attribute: str, start: int) -> dict[
 
 def _take(found: dict[str, bool], subject: object, active: bool, where: str) -> None:
     if not isinstance(subject, str) or not subject.strip():
-        raise ValueError(
-            f"{where}: somebody is listed without this attribute. Nothing was changed."
-        )
+        raise ValueError(f"{where}: somebody is listed without this attribute. Nothing was changed.")
     # Somebody who is listed twice is there if one of the two is active.
     found[subject.strip()] = active or found.get(subject.strip(), False)
