@@ -61,7 +61,7 @@ def _from_scim(place: str, attribute: str, token: str | None) -> dict[str, bool]
     with httpx.Client(headers=head, timeout=_SECONDS) as client:
         while True:
             page = _page(client, place.rstrip("/"), attribute, seen + 1)
-            listed, total = page.get("Resources", []), page["totalResults"]
+            listed, total = page.get("Resources") or [], page["totalResults"]
             for user in listed:
                 _take(found, user.get(attribute), user.get("active", True) is True, place)
             seen += len(listed)
@@ -79,13 +79,14 @@ def _page(client: httpx.Client, place: str, attribute: str, start: int) -> dict[
         answer = client.get(f"{place}/Users", params=asked)
         answer.raise_for_status()
         page = answer.json()
-        if not isinstance(page["totalResults"], int):
+        listed = page.get("Resources") or []
+        if not isinstance(page["totalResults"], int) or not all(isinstance(each, dict) for each in listed):
             raise TypeError
     except httpx.HTTPStatusError as error:
         raise ValueError(f"{place} answered {error.response.status_code}. Nothing was changed.") from None
     except httpx.HTTPError as error:
         raise ValueError(f"{place} cannot be asked: {type(error).__name__}. Nothing was changed.") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         raise ValueError(f"{place} did not answer with a list of SCIM. Nothing was changed.") from None
     return page
 

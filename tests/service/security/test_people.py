@@ -128,7 +128,7 @@ def test_the_first_group_of_the_settings_counts_and_no_group_is_nobody(lab: Lab)
 
 
 def test_a_platform_asks_for_a_person_and_all_records_name_both(lab: Lab) -> None:
-    ada, platform = lab.granted("ada", epsilon=0.6, delta=1e-5), lab.platform()
+    ada, platform = lab.granted("ada", epsilon=0.5, delta=1e-5), lab.platform()
     asked = asking_for(platform, ada.key)
     assert asked.get("/v1/me").json() == {"role": "analyst", "id": ada.id}
     answer = asked.estimate(lab.dataset, epsilon=0.2)
