@@ -1,6 +1,7 @@
 """Leavers and those who return, on both databases: what they lose, what is sealed, and what comes back."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import select
@@ -98,13 +99,11 @@ def test_what_was_broken_off_is_brought_to_its_end(world: World, database: Datab
 
 
 def test_a_person_is_one_analyst_however_many_tokens_come_first(database: Database) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(4) as pool:
         found = set(pool.map(lambda _: principal_of(database, told("eve")), range(8)))
     assert len(found) == 1
     with database.write() as session:
-        with pytest.raises(Invalid, match=""):
+        with pytest.raises(Invalid):
             create_analyst(session, "Eve again", "eve")
         made, _ = create_analyst(session, "Fay", "fay")
     assert principal_of(database, told("fay")) == Principal("analyst", made.id)
