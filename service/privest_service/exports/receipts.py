@@ -3,13 +3,12 @@
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Set
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from privest_service.exports.chains import Chain
 from privest_service.exports.keys import Trusted
-from privest_service.exports.lines import EntryLine, JobLine, MechanismLine
-from privest_service.ledger.mechanisms import Asker, who_asked
+from privest_service.exports.lines import EntryLine, JobLine
+from privest_service.ledger.mechanisms import Asker
 from privest_service.ledger.receipts import Receipt, Statement, signed_by
 
 _UNCHARGED = ("requested", "denied", "expired", "withdrawn")
@@ -29,11 +28,6 @@ class Debits:
     askers: defaultdict[str, set[Asker]] = field(default_factory=lambda: defaultdict(set))
     """Who asked for a job, as its debits are sealed with it."""
     of_job: defaultdict[str, set[Place]] = field(default_factory=lambda: defaultdict(set))
-
-    def know(self, line: MechanismLine) -> None:
-        """Take a mechanism."""
-        with suppress(ValueError):  # whose faults others tell
-            self.told[line.digest] = who_asked(line.content)
 
     def add(self, line: EntryLine) -> None:
         """Take an entry."""

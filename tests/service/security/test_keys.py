@@ -139,7 +139,8 @@ def test_keys_are_listed_and_not_shown(server: Server) -> None:
     found = {each["id"]: each for each in listed.json()["keys"]}
     assert len(found) == 3
     assert [*found][:2] == [second["id"], first["id"]]  # the newest first
-    assert set(found[first["id"]]) == {"id", "scopes", "created_at", "expires_at", "revoked_at"}
+    facts = {"id", "scopes", "created_at", "expires_at", "revoked_at", "person", "through", "on_behalf_of"}
+    assert set(found[first["id"]]) == facts
     assert found[first["id"]]["scopes"] == ["data"]
     assert found[first["id"]]["revoked_at"]
     assert found[second["id"]]["scopes"] == list(SCOPES)
