@@ -3507,7 +3507,7 @@ class JobView(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -3574,7 +3574,7 @@ class BoundsJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -3663,7 +3663,7 @@ class ClassifierScoreJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -3757,7 +3757,7 @@ class ClassifierSelectionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -3909,7 +3909,7 @@ class FrechetMeanJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -4049,7 +4049,7 @@ class LogisticRegressionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -4147,7 +4147,7 @@ class MatrixCompletionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
@@ -4260,7 +4260,7 @@ class RobustPCAJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
     """
     person: Annotated[str | None, Field(title='Person')] = None
     """
