@@ -68,6 +68,8 @@ def issue_key(
     issued_by = issuer and issuer.key_id
     if issuer is not None and not is_here(session, issuer.person):
         raise Unauthenticated(headers={"WWW-Authenticate": "Bearer"})
+    # A key that an administrator issues to somebody else is not the administrator's own.
+    own = issuer if issuer is not None and issuer.principal.id == principal_id else None
     holder = session.get(Analyst, principal_id) if role == "analyst" else None
     if holder is not None and not is_here(session, holder.subject):
         raise Invalid("This analyst is of a person who has left.")
@@ -85,8 +87,8 @@ def issue_key(
         scopes=as_text(scopes),
         expires_at=expires_at,
         issued_by=issued_by,
-        person=issuer and issuer.person,
-        through=issuer and issuer.through,
+        person=own and own.person,
+        through=own and own.through,
         client=asks_for and asks_for.client,
         client_seconds=asks_for and asks_for.seconds,
     )

@@ -125,6 +125,9 @@ def test_the_first_group_of_the_settings_counts_and_no_group_is_nobody(lab: Lab)
     acts = lab.server.admin.get("/v1/acts", params={"kind": "analyst.created"}).json()["acts"]
     (created,) = [act for act in acts if act["subject"] == made["id"]]
     assert created["person"] == "root"
+    theirs = f"/v1/analysts/{made['id']}/keys"
+    assert root.post(theirs).status_code == 201
+    assert {key["person"] for key in root.get(theirs).json()["keys"]} == {None}, "keys of others are not hers"
 
 
 def test_a_platform_asks_for_a_person_and_all_records_name_both(lab: Lab) -> None:
