@@ -39,7 +39,9 @@ async def launch(spawner: Any) -> None:
         me = (await service.get("/v1/me")).raise_for_status().json()
         asked = {"scopes": ["read", "estimate"], "expires_in": HOURS * 3600}
         made = (await service.post(f"/v1/analysts/{me['id']}/keys", json=asked)).raise_for_status().json()
-    spawner.environment |= {"PRIVEST_URL": os.environ["PRIVEST_URL"], "PRIVEST_KEY": made["key"]}
+    # A dictionary of its own: nothing of one user may get into what spawners share.
+    own = {"PRIVEST_URL": os.environ["PRIVEST_URL"], "PRIVEST_KEY": made["key"]}
+    spawner.environment = {**spawner.environment, **own}
     spawner.privest_key = f"/v1/analysts/{me['id']}/keys/{made['id']}"
 
 
@@ -47,7 +49,8 @@ async def end(spawner: Any) -> None:
     """Revoke the key of a server that has ended, by itself: the user's token may have ended long before."""
     if (place := getattr(spawner, "privest_key", None)) is None:
         return
-    key = spawner.environment.pop("PRIVEST_KEY")
+    key = spawner.environment["PRIVEST_KEY"]
+    spawner.environment = {name: told for name, told in spawner.environment.items() if name != "PRIVEST_KEY"}
     async with _service({"Authorization": f"Bearer {key}"}) as service:
         answer = await service.delete(place)
     if answer.status_code not in (204, 401):  # it was revoked, or had ended
