@@ -11,7 +11,16 @@ import httpx
 
 from privest_client import data, models, operations
 from privest_client.answers import FrechetMean, LinearClassifier, Score, Subspace
-from privest_client.calls import STOPS, Conversation, Pause, Request, content_of, from_environment, options_of
+from privest_client.calls import (
+    STOPS,
+    Bearer,
+    Conversation,
+    Pause,
+    Request,
+    content_of,
+    from_environment,
+    options_of,
+)
 from privest_client.errors import surfaced
 from privest_client.estimators import Estimates
 from privest_client.frames import rows_as_told
@@ -42,6 +51,8 @@ class Client(Estimates):
         url: of the service.
         key: of an owner or an analyst, or a platform's token; or a function that returns one, which is asked
             before each request, so that tokens may end.
+        on_behalf_of: with the key of a service account, the token of the person for whom it asks; or a
+            function that returns one, as for `key`.
         progress: whether to show bars in terminals, and lines elsewhere.
         verify: how the service's certificate is checked: False, or an `ssl.SSLContext`, as httpx takes it.
         proxy: address of a proxy; by default what the environment says.
@@ -52,12 +63,13 @@ class Client(Estimates):
         url: str,
         key: str | Callable[[], str],
         *,
+        on_behalf_of: str | Callable[[], str] | None = None,
         progress: bool = True,
         verify: Any = True,
         proxy: str | None = None,
     ) -> None:
         self._progress = progress
-        self._http = httpx.Client(**options_of(url, key, verify, proxy))
+        self._http = httpx.Client(**options_of(url, Bearer(key, on_behalf_of), verify, proxy))
         self.datasets = Datasets(self)
         self.published = Published(self)
 

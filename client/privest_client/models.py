@@ -112,6 +112,14 @@ class ActView(Model):
     """
     id of the key, where one was used
     """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who acted by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that acted for this person
+    """
     subject: Annotated[str | None, Field(title='Subject')]
     """
     id of what it was done to
@@ -137,6 +145,20 @@ class Amount(Model):
 
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
+
+
+class AnalystView(Model):
+    """
+    An analyst, and the person whose it is.
+    """
+
+    id: Annotated[str, Field(title='Id')]
+    name: Annotated[str, Field(title='Name')]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    subject: Annotated[str | None, Field(title='Subject')] = None
+    """
+    `sub` in this person's tokens
+    """
 
 
 class ApprovalView(Model):
@@ -809,6 +831,14 @@ class EntryView(Model):
     estimate: Annotated[str | None, Field(title='Estimate')]
     dataset: Annotated[str | None, Field(title='Dataset')]
     submitter: Annotated[str | None, Field(title='Submitter')]
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
+    """
     state: Annotated[str | None, Field(title='State')]
     epsilon: Annotated[float, Field(title='Epsilon')]
     delta: Annotated[float, Field(title='Delta')]
@@ -1055,20 +1085,6 @@ class IssuedKey(Model):
         list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
     ]
     expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
-
-
-class KeyView(Model):
-    """
-    The facts about a key; not the key itself.
-    """
-
-    id: Annotated[str, Field(title='Id')]
-    scopes: Annotated[
-        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
-    ]
-    created_at: Annotated[AwareDatetime, Field(title='Created At')]
-    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
-    revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
 
 
 class Classes(RootModel[str]):
@@ -1332,6 +1348,15 @@ class NamedView(Model):
     created_at: Annotated[AwareDatetime, Field(title='Created At')]
 
 
+class Subject(RootModel[str]):
+    root: Annotated[
+        str, Field(max_length=255, min_length=1, pattern='^[ -~]+$', title='Subject')
+    ]
+    """
+    `sub` of the person whose tokens are to be this analyst's; default: nobody's
+    """
+
+
 class NewAnalyst(Model):
     """
     An analyst to be made.
@@ -1346,6 +1371,10 @@ class NewAnalyst(Model):
             max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
         ),
     ]
+    subject: Annotated[Subject | None, Field(title='Subject')] = None
+    """
+    `sub` of the person whose tokens are to be this analyst's; default: nobody's
+    """
 
 
 class NewAnalystChannel(Model):
@@ -1524,22 +1553,6 @@ class ExpiresIn(RootModel[int]):
     """
 
 
-class NewKey(Model):
-    """
-    A key to be issued: by default for as much, and for as long, as the key that issues it.
-    """
-
-    model_config = ConfigDict(
-        extra='forbid',
-    )
-    scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
-    expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
-    rotate: Annotated[bool | None, Field(title='Rotate')] = False
-    """
-    take the place of the key that issues it: that one ends at once, and the keys that it issued go on under the new one
-    """
-
-
 class NewMail(Model):
     """
     An e-mail address.
@@ -1715,6 +1728,35 @@ class Name(RootModel[str]):
             max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$', title='Name'
         ),
     ]
+
+
+class OnBehalfOf(Model):
+    """
+    What makes a key that of a service account, which asks for people.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    client: Annotated[
+        str, Field(max_length=255, min_length=1, pattern='^[ -~]+$', title='Client')
+    ]
+    """
+    of the identity provider; people whose tokens were issued to it may be asked for
+    """
+    key_seconds: Annotated[int | None, Field(ge=0, le=604800, title='Key Seconds')] = 0
+    """
+    that keys which it issues for people may last, however soon their tokens end
+    """
+
+
+class OnBehalfOfView(Model):
+    """
+    The people for whom a key may ask, and how long keys that it issues for them may last.
+    """
+
+    client: Annotated[str, Field(title='Client')]
+    key_seconds: Annotated[int, Field(title='Key Seconds')]
 
 
 class OwnerList(Model):
@@ -2442,6 +2484,8 @@ class Statement(Model):
         entries: of an owner's receipt; empty in an analyst's.
         commitments: of an analyst's receipt, one for each entry, sorted; see `ReceiptEntry.commitment`.
         approvals: ids of the decisions by which owners approved the question; empty where none was needed.
+        person: who asked, as the identity provider calls this person; left out where no token told of one.
+        through: the service account that asked for this person.
     """
 
     job: Annotated[str, Field(title='Job')]
@@ -2451,6 +2495,8 @@ class Statement(Model):
     entries: Annotated[list[ReceiptEntry], Field(title='Entries')]
     commitments: Annotated[list[str] | None, Field(title='Commitments')] = []
     approvals: Annotated[list[str] | None, Field(title='Approvals')] = []
+    person: Annotated[str | None, Field(title='Person')] = None
+    through: Annotated[str | None, Field(title='Through')] = None
     plan: Annotated[str, Field(title='Plan')]
     answer: Annotated[str, Field(title='Answer')]
     at: Annotated[str, Field(title='At')]
@@ -2772,7 +2818,7 @@ class AnalystList(Model):
     """
     `cursor` of the next page; null where none follows
     """
-    analysts: Annotated[list[NamedView], Field(title='Analysts')]
+    analysts: Annotated[list[AnalystView], Field(title='Analysts')]
 
 
 class Budget(Model):
@@ -3077,13 +3123,27 @@ class JobPage(Model):
     """
 
 
-class KeyList(Model):
+class KeyView(Model):
     """
-    The keys of a principal, newest first, and the cursor of the next page.
+    The facts about a key; not the key itself.
     """
 
-    keys: Annotated[list[KeyView], Field(title='Keys')]
-    next: Annotated[str | None, Field(title='Next')]
+    id: Annotated[str, Field(title='Id')]
+    scopes: Annotated[
+        list[Literal['read', 'data', 'estimate', 'manage']], Field(title='Scopes')
+    ]
+    created_at: Annotated[AwareDatetime, Field(title='Created At')]
+    expires_at: Annotated[AwareDatetime | None, Field(title='Expires At')]
+    revoked_at: Annotated[AwareDatetime | None, Field(title='Revoked At')]
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    whose token issued it
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
+    """
+    on_behalf_of: OnBehalfOfView | None = None
 
 
 class LabelledSchema(Model):
@@ -3195,6 +3255,26 @@ class NewBudget(Model):
     ] = 'gdp'
     renewal: RenewalRules | None = None
     pace: Annotated[Pace | None, Field(title='Pace')] = None
+
+
+class NewKey(Model):
+    """
+    A key to be issued: by default for as much, and for as long, as the key that issues it.
+    """
+
+    model_config = ConfigDict(
+        extra='forbid',
+    )
+    scopes: Annotated[Scopes | None, Field(title='Scopes')] = None
+    expires_in: Annotated[ExpiresIn | None, Field(title='Expires In')] = None
+    rotate: Annotated[bool | None, Field(title='Rotate')] = False
+    """
+    take the place of the key that issues it: that one ends at once, and the keys that it issued go on under the new one
+    """
+    on_behalf_of: OnBehalfOf | None = None
+    """
+    the people for whom this key may ask; for analysts, by the administrator alone
+    """
 
 
 class NewOwner(Model):
@@ -3580,7 +3660,15 @@ class JobView(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3639,7 +3727,15 @@ class BoundsJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3720,7 +3816,15 @@ class ClassifierScoreJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3806,7 +3910,15 @@ class ClassifierSelectionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -3950,7 +4062,15 @@ class FrechetMeanJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -4043,6 +4163,15 @@ class InlineRows(Model):
     """
 
 
+class KeyList(Model):
+    """
+    The keys of a principal, newest first, and the cursor of the next page.
+    """
+
+    keys: Annotated[list[KeyView], Field(title='Keys')]
+    next: Annotated[str | None, Field(title='Next')]
+
+
 class LogisticRegressionJob(Model):
     """
     Logistic regression: a job, with its answer once it is committed.
@@ -4073,7 +4202,15 @@ class LogisticRegressionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -4163,7 +4300,15 @@ class MatrixCompletionJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """
@@ -4268,7 +4413,15 @@ class RobustPCAJob(Model):
     reused: Annotated[bool, Field(title='Reused')]
     tag: Annotated[str | None, Field(title='Tag')] = None
     """
-    words of whoever asked, where the job was first asked for
+    words of whoever asked first for this job
+    """
+    person: Annotated[str | None, Field(title='Person')] = None
+    """
+    who asked by a token, or by a key of one
+    """
+    through: Annotated[str | None, Field(title='Through')] = None
+    """
+    service account that asked for this person
     """
     dummy: Annotated[bool | None, Field(title='Dummy')] = False
     """

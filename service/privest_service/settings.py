@@ -82,6 +82,7 @@ _Engine = _matching(
     rf"local|dask(\+tls)?://{_HOST_AND_PORT}", "must be local, dask://host:port or dask+tls://host:port"
 )
 _Address = _matching(f"({_HOST_AND_PORT})?", "must be a host and a port, such as 127.0.0.1:9464")
+_HeldBy = _matching(r"analyst|admin|own_[\w-]{1,36}", "must be analyst, admin or the id of an owner")
 _Prefix = _matching(
     r"(?!/(?:v1|dashboard)(?:/|$))(?:/[\w.~-]+)*",
     "must look like /privest, with no slash at its end, and must not begin with /v1 or /dashboard",
@@ -216,6 +217,12 @@ class Settings(BaseSettings):
 
     token_scope_prefix: str = "privest:"  # noqa: S105 - no password
     """Prefix of those scopes in a token's `scope` that are meant for this service."""
+
+    token_groups: dict[str, Annotated[str, _HeldBy]] = {}
+    """What people are by their groups, in JSON: `analyst`, `admin` or an owner's id; the first counts."""
+
+    token_groups_claim: str = "groups"  # noqa: S105 - no password
+    """Claim that lists a person's groups."""
 
     hub_url: Annotated[str, _Hub] = ""
     """Address (https) of the service that this one offers datasets to, as a site; default: none."""

@@ -28,6 +28,8 @@ KINDS = {
     "question.denied": "Question denied",
     "answer.published": "Answer published",
     "answer.withdrawn": "Published answer withdrawn",
+    "person.left": "Person left",
+    "person.returned": "Person returned",
     "signed-in": "Signed in",
     "sign-in.refused": "Sign-in refused",
     "ledger.verified": "Ledger verified",

@@ -292,9 +292,9 @@ class JobView(BaseModel):
     charges: list[ChargeView]
     receipt: Annotated[Receipt | None, Field(description="once the job is committed")] = None
     reused: bool
-    tag: Annotated[
-        str | None, Field(description="words of whoever asked, where the job was first asked for")
-    ] = None
+    tag: Annotated[str | None, Field(description="words of whoever asked first for this job")] = None
+    person: Annotated[str | None, Field(description="who asked by a token, or by a key of one")] = None
+    through: Annotated[str | None, Field(description="service account that asked for this person")] = None
     dummy: Annotated[bool, Field(description="answered from synthetic rows, and charged to nobody")] = False
     approval: Annotated[
         ApprovalView | None, Field(description="null where nobody had to approve the question")

@@ -137,6 +137,8 @@ def _view(
         receipt=receipt,
         reused=reused,
         tag=job.tag,
+        person=job.person,
+        through=job.through,
         dummy=job.dummy,
         approval=None if job.decide_by is None else ApprovalView(decide_by=job.decide_by),
     )

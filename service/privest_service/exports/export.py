@@ -94,12 +94,13 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
     yield from _tables(session, owner_id)
     requested, approval = Job.decide_by.is_not(None), case((Decision.approved, Decision.id))
     jobs = select(Job.id, Job.state, asked_by_owner, Job.plan, requested, approval, Decision.reason)
+    jobs = jobs.add_columns(Job.person, Job.through)
     jobs = jobs.outerjoin(Decision, Decision.job_id == Job.id).where(Job.owner_id.is_not(None), ~Job.dummy)
     jobs = jobs.order_by(Job.created_at, Job.id)
     if owner_id is not None:
         jobs = jobs.where(Job.owner_id == owner_id)
     found = session.execute(jobs.execution_options(yield_per=_PLANS_AT_ONCE))
-    for job, state, by_owner, plan, asked, approved, reason in found:
+    for job, state, by_owner, plan, asked, approved, reason, person, through in found:
         known: Any = state
         digest = digest_of_plan(plan) if state == "committed" else None  # as its receipt tells it
         yield JobLine(
@@ -110,6 +111,8 @@ def _all_lines(session: Session, owner_id: str | None) -> Iterator[Line]:
             requested=asked,
             approval=approved,
             reason=reason,
+            person=person,
+            through=through,
         )
     for column in (Job.receipt, Job.analyst_receipt):
         receipts = select(column).where(column.is_not(None)).order_by(Job.created_at, Job.id)

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import rfc8785
 from pydantic import AwareDatetime, BaseModel, Field, JsonValue, TypeAdapter
 
-from privest_service.acts.chain import CONTENT
+from privest_service.acts.chain import CONTENT, WHERE_TOLD
 from privest_service.ledger.models import Entry
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Composition
@@ -87,6 +87,8 @@ class ActLine(BaseModel):
     role: str | None
     principal: str | None
     key: str | None
+    person: str | None = None
+    through: str | None = None
     subject: str | None
     reason: str | None
     details: str
@@ -98,7 +100,7 @@ class ActLine(BaseModel):
     signature: str
 
 
-ACT_FIELDS = (*CONTENT, "at", "hash", "signer", "signature")
+ACT_FIELDS = (*CONTENT, *WHERE_TOLD, "at", "hash", "signer", "signature")
 """What an act and its line have in common: everything."""
 
 
@@ -137,6 +139,7 @@ class JobLine(BaseModel):
         requested: whether its owner had to approve it.
         approval: the id of the decision by which that owner approved it.
         reason: of the owner's decision, whichever it was, as tables tell it now.
+        person: who asked by a token, and `through` which service account.
     """
 
     type: Literal["job"] = "job"
@@ -149,6 +152,8 @@ class JobLine(BaseModel):
     requested: bool = False
     approval: str | None = None
     reason: str | None = None
+    person: str | None = None
+    through: str | None = None
 
 
 class Head(BaseModel):

@@ -27,7 +27,7 @@ from privest_service.exports.lines import (
 )
 from privest_service.exports.receipts import Debits, Jobs, Place, Receipts
 from privest_service.exports.tables import Tables
-from privest_service.ledger.mechanisms import cost_again
+from privest_service.ledger.mechanisms import Asker, cost_again, who_asked
 from privest_service.ledger.receipts import Receipt
 from privest_service.ledger.units import Charge
 
@@ -91,7 +91,7 @@ def verify(
                 report.blame(line.account, ["it is there twice"])
             chains[line.account] = Chain(stated=line, published=published.get(line.account, []))
         elif isinstance(line, MechanismLine):
-            costs[line.digest] = _cost(line)
+            costs[line.digest], debits.told[line.digest] = _cost(line), _asker(line)
         elif isinstance(line, EntryLine):
             report.entries += 1
             if (chain := chains.get(line.account)) is None:
@@ -149,6 +149,14 @@ def _cost(line: MechanismLine) -> Charge | str:
         return cost_again(line.content)
     except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
         return "does not keep what it promises"
+
+
+def _asker(line: MechanismLine) -> Asker:
+    """Who asked, as a mechanism tells it; nobody where it is none, of which its cost tells."""
+    try:
+        return who_asked(line.content)
+    except ValueError:
+        return None, None
 
 
 def _up_to_the_end(lines: Iterable[Line], keys: dict[str, Trusted], report: Report) -> Iterator[Told | Heads]:

@@ -44,6 +44,8 @@ _DETAILS = {
     "publish": "publishing answers",
     "rows_of": "with the rows of",
     "issued_by": "issued by the key",
+    "asks_for": "asks for people of the client",
+    "asks_for_seconds": "seconds that keys for them may last",
     "expires_at": "ends",
     "expires": "ends",
     "max_epsilon": "most ε of one question",
@@ -165,7 +167,9 @@ def in_words(session: Session, acts: Iterable[Act]) -> list[Told]:
 
 def _names(session: Session, read: list[tuple[Act, dict[str, object]]]) -> dict[str, str]:
     """The names of all that acts tell of, by id: of one chain, and so of one owner and its analysts."""
-    told = (id_ for act, details in read for id_ in (act.principal, act.subject, *details.values()))
+    told = (
+        id_ for act, details in read for id_ in (act.principal, act.through, act.subject, *details.values())
+    )
     texts = {
         id_ for each in told for id_ in (each if isinstance(each, list) else [each]) if isinstance(id_, str)
     }
@@ -201,7 +205,9 @@ def named(session: Session, owner_id: str | None, part: str) -> list[str]:
 
 
 def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Told:
-    who = names.get(act.principal or "", _ROLES.get(act.role or "", ""))
+    who = asker(
+        names.get(act.principal or "", _ROLES.get(act.role or "", "")), act.person, act.through, names
+    )
     subject = act.subject or ""
     return Told(
         act.seq,
@@ -214,6 +220,12 @@ def _told(act: Act, details: dict[str, object], names: Mapping[str, str]) -> Tol
         act.reason or "",
         act.known_since is not None,
     )
+
+
+def asker(who: str, person: str | None, through: str | None, names: Mapping[str, str]) -> str:
+    """Whoever asked or acted, with the name that the identity provider has, and the service account."""
+    told = who if person is None else f"{who} ({person})"
+    return told if through is None else f"{told} through {names.get(through, through)}"
 
 
 def uses_of(scopes: str) -> str:
