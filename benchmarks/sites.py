@@ -32,7 +32,7 @@ from testing.wire import Wire, wired
 SITES, ROWS, COLUMNS, RANK, STEPS = 3, 25_000, 50, 3, 100
 DELAYS = (0.0, 0.001, 0.02, 0.1)
 LOCAL_STEPS = (1, 5, 10)
-RUNS = 5
+RUNS = 3
 """Runs of which an angle is the median."""
 
 SCHEMA = {"kind": "vectors", "dim": COLUMNS}
@@ -90,7 +90,7 @@ def measured(
 
 
 def angles(local_steps: int, turns: int) -> tuple[int, list[float]]:
-    """Rounds, and the angles to the leading subspace of all rows, of `RUNS` runs over gates in one process."""
+    """Rounds, and angles to the leading subspace of all rows, of `RUNS` runs over gates in one process."""
     spec = RobustPCASpec(
         RANK, solver="ggd", loss="squared", steps=STEPS // local_steps, local_steps=local_steps, turns=turns
     )
@@ -134,8 +134,8 @@ def carriers() -> None:
     names = {"http": "bare HTTP long poll", "grpc": "bare gRPC, unary", "flower": "Flower, 3 SuperNodes"}
     lines = [[names[name], f"{1e3 * seconds:.1f}"] for name, seconds in found.items()]
     body = f"""
-Three clients send a 50×3 array, and all get the mean. Nothing of it is private, written down or charged. All on
-this machine, whose load was {os.getloadavg()[0]:.0f} at the end.
+Three clients send a 50×3 array, and all get the mean. Nothing of it is private, written down or charged. All
+on this machine, whose load was {os.getloadavg()[0]:.0f} at the end.
 
 {table(["carrier", "ms a round"], lines)}
 """
