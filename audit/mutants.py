@@ -29,6 +29,7 @@ from audit import books, estimates, floats, mechanisms, retold, samplers, sensit
 from audit.faulty import IN_TURN, JOINED, NAMED
 from audit.lines import Finding, Line, Section
 from privest.arrays import Array, lengths
+from privest.estimators import federation
 from privest.estimators.column_ranges import ColumnCounts
 from privest.estimators.column_scales import Standardised
 from privest.estimators.frechet_mean import frechet_mean
@@ -908,6 +909,14 @@ def _of_costs() -> Iterator[Mutant]:
         "a sum that is kept with another clip, grid or statistic",
         f"{test}test_a_kept_sum_is_of_the_same_statistic_clip_and_grid",
         _kept_whatever(),
+    )
+    yield Mutant(
+        "turns-amplified",
+        "turns of owners that are public, paid for as if nobody knew of them",
+        "tests/core/estimators/test_federation.py::"
+        "test_each_owner_spends_no_more_than_it_allows_by_the_noise_that_its_gate_drew"
+        "[robust_pca-2-5-2-gaussian]",
+        _put(federation, "_freed", lambda course, *_: float(course.fewest_owners)),
     )
     yield Mutant(
         "sum-down",

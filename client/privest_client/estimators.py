@@ -94,6 +94,7 @@ class Estimates(ABC):
         clip_change: float | None = None,
         full_noise: Literal['epoch', 'step'] = 'epoch',
         local_steps: int = 1,
+        server_step: float = 1.0,
         diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """The private Fréchet mean of points on a manifold; see `estimate` for the arguments of all.
@@ -130,6 +131,9 @@ class Estimates(ABC):
                 epoch, step; by default epoch.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
             diagnostics: whether to spend a tenth of the budget or two on how far the answer may be
                 off; without it nothing is told of what the clip cuts off, and no clip is found;
                 True or False; by default True.
@@ -157,6 +161,7 @@ class Estimates(ABC):
             clip_change=clip_change,
             full_noise=full_noise,
             local_steps=local_steps,
+            server_step=server_step,
             diagnostics=diagnostics,
         )
 
@@ -184,6 +189,8 @@ class Estimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -225,6 +232,12 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
+            turns: owners of several datasets take part by turns: all in the first round of the
+                descent, and each in every so many-th after it. Its last answer stands for it in
+                between; a whole number at least 1 and at most 100; by default 1.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
             adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
@@ -255,6 +268,8 @@ class Estimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
             explained=explained,
             adaptive=adaptive,
         )
@@ -275,6 +290,8 @@ class Estimates(ABC):
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
     ) -> answers.Completion:
         """The private subspace of rows with unknown entries; see `estimate` for the arguments of all.
 
@@ -297,6 +314,12 @@ class Estimates(ABC):
             step_size: of its longest step; a number above 0 and at most 1000; optional.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            server_step: how far a round goes along the mean of the owners' own ways: larger ones
+                shorten these, and leave the length of a round as it is; a number at least 0.01 and
+                at most 1000; by default 1.0.
+            turns: owners of several datasets take part by turns: all in the first round of the
+                descent, and each in every so many-th after it. Its last answer stands for it in
+                between; a whole number at least 1 and at most 100; by default 1.
         """
         return self.estimate(
             "matrix-completion",
@@ -313,6 +336,8 @@ class Estimates(ABC):
             steps=steps,
             step_size=step_size,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
         )
 
     def logistic_regression(
@@ -597,6 +622,7 @@ class AsyncEstimates(ABC):
         clip_change: float | None = None,
         full_noise: Literal['epoch', 'step'] = 'epoch',
         local_steps: int = 1,
+        server_step: float = 1.0,
         diagnostics: bool = True,
     ) -> answers.FrechetMean:
         """See `Client.frechet_mean`."""
@@ -623,6 +649,7 @@ class AsyncEstimates(ABC):
             clip_change=clip_change,
             full_noise=full_noise,
             local_steps=local_steps,
+            server_step=server_step,
             diagnostics=diagnostics,
         )
 
@@ -650,6 +677,8 @@ class AsyncEstimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -677,6 +706,8 @@ class AsyncEstimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
             explained=explained,
             adaptive=adaptive,
         )
@@ -697,6 +728,8 @@ class AsyncEstimates(ABC):
         steps: int | None = None,
         step_size: float | None = None,
         local_steps: int = 1,
+        server_step: float = 1.0,
+        turns: int = 1,
     ) -> answers.Completion:
         """See `Client.matrix_completion`."""
         return await self.estimate(
@@ -714,6 +747,8 @@ class AsyncEstimates(ABC):
             steps=steps,
             step_size=step_size,
             local_steps=local_steps,
+            server_step=server_step,
+            turns=turns,
         )
 
     async def logistic_regression(

@@ -3304,6 +3304,10 @@ class PartView(Model):
     """
     of its gate's answers, by public facts
     """
+    answers: Annotated[int, Field(title='Answers')]
+    """
+    noisy sums that its gate releases, in its turns alone
+    """
     privacy: Privacy
 
 
@@ -3446,6 +3450,10 @@ class RobustPCAPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -3471,6 +3479,18 @@ class RobustPCAPlanView(Model):
     this start
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int, Field(title='Turns')]
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class SignedModel(Model):
@@ -3772,6 +3792,10 @@ class BoundsPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -3860,6 +3884,10 @@ class ClassifierScorePlanView(Model):
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     second_opinion: SecondOpinion | None
     """
@@ -3954,6 +3982,10 @@ class ClassifierSelectionPlanView(Model):
     parts: Annotated[list[PartView], Field(title='Parts')]
     """
     of a question on several, whose `privacy` covers all of them
+    """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
     """
     second_opinion: SecondOpinion | None
     """
@@ -4107,6 +4139,10 @@ class FrechetMeanPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -4125,6 +4161,14 @@ class FrechetMeanPlanView(Model):
     this solver
     """
     step_size: Annotated[float, Field(title='Step Size')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
     radius: Annotated[float, Field(title='Radius')]
     """
     public: within it the mean is sought or, if the run finds its range, expected at first
@@ -4247,6 +4291,10 @@ class LogisticRegressionPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -4345,6 +4393,10 @@ class MatrixCompletionPlanView(Model):
     """
     of a question on several, whose `privacy` covers all of them
     """
+    may_leave: Annotated[int | None, Field(ge=0, le=99, title='May Leave')] = 0
+    """
+    of several datasets at sites: so many sites may stay away once the run has begun. The answer then goes on without their records, and states no error
+    """
     second_opinion: SecondOpinion | None
     """
     null where no worker could be asked for it
@@ -4362,6 +4414,18 @@ class MatrixCompletionPlanView(Model):
     what the budget is spent on
     """
     step_sizes: Annotated[list[float], Field(title='Step Sizes')]
+    local_steps: Annotated[int, Field(title='Local Steps')]
+    """
+    that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[float, Field(title='Server Step')]
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int, Field(title='Turns')]
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class OfferedDataset(Model):
@@ -4644,11 +4708,11 @@ class MatrixCompletionPlanRequest(Model):
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
     Each row is divided by the length of its known part, so that none counts more than another. The subspace
-    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
-    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
-    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
-    say things of single records: whoever holds a row fits the basis to it by least squares on its known
-    entries.
+    is that of one noisy second moment. Where `steps`, `step_size`, `local_steps` or `turns` ask for a
+    descent, that moment is its start. A descent is for rows that lie in the subspace all but exactly. It
+    finds that more exactly than their moment does, and cannot tell its error. Completed rows are not
+    released, as they would say things of single records: whoever holds a row fits the basis to it by least
+    squares on its known entries.
     """
 
     model_config = ConfigDict(
@@ -4690,6 +4754,16 @@ class MatrixCompletionPlanRequest(Model):
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
 
 
 class MatrixCompletionRequest(Model):
@@ -4697,11 +4771,11 @@ class MatrixCompletionRequest(Model):
     A subspace to be estimated, near which rows lie of which some entries are not known.
 
     Each row is divided by the length of its known part, so that none counts more than another. The subspace
-    is that of one noisy second moment. Where `steps`, `step_size` or `local_steps` ask for a descent, that
-    moment is its start. A descent is for rows that lie in the subspace all but exactly. It finds that more
-    exactly than their moment does, and cannot tell its error. Completed rows are not released, as they would
-    say things of single records: whoever holds a row fits the basis to it by least squares on its known
-    entries.
+    is that of one noisy second moment. Where `steps`, `step_size`, `local_steps` or `turns` ask for a
+    descent, that moment is its start. A descent is for rows that lie in the subspace all but exactly. It
+    finds that more exactly than their moment does, and cannot tell its error. Completed rows are not
+    released, as they would say things of single records: whoever holds a row fits the basis to it by least
+    squares on its known entries.
     """
 
     model_config = ConfigDict(
@@ -4742,6 +4816,16 @@ class MatrixCompletionRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
 
 
@@ -4832,6 +4916,16 @@ class RobustPCAPlanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -4930,6 +5024,16 @@ class RobustPCARequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
+    turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
+    """
+    owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -5263,6 +5367,12 @@ class FrechetMeanPlanRequest(Model):
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
     """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
+    """
     diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
     """
     whether to spend a tenth of the budget or two on how far the answer may be off; without it nothing is told of what the clip cuts off, and no clip is found
@@ -5350,6 +5460,12 @@ class FrechetMeanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    server_step: Annotated[
+        float | None, Field(ge=0.01, le=1000.0, title='Server Step')
+    ] = 1.0
+    """
+    how far a round goes along the mean of the owners' own ways: larger ones shorten these, and leave the length of a round as it is
     """
     diagnostics: Annotated[bool | None, Field(title='Diagnostics')] = True
     """

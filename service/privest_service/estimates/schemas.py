@@ -247,6 +247,7 @@ class PartView(BaseModel):
 
     dataset: str
     weight: Annotated[float, Field(description="of its gate's answers, by public facts")]
+    answers: Annotated[int, Field(description="noisy sums that its gate releases, in its turns alone")]
     privacy: Privacy
 
 
@@ -388,6 +389,7 @@ class PlanView(BaseModel):
         list[PartView],
         Field(description="of a question on several, whose `privacy` covers all of them"),
     ]
+    may_leave: MayLeave = 0
     second_opinion: Annotated[
         SecondOpinion | None, Field(description="null where no worker could be asked for it")
     ]

@@ -246,9 +246,15 @@ def plan_view(question: ResolvedQuery, plan: Plan, opinion: SecondOpinion | None
         expected_error=asdict(plan.expected_error),
         finding=asdict(found) if (found := plan.finding) else None,
         parts=[
-            PartView(dataset=subject.dataset_id, weight=weight, privacy=privacy_of(part))
+            PartView(
+                dataset=subject.dataset_id,
+                weight=weight,
+                answers=sum(release.count for release in part.releases),
+                privacy=privacy_of(part),
+            )
             for subject, weight, part in parts
         ],
+        may_leave=question.may_leave,
         second_opinion=opinion,
     )
 

@@ -6,7 +6,7 @@ from typing import Annotated
 from privest.arrays import NestedList
 from privest.estimators.frechet_mean.planning import Solver
 from privest.estimators.frechet_mean.variance_reduction import FullNoise
-from privest.optim.federated import LocalSteps
+from privest.optim.federated import LocalSteps, ServerStep
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
@@ -51,6 +51,7 @@ class FrechetMeanSpec(Options):
         FullNoise, Option("of `rsvrg`: noise on full gradients once an epoch, or at every step")
     ] = "epoch"
     local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
     diagnostics: Annotated[
         bool,
         Option(

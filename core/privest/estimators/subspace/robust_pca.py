@@ -18,6 +18,7 @@ from privest.estimators.subspace.robust_pca_run import run
 from privest.estimators.subspace.robust_pca_spec import RobustPCASpec, leaves_open
 from privest.estimators.subspace.schedule import right_angles, small_gap_error
 from privest.metadata import VectorsMetadata
+from privest.optim.federated import APART
 from privest.privacy.budget import BATCH, LEAST_RATE, certified
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import Release
@@ -98,6 +99,8 @@ def plan(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) -> 
         ),
         why=start.why if start else "solvers that relax the subspace start amid all of them",
         local_steps=spec.local_steps,
+        server_step=spec.server_step,
+        turns=spec.turns,
     )
 
 
@@ -123,6 +126,8 @@ def _refuse(spec: RobustPCASpec, shape: VectorsMetadata, target: PrivacyTarget) 
     require(spec.rank * shape.dim <= _WIDEST_BASIS, f"rank times columns must be at most {_WIDEST_BASIS}")
     require((spec.steps or 1) <= _MOST_STEPS, f"steps must be at most {_MOST_STEPS}")
     require(spec.local_steps == 1 or not relaxed, "local_steps belongs to the solvers ggd and sggd")
+    require(spec.turns == 1 or not relaxed, "turns belong to the solvers ggd and sggd")
+    require(spec.server_step == 1.0 or spec.local_steps > 1, APART)
     require(spec.step_size is None or spec.step_size >= 1e-9, "step_size must be at least 1e-9")
     require(loss_scale(spec) >= 1e-3, "scale must be at least 0.001")
     require(
@@ -188,7 +193,7 @@ ROBUST_PCA = Estimator(
     unset={"center": False},
     plan=plan,
     run=run,
-    shown=("solver", "start", "consensus", "why", "step_sizes"),
+    shown=("solver", "start", "consensus", "why", "step_sizes", "local_steps", "server_step", "turns"),
     errors_apart=True,
     error_meaning="angles by which the noise turns the subspace, root mean square",
     unit="rad",

@@ -36,6 +36,7 @@ from privest.estimators.subspace.second_moment import SecondMoment
 from privest.estimators.subspace.sketch import Sketch
 from privest.manifolds.euclidean import Euclidean
 from privest.metadata import VectorsMetadata
+from privest.optim.federated import damping
 from privest.privacy.budget import PrivacyBudget
 from privest.privacy.cost import PrivacyTarget
 from privest.privacy.mechanisms import NoisySum, Release
@@ -283,11 +284,11 @@ class Planner:
             steps = relaxed_steps(count, noise, dim, rank, mirror=mirror, first=spec.step_size)
             return DescentPlan(block, steps, relaxed_error(count, noise, dim, rank))
         if spec.loss == "squared":
-            steps = (1.0 if spec.step_size is None else spec.step_size,) * count
+            steps = (damping(spec.turns) if spec.step_size is None else spec.step_size,) * count
             return DescentPlan(block, steps, pca_error(error, steps, noise, rank))
-        free_choice = (spec.steps, spec.step_size, spec.local_steps) == (None, None, 1)
+        free_choice = (spec.steps, spec.step_size, spec.local_steps, spec.turns) == (None, None, 1, 1)
         twice = free_choice and spec.solver == "ggd" and spec.start in (None, "analyze-gauss")
-        steps = descent_steps(count, error, noise, rank, spec.step_size)
+        steps = descent_steps(count, error, noise, rank, spec.step_size, damping(spec.turns))
         if twice:
             steps = two_descents_steps(count, error, noise, rank)
         smooth = loss_scale(spec) if spec.loss == "bounded" else 0.0
@@ -320,7 +321,7 @@ class Planner:
     def _start_suffices(self, start: Start, left: float) -> bool:
         """Whether a descent that nobody asked for would not better a start with the whole budget."""
         spec, rank = self._spec, self._spec.rank
-        if (spec.steps, spec.consensus, spec.local_steps) != (None, None, 1):
+        if (spec.steps, spec.consensus, spec.local_steps, spec.turns) != (None, None, 1, 1):
             return False
         free = rank * (self._shape.dim - rank)
         single = self.release("gradient", left).deviation * sqrt(free)

@@ -157,8 +157,7 @@ def _descent(planned: RobustPCAPlan, gate: Oracle, center: Array | None, start: 
         start,
         gate,
         asked=lambda at: SubspaceQuery(at, loss, center),
-        steps=planned.step_sizes,
-        local_steps=planned.local_steps,
+        rounds=planned.rounds,
     )
 
 

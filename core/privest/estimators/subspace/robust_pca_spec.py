@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal
 
-from privest.optim.federated import LocalSteps
+from privest.optim.federated import LocalSteps, ServerStep, Turns
 from privest.options import Option, Options
 from privest.privacy.mechanisms import Scheme
 
@@ -58,6 +58,8 @@ class RobustPCASpec(Options):
     rate: Annotated[float | None, Option("probability of a record in a batch", gt=0, le=1)] = None
     sampling: Annotated[Scheme, Option("how batches are drawn")] = "poisson"
     local_steps: LocalSteps = 1
+    server_step: ServerStep = 1.0
+    turns: Turns = 1
     explained: Annotated[
         bool,
         Option("estimate also the share of variance along each direction, for 5 % of the budget"),

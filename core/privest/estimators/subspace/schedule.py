@@ -67,7 +67,7 @@ def descent_count(entries: int) -> int:
 
 
 def descent_steps(
-    count: int, error: float, noise: float, rank: int, first: float | None
+    count: int, error: float, noise: float, rank: int, first: float | None, damping: float = 1.0
 ) -> tuple[float, ...]:
     """Lengths of steps that fall geometrically.
 
@@ -81,10 +81,11 @@ def descent_steps(
         noise: total standard deviation of a step's noise.
         rank: r.
         first: the first step, if it is given.
+        damping: factor on the first step otherwise.
     """
     pull = _INLIERS / sqrt(rank)
     if first is None:
-        first = min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
+        first = damping * min(_LONGEST, pull * max(sqrt(error), 0.1) / (pull**2 + noise**2))
     reached = count * log2(hypot(1.0, pull / noise)) if noise else inf
     halvings = min(_MOST_HALVINGS, count / _SHORTEST_HALF, reached)
     return tuple((first * 2.0 ** (-halvings * np.arange(count) / count)).tolist())
