@@ -41,6 +41,7 @@ _VALUES: dict[str, Any] = {
     "scale": 0.5,
     "start": [0.1, 0.0, 0.0],
     "step_scale": 0.5,
+    "momentum": 0.5,
     "step_size": 0.5,
     "steps": 3,
 }
