@@ -57,11 +57,11 @@ def noises() -> str:
 
 def main() -> None:
     body = f"""
-Not in the paper, which leaves it as future work. What is served: public constants, rows scaled to length at
-most one, Laplace noise of Euclidean calibration against Gaussian noise of the same ε with δ = 1e-6, at most
-100 steps, mean F − F* of {RUNS} runs. Noise of equal shares has variance ∝ T² under δ = 0 and ∝ T otherwise, and
-Laplace's grows with the number of weights too. Of `masg` at ε = 10 most of what is left is not noise: its later
-steps are too short to arrive.
+Not in the paper, which leaves it as future work. What is served: public constants, rows scaled to
+length at most one, Laplace noise of Euclidean calibration against Gaussian noise of the same ε with δ =
+1e-6, at most 100 steps, mean F − F* of {RUNS} runs. Noise of equal shares has variance ∝ T² under δ = 0
+and ∝ T otherwise, and Laplace's grows with the number of weights too. Of `masg` at ε = 10 most of what
+is left is not noise: its later steps are too short to arrive.
 
 {noises()}
 """
