@@ -37,6 +37,7 @@ NAMES = (
     "coverage_subspaces",
     "coverage_means",
     "figures_acceleration",
+    "descents",
     "federated",
     "federated_private",
     "robust_labels",

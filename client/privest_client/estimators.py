@@ -353,7 +353,7 @@ class Estimates(ABC):
         reuse: bool = True,
         tag: str | None = None,
         may_leave: int = 0,
-        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
         step_scale: float | None = None,
@@ -362,6 +362,7 @@ class Estimates(ABC):
         standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
+        momentum: float | None = None,
     ) -> answers.LinearClassifier:
         """A private linear classifier of labelled records; see `estimate` for the arguments of all.
 
@@ -384,11 +385,12 @@ class Estimates(ABC):
             solver: `newton` (noisy moments, then noisy gradients and Hessians if there are records
                 enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy
                 ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which
-                `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their
-                error; by default `newton` for two classes of records enough, else `clipped`. With
-                another loss than `logistic` it is `escape`, or `spider` if it is asked for, which
-                sees each record once and has its guarantee where there are very many; one of
-                newton, clipped, escape, spider or one of gd, hb, nag, nag-opt, masg, masg-opt;
+                `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by
+                the bound on their error, and `hb-opt` chooses its momentum by it; by default
+                `newton` for two classes of records enough, else `clipped`. With another loss than
+                `logistic` it is `escape`, or `spider` if it is asked for, which sees each record
+                once and has its guarantee where there are very many; one of newton, clipped,
+                escape, spider or one of gd, gd-opt, hb, hb-opt, nag, nag-opt, masg, masg-opt;
                 optional.
             penalty: λ of λ|w|², for features in units of the norm bound: by default 0.01 for
                 descents, and for `newton` what scikit-learn's default comes to on standardised
@@ -410,6 +412,8 @@ class Estimates(ABC):
             loss: `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever;
                 `logistic-nonconvex` has a bounded penalty; these three are for two classes; one of
                 logistic or one of sigmoid, savage, logistic-nonconvex; by default logistic.
+            momentum: β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the
+                best with it; a number at least 0 and at most 0.999; optional.
         """
         return self.estimate(
             "logistic-regression",
@@ -432,6 +436,7 @@ class Estimates(ABC):
             standardisation=standardisation,
             sampling_errors=sampling_errors,
             loss=loss,
+            momentum=momentum,
         )
 
     def classifier_score(
@@ -764,7 +769,7 @@ class AsyncEstimates(ABC):
         reuse: bool = True,
         tag: str | None = None,
         may_leave: int = 0,
-        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
+        solver: Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None = None,
         penalty: float | None = None,
         steps: int | None = None,
         step_scale: float | None = None,
@@ -773,6 +778,7 @@ class AsyncEstimates(ABC):
         standardisation: Literal['public', 'private'] | None = None,
         sampling_errors: bool = False,
         loss: Literal['logistic'] | Literal['sigmoid', 'savage', 'logistic-nonconvex'] = 'logistic',
+        momentum: float | None = None,
     ) -> answers.LinearClassifier:
         """See `Client.logistic_regression`."""
         return await self.estimate(
@@ -796,6 +802,7 @@ class AsyncEstimates(ABC):
             standardisation=standardisation,
             sampling_errors=sampling_errors,
             loss=loss,
+            momentum=momentum,
         )
 
     async def classifier_score(

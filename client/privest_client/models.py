@@ -323,6 +323,13 @@ class BatchSize(RootModel[int]):
     """
 
 
+class Momentum(RootModel[float]):
+    root: Annotated[float, Field(ge=0.0, le=0.999, title='Momentum')]
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
+    """
+
+
 class Feature(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -347,11 +354,11 @@ class Candidate(Model):
         extra='forbid',
     )
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -389,6 +396,10 @@ class Candidate(Model):
     ] = 'logistic'
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
     """
     features: Annotated[Features | None, Field(title='Features')] = None
     """
@@ -4308,7 +4319,7 @@ class LogisticRegressionPlanView(Model):
     whether the question would wait for an owner's approval
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'],
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'],
         Field(title='Solver'),
     ]
     why: Annotated[str, Field(title='Why')]
@@ -4582,11 +4593,11 @@ class LogisticRegressionPlanRequest(Model):
     of a table: names of the features; by default all other columns
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4624,6 +4635,10 @@ class LogisticRegressionPlanRequest(Model):
     ] = 'logistic'
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
     """
 
 
@@ -4658,11 +4673,11 @@ class LogisticRegressionRequest(Model):
     of a table: names of the features; by default all other columns
     """
     solver: Annotated[
-        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'hb', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
+        Literal['newton', 'clipped', 'escape', 'spider'] | Literal['gd', 'gd-opt', 'hb', 'hb-opt', 'nag', 'nag-opt', 'masg', 'masg-opt'] | None,
         Field(title='Solver'),
     ] = None
     """
-    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
+    `newton` (noisy moments, then noisy gradients and Hessians if there are records enough), `clipped` (descent on clipped gradients), or a descent: `gd`, `hb` (heavy ball), `nag` (Nesterov), `masg` (that in stages of shrinking steps), of which `gd-opt`, `hb-opt`, `nag-opt` and `masg-opt` divide the noise and count the steps by the bound on their error, and `hb-opt` chooses its momentum by it; by default `newton` for two classes of records enough, else `clipped`. With another loss than `logistic` it is `escape`, or `spider` if it is asked for, which sees each record once and has its guarantee where there are very many
     """
     penalty: Annotated[Penalty | None, Field(title='Penalty')] = None
     """
@@ -4700,6 +4715,10 @@ class LogisticRegressionRequest(Model):
     ] = 'logistic'
     """
     `sigmoid` and `savage` are bounded, so that a wrong label cannot pull for ever; `logistic-nonconvex` has a bounded penalty; these three are for two classes
+    """
+    momentum: Annotated[Momentum | None, Field(title='Momentum')] = None
+    """
+    β of `hb` and `hb-opt`: by default the best without noise, and of `hb-opt` the best with it
     """
 
 

@@ -65,7 +65,7 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
     *[("matrix-completion", PARTIAL, GAUSSIAN, {"rank": 2} | more) for more in ({}, {"steps": 5})],
     *[
         ("logistic-regression", LABELLED, target, {"solver": solver} | more)
-        for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")
+        for solver in ("newton", "clipped", "gd", "hb", "hb-opt", "nag", "nag-opt", "masg", "masg-opt")
         for target in (GAUSSIAN, LAPLACE)
         for more in ({}, {"batch_size": 500}, {"standardisation": "private", "sampling_errors": True})
     ],

@@ -15,9 +15,8 @@ from privest.estimators.frechet_mean.found_clip import Surroundings, descent, st
 from privest.estimators.frechet_mean.found_clip_planning import found_clip
 from privest.estimators.frechet_mean.frechet_mean_spec import FrechetMeanSpec
 from privest.estimators.frechet_mean.given_clip import Facts, checked, last_step
+from privest.estimators.frechet_mean.loops import MOST_STEPS, AskedLoops, Epochs
 from privest.estimators.frechet_mean.planning import (
-    MOST_STEPS,
-    Epochs,
     ProblemBounds,
     Solver,
     SolverPlan,
@@ -246,17 +245,9 @@ def _given_clip(
             bounds, rate=spec.rate, scheme=spec.sampling, steps=spec.steps, step_size=step_size
         )
     if spec.solver == "rsvrg":
-        given = {"epochs": spec.epochs, "frequency": spec.steps, "restarts": spec.restarts}
-        loops = Epochs(
-            full_noise=spec.full_noise, **{name: count for name, count in given.items() if count is not None}
-        )
+        asked = AskedLoops(spec.epochs, spec.steps, spec.restarts, spec.full_noise, clip_change)
         return variance_reduced_batches(
-            bounds,
-            loops,
-            rate=spec.rate,
-            scheme=spec.sampling,
-            clip_change=clip_change,
-            step_size=step_size,
+            bounds, asked, rate=spec.rate, scheme=spec.sampling, step_size=step_size
         )
     return full_gradients(bounds, steps=spec.steps, step_size=step_size, local_steps=spec.local_steps)
 

@@ -42,7 +42,8 @@ class FrechetMeanSpec(Options):
     clip_change: Annotated[
         float | None,
         Option(
-            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default",
+            "of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the "
+            "loops are those of the least expected error, and C₀ with restarts or noise at every step",
             gt=0,
             le=1e6,
         ),

@@ -252,6 +252,9 @@ def _refuse(spec: LogisticSpec, shape: LabelledMetadata, solver: Solver, target:
         "steps, step_scale and batch_size belong to the descents gd, hb, nag and masg, with -opt or not",
     )
     require(
+        solver in ("hb", "hb-opt") or spec.momentum is None, "momentum belongs to the descents hb and hb-opt"
+    )
+    require(
         not spec.sampling_errors or shape.dim <= MOST_FEATURES,
         f"sampling_errors are known for at most {MOST_FEATURES} features",
     )

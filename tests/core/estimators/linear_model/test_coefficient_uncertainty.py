@@ -11,6 +11,7 @@ from scipy.stats import binom
 from benchmarks.coverage_classifiers import Problem, fitted, plan, standardised
 from benchmarks.tables import table
 from privest.estimators.linear_model import classifier_score, logistic_regression
+from privest.estimators.linear_model.accelerated import DESCENTS
 from privest.estimators.linear_model.belief import Evidence, Prior, concluded
 from privest.estimators.linear_model.classifier_score import ScoreSpec
 from privest.estimators.linear_model.feature_map import FeatureMap
@@ -85,10 +86,7 @@ SOLVERS = [
     {},
     {"delta": 0.0},
     {"delta": 0.0, "solver": "newton"},
-    *(
-        {"solver": solver}
-        for solver in ("newton", "clipped", "gd", "hb", "nag", "nag-opt", "masg", "masg-opt")
-    ),
+    *({"solver": solver} for solver in ("newton", "clipped", *DESCENTS)),
     {"solver": "nag", "batch_size": 100},
     {"loss": "sigmoid", "solver": "spider"},
     *({"loss": loss} for loss in ("sigmoid", "savage", "logistic-nonconvex")),
