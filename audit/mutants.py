@@ -41,7 +41,7 @@ from privest.estimators.linear_model.losses.curved import CurvedGradient
 from privest.estimators.linear_model.losses.logistic import LogisticGradient
 from privest.estimators.linear_model.losses.scores import RightAnswersOfEach
 from privest.estimators.subspace import losses as subspace_losses
-from privest.estimators.subspace import robust_pca, second_moment
+from privest.estimators.subspace import reaper_losses, robust_pca, second_moment
 from privest.estimators.subspace.distances import DistanceHistogram
 from privest.estimators.subspace.second_moment import SecondMoment
 from privest.privacy import (
@@ -456,6 +456,14 @@ def _cheapest(releases: Iterable[Any]) -> tuple[list[Any], list[list[Any]]]:
     return shared, [min(alternatives, key=lambda each: sum(r.cost.mu_squared for r in each))]
 
 
+_residuals = reaper_losses._residuals
+
+
+def _in_a_long_frame(point: reaper_losses.Relaxation, rows: Array) -> tuple[Array, Array, Array]:
+    """What REAPER sees of rows, with a frame that is not orthonormal."""
+    return _residuals(point if point.frame is None else point._replace(frame=1.1 * point.frame), rows)
+
+
 def _of_errors() -> Iterator[Mutant]:
     paid = "test_the_noise_drawn_pays_for_looks_at_distances_too[1e-06-options0-euclidean]"
     of_mean = f"tests/core/estimators/frechet_mean/test_frechet_mean_accounting.py::{paid}"
@@ -509,6 +517,18 @@ def _of_errors() -> Iterator[Mutant]:
             line,
             _put(kind, "diameter", lambda _, clip: clip),
         )
+    yield Mutant(
+        "relaxation-diameter",
+        "1.3·C for √2·C, of REAPER's gradients",
+        "diameter-reaper",
+        _put(reaper_losses.Reaper, "diameter", lambda _, clip: 1.3 * clip),
+    )
+    yield Mutant(
+        "relaxation-frame",
+        "REAPER within a frame whose columns are a tenth too long",
+        "diameter-reaper",
+        _put(reaper_losses, "_residuals", _in_a_long_frame),
+    )
     units = Standardised.clipped_sum
     yield Mutant(
         "units-after-clip",

@@ -59,7 +59,7 @@ ASKED: list[tuple[str, DatasetMetadata, PrivacyTarget, dict[str, Any]]] = [
     ],
     *[
         ("robust-pca", VECTORS, target, {"rank": 1, "explained": True, "center": True, "start": start})
-        for start in ("random", "analyze-gauss", "sketch")
+        for start in ("random", "analyze-gauss", "sketch", "reaper")
         for target in (GAUSSIAN, LAPLACE)
     ],
     *[("matrix-completion", PARTIAL, GAUSSIAN, {"rank": 2} | more) for more in ({}, {"steps": 5})],
