@@ -38,6 +38,7 @@ NAMES = (
     "coverage_means",
     "figures_acceleration",
     "federated",
+    "federated_figures",
     "federated_private",
     "robust_labels",
     "saddles",
