@@ -175,7 +175,7 @@ class Estimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -184,6 +184,7 @@ class Estimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -208,10 +209,12 @@ class Estimates(ABC):
                 `redescending` like d up to c and flat beyond; one of absolute, squared, bounded,
                 redescending; by default redescending.
             solver: full gradients (`ggd`), random batches (`sggd`), or descents over a convex
-                relaxation of the subspace to a matrix; one of ggd, sggd, gd-reaper, sgd-reaper,
-                md-reaper, smd-reaper; by default ggd.
-            start: a public random subspace, or the leading one of a noisy second moment or sketch;
-                one of random, analyze-gauss, sketch; optional.
+                relaxation of the subspace to a matrix, above 300 columns to one within the span of
+                a noisy sketch; one of ggd, sggd, gd-reaper, sgd-reaper, md-reaper, smd-reaper; by
+                default ggd.
+            start: a public random subspace, the leading one of a noisy second moment or sketch, or
+                where `reaper` arrives, which is `md-reaper`; one of random, analyze-gauss, sketch,
+                reaper; optional.
             consensus: choose the start, by a bounded loss, among subspaces of one with a dimension
                 more; True or False; optional.
             center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
@@ -225,6 +228,9 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
                 for its drift; a whole number at least 1; by default 1.
+            halvings: how often the descent may halve its step, by default 6 times: rows that lie on
+                the subspace exactly pull as hard from near as from far, and each halving halves the
+                error that they leave; a whole number at least 1 and at most 60; optional.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
             adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
@@ -255,6 +261,7 @@ class Estimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )
@@ -641,7 +648,7 @@ class AsyncEstimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -650,6 +657,7 @@ class AsyncEstimates(ABC):
         rate: float | None = None,
         sampling: Literal['poisson', 'fixed'] = 'poisson',
         local_steps: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -677,6 +685,7 @@ class AsyncEstimates(ABC):
             rate=rate,
             sampling=sampling,
             local_steps=local_steps,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )

@@ -2000,6 +2000,13 @@ class Scale1(RootModel[float]):
     """
 
 
+class Halvings(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=60, title='Halvings')]
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
+    """
+
+
 class Columns7Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -3230,7 +3237,8 @@ class RobustPCAPlanView(Model):
         Field(title='Solver'),
     ]
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ]
     consensus: Annotated[bool, Field(title='Consensus')]
     why: Annotated[str, Field(title='Why')]
@@ -4483,13 +4491,14 @@ class RobustPCAPlanRequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -4526,6 +4535,10 @@ class RobustPCAPlanRequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -4581,13 +4594,14 @@ class RobustPCARequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -4624,6 +4638,10 @@ class RobustPCARequest(Model):
     ] = 1
     """
     that each owner of several datasets takes by itself in a step, corrected for its drift
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
