@@ -35,6 +35,7 @@ from privest.estimators.frechet_mean import frechet_mean
 from privest.estimators.frechet_mean import losses as mean_losses
 from privest.estimators.frechet_mean.distances import DistanceCounts
 from privest.estimators.frechet_mean.losses import SquaredDistance, SquaredDistanceChange
+from privest.estimators.linear_model import spider_schedule
 from privest.estimators.linear_model.feature_map import FeatureMap
 from privest.estimators.linear_model.losses import derivatives, linear, logistic
 from privest.estimators.linear_model.losses.curved import CurvedGradient
@@ -753,6 +754,15 @@ def _halved(kind: type) -> Plant:
     return _put(kind, "sensitivity", property(lambda self: honest(self) / 2))
 
 
+_whole_hessians = spider_schedule._whole_hessians
+
+
+def _with_little_noise(problem: spider_schedule.Problem, sizes: Any, statistic: str) -> PrefixSums:
+    """The stream of whole Hessians, that at the answer with too little noise."""
+    found = _whole_hessians(problem, sizes, statistic)
+    return replace(found, scale=found.scale / 10) if statistic == spider_schedule.CURVATURE else found
+
+
 def _of_streams() -> Iterator[Mutant]:
     test = "tests/core/privacy/test_matrix_mechanism.py::"
     column, pays = matrix_mechanism.column, _computed(PrefixProducts, "cost")
@@ -803,6 +813,13 @@ def _of_streams() -> Iterator[Mutant]:
         "M/b for 2M/b, of products (Liu and Talwar 2025)",
         f"{test}test_a_replaced_record_moves_every_product_by_at_most_the_certified_length",
         _halved(PrefixProducts),
+    )
+    yield Mutant(
+        "curvature-unpaid",
+        "a tenth of the noise on the Hessian at the answer of spider",
+        "tests/core/estimators/linear_model/test_spider.py::"
+        "test_plans_fit_their_budget_and_their_records_or_say_what_would",
+        _put(spider_schedule, "_whole_hessians", _with_little_noise),
     )
     yield Mutant(
         "cheapest-stream",

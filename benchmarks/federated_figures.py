@@ -42,8 +42,8 @@ BATCHES = (4, 16, 64)
 """Records of an owner's mini-batches; all 179 beside."""
 
 SEEDS = 3
-SHORT, LONG = 2_500, 3_000
-"""Rounds of runs whose η is 1/β, and 1/(20β)."""
+SHORT, LONG, STALLED = 1_600, 1_000, 200
+"""Rounds of runs whose η is 1/β and 1/(20β), and of RFedAvg and RFedProx, which stall long before."""
 
 MARKS = (10, 100, 300, 1_000)
 FIGURES = {
@@ -169,6 +169,10 @@ def points_of(key: Key) -> tuple[Problem, Any]:
     if key.kind in ("loss", "tau"):
         steps = key.number or MAIN[key.name]
         problem = problem_of(key.name, steps)
+        if key.kind == "tau" and key.method in ("RFedProx", "RFedAvg"):
+            problem = replace(problem, rounds=STALLED)
+        if key.kind == "loss":
+            problem = replace(problem, rounds=min(problem.rounds, MARKS[-1]))
         return problem, METHODS[key.method][0](problem)
     parts = owned_digits()
     tau = MAIN["digits"]
@@ -303,7 +307,7 @@ def tau_table(found: Found) -> str:
 
 
 def batch_table(found: Found) -> str:
-    marks = (100, 300, 1_000, LONG)
+    marks = (30, 100, 300, LONG)
     rows = []
     for size in BATCHES:
         norms = np.array(
