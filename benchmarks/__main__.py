@@ -24,6 +24,7 @@ NAMES = (
     "figure3",
     "robust_pca",
     "figures_robust_pca",
+    "robust_pca_options",
     "popres",
     "logistic_regression",
     "column_means",
