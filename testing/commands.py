@@ -7,6 +7,7 @@ from pathlib import Path
 
 from testing.server import ADMIN_KEY, HANG_GUARD, private_key_pem
 
+
 def privest(
     directory: Path, *arguments: object, program: Path | str | None = None, **settings: str
 ) -> "subprocess.CompletedProcess[str]":

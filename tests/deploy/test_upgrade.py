@@ -19,8 +19,8 @@ import pytest
 
 from privest_service.database.migrate import RELEASES
 from testing.commands import privest
-from testing.roles import Roles
 from testing.releases import Release, last_release
+from testing.roles import Roles
 from testing.server import HANG_GUARD, PLAIN, Caller, Server, body_of, npy, slow_rows, until, worker_on
 
 PAUSE = 0.3
