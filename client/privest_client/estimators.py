@@ -125,8 +125,9 @@ class Estimates(ABC):
             sampling: how batches are drawn; one of poisson, fixed; by default poisson.
             epochs: of `rsvrg`: number of epochs, S; a whole number at least 1; optional.
             restarts: of `rsvrg`: number of restarts, K; a whole number at least 1; optional.
-            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by
-                default; a number above 0 and at most 1e6; optional.
+            clip_change: of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by
+                default it and the loops are those of the least expected error, and C₀ with restarts
+                or noise at every step; a number above 0 and at most 1e6; optional.
             full_noise: of `rsvrg`: noise on full gradients once an epoch, or at every step; one of
                 epoch, step; by default epoch.
             local_steps: that each owner of several datasets takes by itself in a step, corrected
@@ -180,7 +181,7 @@ class Estimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -191,6 +192,7 @@ class Estimates(ABC):
         local_steps: int = 1,
         server_step: float = 1.0,
         turns: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -215,10 +217,12 @@ class Estimates(ABC):
                 `redescending` like d up to c and flat beyond; one of absolute, squared, bounded,
                 redescending; by default redescending.
             solver: full gradients (`ggd`), random batches (`sggd`), or descents over a convex
-                relaxation of the subspace to a matrix; one of ggd, sggd, gd-reaper, sgd-reaper,
-                md-reaper, smd-reaper; by default ggd.
-            start: a public random subspace, or the leading one of a noisy second moment or sketch;
-                one of random, analyze-gauss, sketch; optional.
+                relaxation of the subspace to a matrix, above 300 columns to one within the span of
+                a noisy sketch; one of ggd, sggd, gd-reaper, sgd-reaper, md-reaper, smd-reaper; by
+                default ggd.
+            start: a public random subspace, the leading one of a noisy second moment or sketch, or
+                where `reaper` arrives, which is `md-reaper`; one of random, analyze-gauss, sketch,
+                reaper; optional.
             consensus: choose the start, by a bounded loss, among subspaces of one with a dimension
                 more; True or False; optional.
             center: estimate a centre within `norm_bound` and take it off the rows, for 15 % of the
@@ -238,6 +242,9 @@ class Estimates(ABC):
             turns: owners of several datasets take part by turns: all in the first round of the
                 descent, and each in every so many-th after it. Its last answer stands for it in
                 between; a whole number at least 1 and at most 100; by default 1.
+            halvings: how often the descent may halve its step, by default 6 times: rows that lie on
+                the subspace exactly pull as hard from near as from far, and each halving halves the
+                error that they leave; a whole number at least 1 and at most 60; optional.
             explained: estimate also the share of variance along each direction, for 5 % of the
                 budget; True or False; by default False.
             adaptive: look at noisy distances first, and take plain PCA (`squared`) unless rows near
@@ -270,6 +277,7 @@ class Estimates(ABC):
             local_steps=local_steps,
             server_step=server_step,
             turns=turns,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )
@@ -673,7 +681,7 @@ class AsyncEstimates(ABC):
         may_leave: int = 0,
         loss: Literal['absolute', 'squared', 'bounded', 'redescending'] = 'redescending',
         solver: Literal['ggd', 'sggd', 'gd-reaper', 'sgd-reaper', 'md-reaper', 'smd-reaper'] = 'ggd',
-        start: Literal['random', 'analyze-gauss', 'sketch'] | None = None,
+        start: Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None = None,
         consensus: bool | None = None,
         center: bool | None = None,
         steps: int | None = None,
@@ -684,6 +692,7 @@ class AsyncEstimates(ABC):
         local_steps: int = 1,
         server_step: float = 1.0,
         turns: int = 1,
+        halvings: int | None = None,
         explained: bool = False,
         adaptive: bool = True,
     ) -> answers.Subspace:
@@ -713,6 +722,7 @@ class AsyncEstimates(ABC):
             local_steps=local_steps,
             server_step=server_step,
             turns=turns,
+            halvings=halvings,
             explained=explained,
             adaptive=adaptive,
         )

@@ -560,7 +560,7 @@ class CoefficientForecast(Model):
     """
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -591,7 +591,7 @@ class CoefficientUncertainty(Model):
     warnings: Annotated[list[str] | None, Field(title='Warnings')] = None
     accuracy: Annotated[float | None, Field(title='Accuracy')] = None
     """
-    of `spider`: α, where some point of the run is expected to have a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
+    of `spider`: α, where in 95 of 100 runs some point has a gradient no longer than that, and no curvature below −√(ρα) for the ρ of the loss
     """
     untold: Annotated[str | None, Field(title='Untold')] = None
     """
@@ -808,6 +808,21 @@ class CreatedChannel(Model):
     secret: Annotated[str | None, Field(title='Secret')]
 
 
+class CurvatureView(Model):
+    """
+    How the mean loss bends at the answer, in weights of features in units of the norm bound.
+    """
+
+    least: Annotated[float, Field(title='Least')]
+    """
+    least eigenvalue of a noisy Hessian, from records that nothing else has seen
+    """
+    at_least: Annotated[float, Field(title='At Least')]
+    """
+    what the least curvature is not below in 95 of 100 runs, whatever noise and sampling did
+    """
+
+
 class DatasetRef(Model):
     """
     A registered dataset.
@@ -996,7 +1011,7 @@ class Restarts(RootModel[int]):
 class ClipChange(RootModel[float]):
     root: Annotated[float, Field(gt=0.0, le=1000000.0, title='Clip Change')]
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
 
 
@@ -2190,6 +2205,13 @@ class Scale1(RootModel[float]):
     """
 
 
+class Halvings(RootModel[int]):
+    root: Annotated[int, Field(ge=1, le=60, title='Halvings')]
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
+    """
+
+
 class Columns7Item(RootModel[str]):
     root: Annotated[
         str, Field(max_length=200, min_length=1, pattern='^[^\\x00-\\x1f\\x7f]*$')
@@ -2984,6 +3006,10 @@ class ClassifierSelectionEstimate(Model):
     """
     of a table: the column whose classes it tells
     """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
+    """
     winner: Annotated[int, Field(title='Winner')]
     """
     place of the chosen one among the candidates, of which the first is 0
@@ -3243,6 +3269,10 @@ class LogisticRegressionEstimate(Model):
     """
     of a table: the column whose classes it tells
     """
+    curvature: CurvatureView | None = None
+    """
+    of `spider`: how the loss bends at the answer, which is no minimum if down
+    """
 
 
 class NewBudget(Model):
@@ -3482,7 +3512,8 @@ class RobustPCAPlanView(Model):
         Field(title='Solver'),
     ]
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ]
     consensus: Annotated[bool, Field(title='Consensus')]
     why: Annotated[str, Field(title='Why')]
@@ -4892,13 +4923,14 @@ class RobustPCAPlanRequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -4945,6 +4977,10 @@ class RobustPCAPlanRequest(Model):
     turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -5000,13 +5036,14 @@ class RobustPCARequest(Model):
         Field(title='Solver'),
     ] = 'ggd'
     """
-    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix
+    full gradients (`ggd`), random batches (`sggd`), or descents over a convex relaxation of the subspace to a matrix, above 300 columns to one within the span of a noisy sketch
     """
     start: Annotated[
-        Literal['random', 'analyze-gauss', 'sketch'] | None, Field(title='Start')
+        Literal['random', 'analyze-gauss', 'sketch', 'reaper'] | None,
+        Field(title='Start'),
     ] = None
     """
-    a public random subspace, or the leading one of a noisy second moment or sketch
+    a public random subspace, the leading one of a noisy second moment or sketch, or where `reaper` arrives, which is `md-reaper`
     """
     consensus: Annotated[bool | None, Field(title='Consensus')] = None
     """
@@ -5053,6 +5090,10 @@ class RobustPCARequest(Model):
     turns: Annotated[int | None, Field(ge=1, le=100, title='Turns')] = 1
     """
     owners of several datasets take part by turns: all in the first round of the descent, and each in every so many-th after it. Its last answer stands for it in between
+    """
+    halvings: Annotated[Halvings | None, Field(title='Halvings')] = None
+    """
+    how often the descent may halve its step, by default 6 times: rows that lie on the subspace exactly pull as hard from near as from far, and each halving halves the error that they leave
     """
     explained: Annotated[bool | None, Field(title='Explained')] = False
     """
@@ -5372,7 +5413,7 @@ class FrechetMeanPlanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
@@ -5466,7 +5507,7 @@ class FrechetMeanRequest(Model):
     """
     clip_change: Annotated[ClipChange | None, Field(title='Clip Change')] = None
     """
-    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; C₀ by default
+    of `rsvrg`: C₁, bound on a record's change of gradient in an epoch; by default it and the loops are those of the least expected error, and C₀ with restarts or noise at every step
     """
     full_noise: Annotated[
         Literal['epoch', 'step'] | None, Field(title='Full Noise')
