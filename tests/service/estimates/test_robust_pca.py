@@ -1,6 +1,7 @@
 """Robust PCA over HTTP: from an upload of vectors to the bill, for every solver, whatever the rows hold."""
 
 import json
+from collections.abc import Callable
 from math import pi, sqrt
 
 import numpy as np
@@ -292,7 +293,10 @@ def test_options_are_taken(owner: Caller, dataset: str, options: dict) -> None:
 
 
 @only_on_sqlite
-def test_heavy_plans_are_made_elsewhere_and_remembered(server: Server, owner: Caller, dataset: str) -> None:
+def test_heavy_plans_are_made_elsewhere_and_remembered(shared_server: Callable[..., Server]) -> None:
+    server = shared_server(fresh=True)  # one that was forked has the accountants
+    owner = server.owner(epsilon=100.0, delta=1e-3)
+    dataset = owner.dataset(planted()[0], VECTORS)
     asked = ASK | {"solver": "smd-reaper", "epsilon": 1.7}
     plan = owner.plan(dataset, **asked)
     web = psutil.Process(server.process.pid)
