@@ -36,7 +36,7 @@ def test_a_table_is_published_read_refreshed_and_withdrawn(
         )
         same = asking.mean(patients, ["age"], epsilon=0.3)
         assert asking.published.publish(same, name, readers=[dashboards.id], sql=True) == told
-        fresh = asking.mean(patients, ["age"], epsilon=0.3, reuse=False)
+        fresh = asking.frechet_mean(patients, ["age"], epsilon=0.3, reuse=False)
         asking.published.publish(fresh, name, readers=[dashboards.id], sql=True)
         assert reading.published.read(name).receipt == fresh.job.id
         assert [each.name for each in reading.published.list()] == [name]

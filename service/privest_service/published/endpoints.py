@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 
 from privest_service.problems import GrantRefuses, NameTaken, NotFound, Unavailable, documented
 from privest_service.published import service
-from privest_service.published.files import MEDIA, Ending, as_csv, as_floats, binary_file, records
+from privest_service.published.binary import Ending, binary_file
+from privest_service.published.files import MEDIA, as_csv, as_floats, records
 from privest_service.published.schemas import (
     NAME,
     NewPublication,

@@ -1,45 +1,22 @@
-"""Published answers as files, with the columns of the view `v_published`."""
+"""Published answers as files, with the columns of the view `v_published`; binary ones by a worker."""
 
 import csv
 import io
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Any
 
 from privest_service.datasets.dummy_files import harmless
 from privest_service.ledger.units import EPSILON, PROBABILITY, as_exact, number_above
+from privest_service.published.binary import COLUMNS, Ending
 from privest_service.published.models import PublishedValue
 from privest_service.published.service import Published
-
-Ending = Literal["csv", "parquet", "arrow"]
-"""How the names of files end."""
 
 MEDIA: dict[Ending, str] = {
     "csv": "text/csv",
     "parquet": "application/vnd.apache.parquet",
     "arrow": "application/vnd.apache.arrow.file",
 }
-
-COLUMNS = {
-    "name": "string",
-    "place": "int32",
-    "item": "string",
-    "measure": "string",
-    "value": "float64",
-    "low": "float64",
-    "high": "float64",
-    "unit": "string",
-    "off_by": "float64",
-    "epsilon": "float64",
-    "delta": "float64",
-    "estimate": "string",
-    "publisher_id": "string",
-    "publisher": "string",
-    "receipt": "string",
-    "answered_at": "timestamp[us, tz=UTC]",
-    "published_at": "timestamp[us, tz=UTC]",
-}
-"""The columns with their types in Arrow."""
 
 
 def records(published: Published, values: Sequence[PublishedValue]) -> list[dict[str, Any]]:
@@ -85,24 +62,3 @@ def as_floats(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
     for name, per_one in (("epsilon", EPSILON), ("delta", PROBABILITY)):
         columns[name] = [number_above(int(value * per_one), per_one) for value in columns[name]]
     return columns
-
-
-def binary_file(columns: dict[str, list[Any]], ending: Ending) -> bytes:
-    """The work of a worker: a table by columns as Parquet or Arrow."""
-    import pyarrow as pa  # noqa: PLC0415 - for workers alone
-    from pyarrow import parquet  # noqa: PLC0415
-
-    types = {
-        "string": pa.string(),
-        "int32": pa.int32(),
-        "float64": pa.float64(),
-        "timestamp[us, tz=UTC]": pa.timestamp("us", "UTC"),
-    }
-    table = pa.table({name: pa.array(columns[name], types[told]) for name, told in COLUMNS.items()})
-    file = io.BytesIO()
-    if ending == "parquet":
-        parquet.write_table(table, file)
-    else:
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-    return file.getvalue()

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import MetaData, Table, create_engine, make_url, select
 
-from privest_service.published.files import COLUMNS
+from privest_service.published.binary import COLUMNS
 from testing.roles import Roles
 from testing.server import Caller, Server
 
