@@ -4,7 +4,7 @@ They are no part of a migration: `migrations/env.py` drops all of them before th
 anew after the last. So a migration may change any table. A view that changes needs one, if an empty one.
 
 Whoever may read them sees all owners' books, and of answers those alone that were published for SQL. No view
-tells keys, places of rows, answers that were not published, or anything else that a row could change.
+tells keys, places of rows, other answers, or anything else that a row could change.
 
 Amounts are exact decimals on PostgreSQL. SQLite has only floats: costs are rounded up there, and limits down.
 """
